@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The time as a dependency, so that tests move it by hand.
+
+#ifndef QGEMM_BASE_CLOCK_H_
+#define QGEMM_BASE_CLOCK_H_
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace qgemm {
+
+// Thread-safe.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual absl::Time Now() const = 0;
+};
+
+// The system's wall clock.
+class SystemClock final : public Clock {
+ public:
+  absl::Time Now() const override { return absl::Now(); }
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_BASE_CLOCK_H_

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What computes: holds repacked weights resident and multiplies batches of
+// activation rows with them, asynchronously. Every backend passes the suite
+// in tests/conformance.
+
+#ifndef QGEMM_KERNELS_MATRIX_BACKEND_H_
+#define QGEMM_KERNELS_MATRIX_BACKEND_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "kernels/matrix/types.h"
+#include "kernels/matrix/weights.h"
+
+namespace qgemm {
+
+// One layer, repacked and resident on a backend's devices. Immutable and
+// thread-safe; the memory goes back when the last reference goes.
+class ResidentWeights {
+ public:
+  virtual ~ResidentWeights() = default;
+
+  int64_t n() const { return n_; }
+  int64_t k() const { return k_; }
+  // Memory held for the layer, in bytes, padding and metadata included.
+  virtual int64_t resident_bytes() const = 0;
+
+ protected:
+  ResidentWeights(int64_t n, int64_t k) : n_(n), k_(k) {}
+
+ private:
+  const int64_t n_;
+  const int64_t k_;
+};
+
+// Repacks one layer while it arrives. Used by one thread at a time; dropping
+// it before Finish releases all it took.
+class WeightsBuilder : public WeightsSink {
+ public:
+  // The layer, once every element has been written. The builder is spent then.
+  virtual absl::StatusOr<std::shared_ptr<const ResidentWeights>> Finish() = 0;
+};
+
+// Host memory of the kind the backend reads and writes fastest. Move-only;
+// goes back to the backend's pool when it is destroyed, on any thread. Must
+// not outlive its backend.
+class StagingLease {
+ public:
+  // `data` is aligned to 64 bytes and holds `size_bytes`; `release` runs once.
+  StagingLease(uint8_t* data, int64_t size_bytes,
+               absl::AnyInvocable<void()> release)
+      : data_(data), size_bytes_(size_bytes), release_(std::move(release)) {}
+  StagingLease() = default;
+  StagingLease(StagingLease&& other) noexcept { *this = std::move(other); }
+  StagingLease& operator=(StagingLease&& other) noexcept {
+    if (this != &other) {
+      Reset();
+      data_ = std::exchange(other.data_, nullptr);
+      size_bytes_ = std::exchange(other.size_bytes_, 0);
+      release_ = std::exchange(other.release_, nullptr);
+    }
+    return *this;
+  }
+  ~StagingLease() { Reset(); }
+
+  uint8_t* data() const { return data_; }
+  int64_t size_bytes() const { return size_bytes_; }
+
+ private:
+  void Reset() {
+    if (release_ != nullptr) std::exchange(release_, nullptr)();
+  }
+
+  uint8_t* data_ = nullptr;
+  int64_t size_bytes_ = 0;
+  absl::AnyInvocable<void()> release_;
+};
+
+// The rows of one request inside a batch. Both point into staging leases of
+// the backend that runs the batch, are row-major without gaps and start on a
+// 64-byte boundary.
+struct RowSegment {
+  int64_t rows = 0;
+  const uint8_t* a = nullptr;  // [rows, k] of the signature's a_type
+  uint8_t* c = nullptr;        // [rows, n] of the signature's c_type
+};
+
+// Work for one launch: one layer, one signature, the rows of one or many
+// requests. C = A * W^T + bias for every segment.
+struct GemmBatch {
+  std::shared_ptr<const ResidentWeights> weights;
+  MatmulSignature signature;
+  std::vector<RowSegment> segments;
+
+  int64_t rows() const {
+    int64_t sum = 0;
+    for (const RowSegment& segment : segments) sum += segment.rows;
+    return sum;
+  }
+};
+
+// Where a batch's time went, as the backend saw it.
+struct BatchTimings {
+  absl::Duration wait;            // from Enqueue to the start of its work
+  absl::Duration host_to_device;  // zero where operands are read in place
+  absl::Duration kernel;
+  absl::Duration device_to_host;
+};
+
+// Runs exactly once a batch, possibly on a thread of the backend's, after the
+// last read of A and the last write of C. Must not block for long. The batch
+// comes back so that its owner may release or reuse what it holds.
+using BatchCompletion = absl::AnyInvocable<void(
+    absl::Status status, const BatchTimings& timings, GemmBatch batch)>;
+
+// What a backend takes. Requests beyond it are refused before any work.
+struct BackendLimits {
+  int64_t max_n = 0;
+  int64_t max_k = 0;
+  // Rows of one batch.
+  int64_t max_batch_rows = 0;
+};
+
+struct BackendDescription {
+  std::string name;     // "cpu", "cuda", "reference"
+  std::string device;   // processor or GPU, as people call it
+  std::string detail;   // instruction set, compute capability
+  int parallelism = 1;  // threads or multiprocessors
+};
+
+// Bytes, of the backend's own accounting.
+struct BackendMemory {
+  int64_t weights_bytes = 0;  // resident layers and layers being built
+  int64_t staging_bytes = 0;  // leased and pooled
+  int64_t total_bytes = 0;    // of the device
+};
+
+// Thread-safe. Destroying a backend waits for every enqueued batch; builders,
+// leases and weights must be gone by then.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // An empty builder; its Begin checks the header and takes the memory.
+  // Begin's errors: INVALID_ARGUMENT (shape beyond limits()),
+  // UNIMPLEMENTED (no kernel for such a layer), RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() = 0;
+
+  // What a layer of this header will hold, in bytes; the same as its
+  // resident_bytes(). Needs kind, n, k, bits, group_size, scale_type,
+  // has_zeros and dense_type, and whether bias and permutation are empty.
+  virtual int64_t EstimateResidentBytes(const WeightsHeader& header) const = 0;
+
+  // Host memory for operands, possibly from a pool; contents are undefined.
+  // Errors: RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<StagingLease> AcquireStaging(int64_t size_bytes) = 0;
+
+  // OK if the backend computes such a layer with such a signature, else
+  // UNIMPLEMENTED with what it offers or INVALID_ARGUMENT. Cheap and pure.
+  virtual absl::Status CheckSupport(const ResidentWeights& weights,
+                                    const MatmulSignature& signature) const = 0;
+
+  // Starts the batch and returns at once. Batches of one thread start in
+  // order. On an error nothing was enqueued and `completion` never runs.
+  // Leases behind the segments stay alive until the completion runs. In
+  // steady state it neither blocks nor allocates.
+  // Errors: those of CheckSupport, INVALID_ARGUMENT (no rows, too many).
+  virtual absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) = 0;
+
+  virtual BackendLimits limits() const = 0;
+  virtual BackendDescription describe() const = 0;
+  virtual BackendMemory memory() const = 0;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_KERNELS_MATRIX_BACKEND_H_
