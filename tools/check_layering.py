@@ -50,6 +50,8 @@ ALLOWED = {
     "tools": None,
 }
 
+OUR_FOLDERS = {layer.split("/")[0] for layer in ALLOWED}
+
 GRPC_OR_PROTO = re.compile(r'<(grpc|grpcpp|google/protobuf)/|\.pb\.h')
 GRPC_HOMES = ("server/rpc/", "server/server.", "server/main.", "client/",
               "proto/", "tests/", "bench/")
@@ -76,7 +78,7 @@ def target_of(include):
     path = include.strip('"')
     if path.startswith("qgemm/v1/"):
         return "proto/" + path
-    return path if "/" in path else None
+    return path if path.split("/")[0] in OUR_FOLDERS else None
 
 
 def violations_of(path, text):
