@@ -7,6 +7,7 @@
 #ifndef QGEMM_BASE_MUTEX_H_
 #define QGEMM_BASE_MUTEX_H_
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -64,9 +65,12 @@ class CondVar {
     // Waiting on the system clock: ThreadSanitizer of GCC 12 does not know
     // pthread_cond_clockwait, which a steady-clock wait calls.
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
+    // The clock's nanoseconds would overflow under longer timeouts.
+    const absl::Duration bounded =
+        std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24 * 365 * 100));
     const std::cv_status status =
         condition_.wait_until(lock, std::chrono::system_clock::now() +
-                                        absl::ToChronoMicroseconds(timeout));
+                                        absl::ToChronoMicroseconds(bounded));
     lock.release();
     return status == std::cv_status::no_timeout;
   }

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs what building, running and testing qgemm needs on Debian 12, and
+# nothing that is there already. Says what it does.
+#
+# Usage: tools/setup.sh [build|test]   (build: the default; test: also what
+# tools/test.sh needs)
+set -euo pipefail
+
+readonly PROFILE="${1:-build}"
+readonly CACHE_DIR="${QGEMM_CACHE_DIR:-${HOME:-/root}/.cache/qgemm}"
+
+readonly BUILD_PACKAGES=(
+  bazel-bootstrap bazel-rules-java bazel-rules-proto
+  g++ pkg-config ca-certificates
+  libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
+  libabsl-dev prometheus-cpp-dev libssl-dev libc-ares-dev libre2-dev
+  zlib1g-dev nlohmann-json3-dev
+)
+readonly TEST_PACKAGES=(
+  libgtest-dev libgmock-dev clang-format-14 clang-tidy-14 libclang-rt-14-dev
+  python3 python3-venv python3-pip git cmake make procps
+)
+readonly PYTHON_PACKAGES=(
+  grpcio grpcio-tools grpcio-reflection grpcio-health-checking
+  grpcio-channelz protobuf numpy
+)
+
+say() { printf 'setup: %s\n' "$*"; }
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  else
+    sudo "$@"
+  fi
+}
+
+install_missing() {
+  local missing=() package
+  for package in "$@"; do
+    if ! dpkg-query -W -f='${Status}' "$package" 2>/dev/null |
+        grep -q 'install ok installed'; then
+      missing+=("$package")
+    fi
+  done
+  if [ "${#missing[@]}" -eq 0 ]; then
+    say "all $# system packages are installed"
+    return
+  fi
+  say "installing with apt: ${missing[*]}"
+  as_root apt-get -q update
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get -q install -y --no-install-recommends "${missing[@]}"
+}
+
+# A virtual environment outside the tree, with the newest grpcio.
+make_python_environment() {
+  local environment="$CACHE_DIR/venv"
+  local stamp="$environment/.qgemm-packages"
+  if [ "$(cat "$stamp" 2>/dev/null)" = "${PYTHON_PACKAGES[*]}" ]; then
+    say "the Python environment $environment is complete"
+    return
+  fi
+  say "making the Python environment $environment with pip:" \
+    "${PYTHON_PACKAGES[*]}"
+  rm -rf "$environment"
+  python3 -m venv "$environment"
+  "$environment/bin/pip" install -q --disable-pip-version-check \
+    "${PYTHON_PACKAGES[@]}"
+  printf '%s' "${PYTHON_PACKAGES[*]}" >"$stamp"
+}
+
+mkdir -p "$CACHE_DIR"
+case "$PROFILE" in
+  build) install_missing "${BUILD_PACKAGES[@]}" ;;
+  test)
+    install_missing "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+    make_python_environment
+    ;;
+  *)
+    echo "usage: tools/setup.sh [build|test]" >&2
+    exit 2
+    ;;
+esac
