@@ -30,12 +30,15 @@ struct EncodedWeights {
 
 // What to encode to.
 struct EncodeOptions {
-  QuantizeTarget target = QuantizeTarget::kKbit;
-  int bits = 4;                             // kbit
-  ScaleType scale_type = ScaleType::kE4m4;  // kbit absmax; int4 scales
-  std::vector<float> codebook;              // kbit; empty = the default
-  int64_t group_size = 128;                 // int4; 0 = all of k
-  bool asymmetric = false;                  // int4
+  QuantizeTarget target = QuantizeTarget::kKbit;  // not kNone
+  int bits = 4;                                   // kbit
+  // kbit absmax: kE4m4, kFloat16 or kFloat32. kE4m4 comes out as kFloat32, in
+  // the spec too, if the weights need a tensor scale, which the server then
+  // chooses. int4 scales: kFloat16 (also for kE4m4), kBFloat16 or kFloat32.
+  ScaleType scale_type = ScaleType::kE4m4;
+  std::vector<float> codebook;  // kbit; empty = the default
+  int64_t group_size = 128;     // int4; 0 = all of k
+  bool asymmetric = false;      // int4
   TernaryCoding ternary_coding = TernaryCoding::kPacked012;
 };
 
