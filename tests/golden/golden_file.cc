@@ -27,6 +27,7 @@ using Words = std::vector<absl::string_view>;
 template <typename T, typename Bytes>
 std::vector<T> As(const Bytes& bytes) {
   std::vector<T> values(bytes.size() / sizeof(T));
+  if (values.empty()) return values;
   std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
   return values;
 }

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a run of the kernel bench says: a line a case for people, versioned
+// JSON for scripts.
+
+#ifndef QGEMM_BENCH_BENCH_REPORT_H_
+#define QGEMM_BENCH_BENCH_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "bench/bench_case.h"
+#include "bench/case_runner.h"
+#include "bench/read_roof.h"
+#include "kernels/matrix/backend.h"
+
+namespace qgemm {
+
+struct MeasuredCase {
+  BenchCase bench_case;
+  CaseResult result;
+};
+
+struct BenchReport {
+  BackendDescription backend;
+  ReadRoof roof;
+  std::vector<MeasuredCase> measured;
+};
+
+// The lines above the cases.
+std::string TableHead(const BenchReport& report);
+
+// One case as a line.
+std::string TableLine(const ReadRoof& roof, const MeasuredCase& measured);
+
+// The whole run (bench/README.md names the fields).
+std::string ToJson(const BenchReport& report);
+
+}  // namespace qgemm
+
+#endif  // QGEMM_BENCH_BENCH_REPORT_H_

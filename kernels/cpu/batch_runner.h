@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs one batch to its end: prepares rows, walks tiles with microkernels,
+// writes results. Queues and completions are in cpu_backend.cc.
+
+#ifndef QGEMM_KERNELS_CPU_BATCH_RUNNER_H_
+#define QGEMM_KERNELS_CPU_BATCH_RUNNER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "kernels/cpu/cpu_weights.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/microkernel_table.h"
+#include "kernels/cpu/prepared_rows.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/matrix/backend.h"
+
+namespace qgemm {
+
+// Used by one thread at a time. In steady state it does not allocate.
+class BatchRunner {
+ public:
+  BatchRunner(CpuIsa isa, int threads) : table_(TableOf(isa)), pool_(threads) {}
+
+  int threads() const { return pool_.threads(); }
+
+  // `batch` is one that CheckSignature passes, over CpuWeights.
+  // RESOURCE_EXHAUSTED if there is no memory for its rows.
+  absl::Status Run(const GemmBatch& batch);
+
+ private:
+  struct Row {
+    const uint8_t* a;
+    uint8_t* c;
+  };
+
+  // Tiles [begin, end) times the prepared rows.
+  struct TileRange {
+    int64_t begin;
+    int64_t end;
+  };
+
+  void ListRows(const GemmBatch& batch, int64_t k);
+  absl::Status RunSlab(const CpuWeights& weights, const RowSource& source,
+                       absl::Span<const Row> rows);
+  void MultiplyTiles(const CpuWeights& weights,
+                     const MatmulSignature& signature, const TileRange& tiles,
+                     absl::Span<const Row> rows) const;
+
+  const MicrokernelTable table_;
+  ThreadPool pool_;
+  MicrokernelChoice choice_;
+  PreparedRows prepared_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_KERNELS_CPU_BATCH_RUNNER_H_

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scatters panels into tiles: whole rows of blocks at once, the ragged edges
+// of a panel code by code.
+
+#include "kernels/cpu/cpu_weights_builder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "kernels/cpu/code_packing.h"
+
+namespace qgemm {
+namespace {
+
+absl::Status CheckLimit(const char* field, int64_t value, int64_t limit) {
+  if (value <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "weights: ", field, " = ", value, " is beyond the limit of ", limit));
+}
+
+CpuWeightsTraits TraitsOf(const WeightsHeader& header) {
+  CpuWeightsTraits traits;
+  traits.dense = header.kind == WeightsHeader::Kind::kDense;
+  traits.dense_type = header.dense_type;
+  traits.has_bias = !header.bias.empty();
+  traits.has_permutation = !header.permutation.empty();
+  if (traits.dense) return traits;
+  traits.bits = header.bits;
+  traits.scale_type = header.scale_type;
+  traits.has_zeros = header.has_zeros;
+  traits.integer_codes = header.integer_codes;
+  traits.supports_a8 = header.supports_a8;
+  return traits;
+}
+
+// e such that all magnitudes are at most 2^e; 0 for a codebook of zeros.
+int ExponentOf(const std::vector<float>& codebook) {
+  float largest = 0;
+  for (float value : codebook) largest = std::max(largest, std::fabs(value));
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  return exponent;
+}
+
+}  // namespace
+
+absl::Status CpuWeightsBuilder::Begin(const WeightsHeader& header) {
+  CHECK(parts_.memory.data() == nullptr) << "Begin comes once";
+  RETURN_IF_ERROR(CheckLimit("n", header.n, budget_.max_n));
+  RETURN_IF_ERROR(CheckLimit("k", header.k, budget_.max_k));
+  ASSIGN_OR_RETURN(parts_.layout, LayoutOf(header));
+  RETURN_IF_ERROR(TakeMemory(header));
+  n_ = header.n;
+  k_ = header.k;
+  parts_.traits = TraitsOf(header);
+  if (!parts_.traits.dense) SetCodebook(header);
+  uint8_t* base = parts_.memory.data();
+  std::memcpy(base + parts_.layout.bias_offset, header.bias.data(),
+              header.bias.size() * sizeof(float));
+  std::memcpy(base + parts_.layout.permutation_offset,
+              header.permutation.data(),
+              header.permutation.size() * sizeof(int32_t));
+  return absl::OkStatus();
+}
+
+absl::Status CpuWeightsBuilder::TakeMemory(const WeightsHeader& header) {
+  const int64_t bytes = AlignedMemory::HeldBytes(parts_.layout.total_bytes);
+  ByteCharge charge(budget_.used_bytes, bytes);
+  if (budget_.used_bytes->load() > budget_.max_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "weights of n = ", header.n, ", k = ", header.k, " take ", bytes,
+        " bytes; the cpu backend's limit for all weights is ",
+        budget_.max_bytes));
+  }
+  ASSIGN_OR_RETURN(parts_.memory,
+                   AlignedMemory::Allocate(parts_.layout.total_bytes));
+  parts_.charge = std::move(charge);
+  return absl::OkStatus();
+}
+
+void CpuWeightsBuilder::SetCodebook(const WeightsHeader& header) {
+  const int entries = 1 << header.bits;
+  CHECK_EQ(static_cast<int>(header.codebook.size()), entries);
+  const int exponent = ExponentOf(header.codebook);
+  for (int i = 0; i < 32; ++i) {
+    parts_.table[i] = std::ldexp(header.codebook[i % entries], -exponent);
+  }
+  parts_.zero_unit = std::ldexp(1.0f, -exponent);
+  // Microkernels read an E4M4 scale as a sixteenth of it.
+  const double unit = header.scale_type == ScaleType::kE4m4 ? 16 : 1;
+  parts_.float_factor = std::ldexp(unit, exponent);
+  parts_.integer_factor = unit;
+}
+
+absl::Status CpuWeightsBuilder::WriteCodes(const CodePanel& panel) {
+  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= n_);
+  CHECK(panel.k_begin >= 0 && panel.k_begin + panel.columns <= k_);
+  CHECK_EQ(static_cast<int64_t>(panel.codes.size()),
+           panel.rows * panel.columns);
+  const int64_t end = panel.row_begin + panel.rows;
+  for (int64_t row = panel.row_begin; row < end;) {
+    const int64_t rows = std::min(end, RoundUp(row + 1, kTileRows)) - row;
+    WriteTileCodes(panel, row, rows);
+    row += rows;
+  }
+  return absl::OkStatus();
+}
+
+void CpuWeightsBuilder::WriteTileCodes(const CodePanel& panel, int64_t row,
+                                       int64_t rows) {
+  const int bits = parts_.traits.bits;
+  uint8_t* tile = parts_.memory.data() + parts_.layout.codes_offset +
+                  row / kTileRows * parts_.layout.tile_code_bytes;
+  const uint8_t* codes =
+      panel.codes.data() + (row - panel.row_begin) * panel.columns;
+  const int first_lane = row % kTileRows;
+  const int64_t end = panel.k_begin + panel.columns;
+  for (int64_t k = panel.k_begin; k < end;) {
+    const int64_t next = std::min(end, RoundUp(k + 1, kBlockElements));
+    uint8_t* block = tile + k / kBlockElements * BlockBytes(bits);
+    const uint8_t* from = codes + (k - panel.k_begin);
+    for (int64_t r = 0; r < rows; ++r, from += panel.columns) {
+      if (next - k == kBlockElements) {
+        PackBlockRow(bits, from, first_lane + r, block);
+        continue;
+      }
+      for (int64_t i = k; i < next; ++i) {
+        PackCode(bits, from[i - k], i % kBlockElements, first_lane + r, block);
+      }
+    }
+    k = next;
+  }
+}
+
+void CpuWeightsBuilder::WriteGroups(const GroupPanel& panel, int64_t size,
+                                    uint8_t* target) {
+  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= n_);
+  CHECK(panel.group_begin >= 0 &&
+        panel.group_begin + panel.groups <= parts_.layout.groups);
+  CHECK_EQ(static_cast<int64_t>(panel.bytes.size()),
+           panel.rows * panel.groups * size);
+  const uint8_t* from = panel.bytes.data();
+  for (int64_t r = 0; r < panel.rows; ++r) {
+    const int64_t row = panel.row_begin + r;
+    uint8_t* to = target +
+                  (row / kTileRows * parts_.layout.groups + panel.group_begin) *
+                      kTileRows * size +
+                  row % kTileRows * size;
+    for (int64_t g = 0; g < panel.groups; ++g) {
+      std::memcpy(to, from, size);
+      from += size;
+      to += kTileRows * size;
+    }
+  }
+}
+
+absl::Status CpuWeightsBuilder::WriteScales(const GroupPanel& panel) {
+  WriteGroups(panel, SizeOf(parts_.traits.scale_type),
+              parts_.memory.data() + parts_.layout.scales_offset);
+  return absl::OkStatus();
+}
+
+absl::Status CpuWeightsBuilder::WriteZeros(const GroupPanel& panel) {
+  CHECK(parts_.traits.has_zeros);
+  WriteGroups(panel, 1, parts_.memory.data() + parts_.layout.zeros_offset);
+  return absl::OkStatus();
+}
+
+absl::Status CpuWeightsBuilder::WriteDense(const DensePanel& panel) {
+  CHECK(parts_.traits.dense);
+  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= n_);
+  CHECK_EQ(static_cast<int64_t>(panel.bytes.size()), panel.rows * k_ * 2);
+  const uint8_t* from = panel.bytes.data();
+  for (int64_t r = 0; r < panel.rows; ++r) {
+    const int64_t row = panel.row_begin + r;
+    uint8_t* to = parts_.memory.data() + parts_.layout.codes_offset +
+                  row / kTileRows * parts_.layout.tile_code_bytes +
+                  row % kTileRows * 2;
+    for (int64_t k = 0; k < k_; ++k) {
+      std::memcpy(to + k * kTileRows * 2, from, 2);
+      from += 2;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuWeightsBuilder::SetTensorScale(float tensor_scale) {
+  parts_.float_factor *= tensor_scale;
+  parts_.integer_factor *= tensor_scale;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const ResidentWeights>>
+CpuWeightsBuilder::Finish() {
+  CHECK(parts_.memory.data() != nullptr) << "Finish comes once, after Begin";
+  std::shared_ptr<const ResidentWeights> weights =
+      std::make_shared<CpuWeights>(n_, k_, std::move(parts_));
+  parts_ = CpuWeightsParts();
+  return weights;
+}
+
+}  // namespace qgemm

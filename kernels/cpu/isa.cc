@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Names of instruction sets; detection is in isa_x86.cc and isa_portable.cc.
+
+#include "kernels/cpu/isa.h"
+
+namespace qgemm {
+
+absl::string_view Name(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kScalar:
+      return "scalar";
+    case CpuIsa::kAvx2:
+      return "avx2";
+    case CpuIsa::kAvx512:
+      return "avx512";
+    case CpuIsa::kAvx512Vnni:
+      return "avx512vnni";
+  }
+  return "?";
+}
+
+std::optional<CpuIsa> ParseCpuIsa(absl::string_view name) {
+  for (CpuIsa isa :
+       {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Vnni}) {
+    if (Name(isa) == name) return isa;
+  }
+  return std::nullopt;
+}
+
+}  // namespace qgemm

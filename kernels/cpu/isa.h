@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The instruction sets that microkernels are written for, and which of them
+// this processor and operating system run.
+
+#ifndef QGEMM_KERNELS_CPU_ISA_H_
+#define QGEMM_KERNELS_CPU_ISA_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace qgemm {
+
+// In rising order of preference.
+enum class CpuIsa : uint8_t {
+  kScalar,      // portable C++
+  kAvx2,        // AVX2, FMA, F16C
+  kAvx512,      // AVX-512 F, BW, DQ, VL on top of kAvx2
+  kAvx512Vnni,  // kAvx512 and AVX512_VNNI
+};
+
+// The sets that run here, worst first; kScalar is always the first.
+std::vector<CpuIsa> SupportedCpuIsas();
+
+// "scalar", "avx2", "avx512", "avx512vnni".
+absl::string_view Name(CpuIsa isa);
+
+// The set of that name, or nothing.
+std::optional<CpuIsa> ParseCpuIsa(absl::string_view name);
+
+}  // namespace qgemm
+
+#endif  // QGEMM_KERNELS_CPU_ISA_H_

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The choice; the tables are in microkernel_table_x86.cc and
+// microkernel_table_portable.cc.
+
+#include "kernels/cpu/microkernel_table.h"
+
+namespace qgemm {
+namespace {
+
+bool Matches(const Microkernel& row, const MicrokernelKey& key) {
+  return row.family == key.family && row.bits == key.bits &&
+         row.zeros == (key.zeros ? 1 : 0);
+}
+
+}  // namespace
+
+MicrokernelChoice Choose(const MicrokernelTable& table,
+                         const MicrokernelKey& key) {
+  MicrokernelChoice choice;
+  for (const Microkernel& row : table.rows) {
+    if (!Matches(row, key)) continue;
+    for (int rows = row.mr; rows <= kMaxMr; ++rows) {
+      const Microkernel*& best = choice.by_rows[rows - 1];
+      if (best == nullptr || best->mr < row.mr) best = &row;
+    }
+  }
+  return choice;
+}
+
+}  // namespace qgemm

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Conversion, rounding, gathering and quantization of a row.
+
+#include "kernels/cpu/row_preparation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/float16.h"
+
+namespace qgemm {
+namespace {
+
+// Rows with a finite magnitude from here on are divided by kRowUnit. Then no
+// sum of 2^20 products with |weight| <= 1 passes 2^84 before its scale.
+constexpr float kLargeRow = 0x1p64f;
+constexpr double kRowUnit = 0x1p64;
+
+void RoundRow(FloatType type, int64_t k, float* row) {
+  for (int64_t i = 0; i < k; ++i) row[i] = RoundTo(type, row[i]);
+}
+
+void ConvertRow(const RowSource& source, const uint8_t* row, float* target) {
+  const MatmulSignature& signature = source.signature;
+  switch (signature.a_type) {
+    case FloatType::kFloat16:
+      source.half_conversions.from_half(reinterpret_cast<const uint16_t*>(row),
+                                        source.k, target);
+      return;
+    case FloatType::kBFloat16: {
+      const uint16_t* elements = reinterpret_cast<const uint16_t*>(row);
+      for (int64_t i = 0; i < source.k; ++i) {
+        target[i] = BFloat16ToFloat(elements[i]);
+      }
+      return;
+    }
+    case FloatType::kFloat32:
+      std::memcpy(target, row, source.k * sizeof(float));
+      if (signature.mode == ComputeMode::kA16) {
+        RoundRow(signature.rounding, source.k, target);
+      }
+      return;
+  }
+}
+
+// The largest finite magnitude, by its bits: those order as integers.
+float LargestFinite(const float* row, int64_t k) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < k; ++i) {
+    const uint32_t magnitude = FloatBits(row[i]) & 0x7fffffffu;
+    const uint32_t finite = magnitude < 0x7f800000u ? magnitude : 0;
+    largest = std::max(largest, finite);
+  }
+  return FloatFromBits(largest);
+}
+
+// Rounds to the nearest integer, half away from zero; |x| <= 127.5.
+int RoundHalfAway(float x) {
+  const int whole = static_cast<int>(x);
+  const float rest = x - static_cast<float>(whole);
+  return whole + (rest >= 0.5f ? 1 : 0) - (rest <= -0.5f ? 1 : 0);
+}
+
+// Where element k of a group of 8 is stored (microkernel.h).
+constexpr int kStoredAt[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+
+bool AllFinite(const float* block) {
+  bool finite = true;
+  for (int i = 0; i < kBlockElements; ++i) finite &= std::isfinite(block[i]);
+  return finite;
+}
+
+float QuantizeBlock(const float* block, int8_t* q8, int32_t& sum) {
+  sum = 0;
+  std::memset(q8, 0, kBlockElements);
+  if (!AllFinite(block)) return std::numeric_limits<float>::quiet_NaN();
+  const float d = LargestFinite(block, kBlockElements) / 127.0f;
+  if (d == 0) return 0;
+  for (int i = 0; i < kBlockElements; ++i) {
+    const int q = RoundHalfAway(std::clamp(block[i] / d, -127.0f, 127.0f));
+    q8[(i & ~7) + kStoredAt[i & 7]] = static_cast<int8_t>(q);
+    sum += q;
+  }
+  return d;
+}
+
+}  // namespace
+
+double PrepareRow(const RowSource& source, const uint8_t* row, int64_t padded_k,
+                  float* scratch, float* target) {
+  if (source.permutation.empty()) {
+    ConvertRow(source, row, target);
+  } else {
+    ConvertRow(source, row, scratch);
+    for (int64_t i = 0; i < source.k; ++i) {
+      target[i] = scratch[source.permutation[i]];
+    }
+  }
+  std::fill(target + source.k, target + padded_k, 0.0f);
+  if (source.signature.a_type == FloatType::kFloat16) return 1;
+  if (LargestFinite(target, source.k) < kLargeRow) return 1;
+  for (int64_t i = 0; i < source.k; ++i) {
+    target[i] *= static_cast<float>(1 / kRowUnit);
+  }
+  return kRowUnit;
+}
+
+void QuantizeRow(const float* row, int64_t blocks, const QuantizedRow& target) {
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t first = block * kBlockElements;
+    target.d8[block] =
+        QuantizeBlock(row + first, target.q8 + first, target.q8_sum[block]);
+  }
+}
+
+}  // namespace qgemm

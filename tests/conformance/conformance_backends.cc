@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rows.
+
+#include "tests/conformance/conformance_backends.h"
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/reference/reference_backend.h"
+#include "tests/support/fake_async_backend.h"
+
+namespace qgemm {
+namespace {
+
+constexpr CpuIsa kCpuIsas[] = {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512,
+                               CpuIsa::kAvx512Vnni};
+
+// One microkernel family of the CPU backend; two threads, so that work is
+// shared out.
+absl::StatusOr<std::unique_ptr<Backend>> CreateCpu(CpuIsa isa) {
+  if (!absl::c_linear_search(SupportedCpuIsas(), isa)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this processor has no ", Name(isa)));
+  }
+  CpuBackendOptions options;
+  options.threads = 2;
+  options.isa = isa;
+  return CreateCpuBackend(options);
+}
+
+}  // namespace
+
+std::vector<ConformanceBackend> ConformanceBackends() {
+  std::vector<ConformanceBackend> backends = {
+      {"reference", [] { return CreateReferenceBackend({}); }},
+      {"fake_async",
+       []() -> absl::StatusOr<std::unique_ptr<Backend>> {
+         return std::make_unique<FakeAsyncBackend>();
+       }},
+  };
+  for (const CpuIsa isa : kCpuIsas) {
+    backends.push_back(
+        {absl::StrCat("cpu_", Name(isa)), [isa] { return CreateCpu(isa); }});
+  }
+  return backends;
+}
+
+}  // namespace qgemm

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The block layout: codes come back, and lie where the header says.
+
+#include "kernels/cpu/code_packing.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/seeds.h"
+
+namespace qgemm {
+namespace {
+
+constexpr int kRows = 16;
+constexpr int kColumns = 32;
+
+using BlockCodes = std::array<std::array<uint8_t, kColumns>, kRows>;
+
+class CodePackingTest : public testing::TestWithParam<int> {
+ protected:
+  BlockCodes RandomCodes() {
+    BlockCodes codes;
+    for (auto& row : codes) {
+      for (uint8_t& code : row)
+        code = RandomInt(0, (1 << bits()) - 1, &random_);
+    }
+    return codes;
+  }
+
+  std::vector<uint8_t> PackRows(const BlockCodes& codes) const {
+    std::vector<uint8_t> block(BlockBytes(bits()));
+    for (int lane = 0; lane < kRows; ++lane) {
+      PackBlockRow(bits(), codes[lane].data(), lane, block.data());
+    }
+    return block;
+  }
+
+  int bits() const { return GetParam(); }
+  RandomGenerator random_{FreshSeed()};
+};
+
+TEST_P(CodePackingTest, EveryRowComesBack) {
+  const BlockCodes codes = RandomCodes();
+  const std::vector<uint8_t> block = PackRows(codes);
+  for (int lane = 0; lane < kRows; ++lane) {
+    std::array<uint8_t, kColumns> unpacked;
+    UnpackBlockRow(bits(), block.data(), lane, unpacked.data());
+    EXPECT_EQ(unpacked, codes[lane]) << "lane " << lane;
+  }
+}
+
+TEST_P(CodePackingTest, SingleCodesInAnyOrderMakeTheSameBlock) {
+  const BlockCodes codes = RandomCodes();
+  std::vector<int> order(kRows * kColumns);
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::shuffle(order.begin(), order.end(), random_);
+  std::vector<uint8_t> block(BlockBytes(bits()));
+  for (int place : order) {
+    const int lane = place / kColumns;
+    const int k = place % kColumns;
+    PackCode(bits(), codes[lane][k], k, lane, block.data());
+  }
+  EXPECT_EQ(block, PackRows(codes));
+}
+
+INSTANTIATE_TEST_SUITE_P(Bits, CodePackingTest, testing::Range(2, 6));
+
+TEST(CodePackingLayoutTest, FourBitWordHoldsEightConsecutiveCodes) {
+  uint8_t codes[kColumns] = {};
+  for (int k = 0; k < 8; ++k) codes[8 + k] = k + 1;
+  std::vector<uint8_t> block(BlockBytes(4));
+  PackBlockRow(4, codes, 3, block.data());
+  uint32_t word;
+  std::memcpy(&word, block.data() + 64 + 3 * 4, sizeof(word));
+  EXPECT_EQ(word, 0x87654321u);
+}
+
+TEST(CodePackingLayoutTest, LastThreeBitCodesFillTheSpareBits) {
+  uint8_t codes[kColumns] = {};
+  codes[30] = 0b101;
+  codes[31] = 0b110;
+  std::vector<uint8_t> block(BlockBytes(3));
+  PackBlockRow(3, codes, 0, block.data());
+  // 110'101, two bits a word from the low end.
+  const uint32_t expected[] = {0b01u << 30, 0b01u << 30, 0b11u << 30};
+  for (int w = 0; w < 3; ++w) {
+    uint32_t word;
+    std::memcpy(&word, block.data() + 64 * w, sizeof(word));
+    EXPECT_EQ(word, expected[w]) << "word " << w;
+  }
+}
+
+}  // namespace
+}  // namespace qgemm

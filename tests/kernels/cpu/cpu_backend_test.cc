@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the conformance suite cannot know of the CPU backend: equal bits for
+// any number of threads and any panels, accounting, options, refusals.
+
+#include "kernels/cpu/cpu_backend.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/matrix/canonical_weights.h"
+#include "tests/conformance/batch_run.h"
+#include "tests/support/panel_writer.h"
+#include "tests/support/random_matrix.h"
+#include "tests/support/random_weights.h"
+#include "tests/support/seeds.h"
+
+namespace qgemm {
+namespace {
+
+std::unique_ptr<Backend> MakeBackend(const CpuBackendOptions& options) {
+  auto backend = CreateCpuBackend(options);
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  return *std::move(backend);
+}
+
+std::unique_ptr<Backend> WithThreads(int threads) {
+  CpuBackendOptions options;
+  options.threads = threads;
+  return MakeBackend(options);
+}
+
+class CpuBackendRecipeTest : public testing::TestWithParam<WeightsRecipe> {
+ protected:
+  int64_t OddK() const { return GetParam().k_multiple == 1 ? 301 : 320; }
+
+  CanonicalWeights OddLayer() {
+    return RandomWeights(GetParam(), 53, OddK(), &random_);
+  }
+
+  RandomGenerator random_{FreshSeed()};
+};
+
+TEST_P(CpuBackendRecipeTest, ThreadsDoNotChangeBits) {
+  const CanonicalWeights layer = OddLayer();
+  const MatmulSignature signature;
+  const std::vector<uint8_t> a =
+      RandomMatrix(signature.a_type, 11, layer.header().k, &random_);
+  std::vector<BatchResults> results;
+  for (int threads : {1, 2, 5}) {
+    const auto backend = WithThreads(threads);
+    results.push_back(
+        RunBatch(backend.get(),
+                 {LoadWhole(backend.get(), layer), signature, {{11, a}}}));
+  }
+  EXPECT_EQ(results[1], results[0]);
+  EXPECT_EQ(results[2], results[0]);
+}
+
+TEST_P(CpuBackendRecipeTest, PanelsDoNotChangeBits) {
+  const CanonicalWeights layer = OddLayer();
+  const MatmulSignature signature;
+  const std::vector<uint8_t> a =
+      RandomMatrix(signature.a_type, 3, layer.header().k, &random_);
+  const auto backend = WithThreads(2);
+  auto builder = backend->NewBuilder();
+  ASSERT_TRUE(builder.ok()) << builder.status();
+  ASSERT_EQ(WriteInRandomPanels(layer, &random_, builder->get()),
+            absl::OkStatus());
+  auto pieces = (*builder)->Finish();
+  ASSERT_TRUE(pieces.ok()) << pieces.status();
+  EXPECT_EQ(RunBatch(backend.get(), {*pieces, signature, {{3, a}}}),
+            RunBatch(backend.get(),
+                     {LoadWhole(backend.get(), layer), signature, {{3, a}}}));
+}
+
+TEST_P(CpuBackendRecipeTest, HoldsTheEstimateAndGivesItBack) {
+  const CanonicalWeights layer = OddLayer();
+  const auto backend = WithThreads(1);
+  {
+    const auto weights = LoadWhole(backend.get(), layer);
+    EXPECT_EQ(weights->resident_bytes(),
+              backend->EstimateResidentBytes(layer.header()));
+    EXPECT_EQ(backend->memory().weights_bytes, weights->resident_bytes());
+  }
+  EXPECT_EQ(backend->memory().weights_bytes, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipes, CpuBackendRecipeTest,
+                         testing::ValuesIn(AllWeightsRecipes()),
+                         [](const testing::TestParamInfo<WeightsRecipe>& info) {
+                           return info.param.name;
+                         });
+
+WeightsHeader LargeHeader() {
+  WeightsHeader header;
+  header.n = 4096;
+  header.k = 4096;
+  header.bits = 4;
+  header.codebook.assign(16, 1.0f);
+  header.group_size = 32;
+  return header;
+}
+
+TEST(CpuBackendTest, RefusesWeightsBeyondItsLimit) {
+  CpuBackendOptions options;
+  options.max_weights_bytes = 1 << 20;
+  const auto backend = MakeBackend(options);
+  auto builder = backend->NewBuilder();
+  ASSERT_TRUE(builder.ok()) << builder.status();
+  EXPECT_EQ((*builder)->Begin(LargeHeader()).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(backend->memory().weights_bytes, 0);
+}
+
+TEST(CpuBackendTest, RefusesShapesBeyondItsLimit) {
+  CpuBackendOptions options;
+  options.max_n = 4095;
+  const auto backend = MakeBackend(options);
+  auto builder = backend->NewBuilder();
+  ASSERT_TRUE(builder.ok()) << builder.status();
+  EXPECT_EQ((*builder)->Begin(LargeHeader()).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CpuBackendTest, DroppedBuilderGivesItsMemoryBack) {
+  const auto backend = WithThreads(1);
+  {
+    auto builder = backend->NewBuilder();
+    ASSERT_TRUE(builder.ok()) << builder.status();
+    ASSERT_EQ((*builder)->Begin(LargeHeader()), absl::OkStatus());
+    EXPECT_GT(backend->memory().weights_bytes, 0);
+  }
+  EXPECT_EQ(backend->memory().weights_bytes, 0);
+}
+
+TEST(CpuBackendTest, SaysWhichModesAreOffered) {
+  RandomGenerator random(FreshSeed());
+  const auto backend = WithThreads(1);
+  const auto weights =
+      LoadWhole(backend.get(),
+                RandomWeights(WeightsRecipeNamed("q4_0"), 16, 32, &random));
+  MatmulSignature signature;
+  signature.mode = ComputeMode::kA8;
+  EXPECT_EQ(backend->CheckSupport(*weights, signature), absl::OkStatus());
+  const auto ternary =
+      LoadWhole(backend.get(),
+                RandomWeights(WeightsRecipeNamed("ternary"), 16, 32, &random));
+  const absl::Status refused = backend->CheckSupport(*ternary, signature);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(refused.message().find("A16, A32"), std::string::npos) << refused;
+}
+
+TEST(CpuBackendTest, NegativeOptionIsInvalid) {
+  CpuBackendOptions options;
+  options.threads = -1;
+  EXPECT_EQ(CreateCpuBackend(options).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CpuBackendTest, DescribesTheForcedInstructionSet) {
+  CpuBackendOptions options;
+  options.isa = CpuIsa::kScalar;
+  options.threads = 3;
+  const BackendDescription description = MakeBackend(options)->describe();
+  EXPECT_EQ(description.detail, "scalar");
+  EXPECT_EQ(description.parallelism, 3);
+}
+
+}  // namespace
+}  // namespace qgemm

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Two queues, held and released, and the thread that empties the second.
+
+#include "tests/support/fake_async_backend.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "kernels/reference/reference_matmul.h"
+#include "kernels/reference/reference_memory.h"
+#include "kernels/reference/reference_weights.h"
+
+namespace qgemm {
+
+absl::Status FakeAsyncBackend::Failures::Next() {
+  if (count == 0) return absl::OkStatus();
+  --count;
+  return status;
+}
+
+FakeAsyncBackend::FakeAsyncBackend(const FakeAsyncBackendOptions& options)
+    : options_(options),
+      weights_memory_(options.memory_bytes),
+      staging_memory_(options.memory_bytes),
+      thread_([this] { CompleteBatches(); }) {}
+
+FakeAsyncBackend::~FakeAsyncBackend() {
+  ReleaseAll();
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  changed_.SignalAll();
+  thread_.join();
+}
+
+void FakeAsyncBackend::Hold() {
+  MutexLock lock(&mutex_);
+  holding_ = true;
+}
+
+void FakeAsyncBackend::ReleaseAll() {
+  {
+    MutexLock lock(&mutex_);
+    holding_ = false;
+    while (!held_.empty()) {
+      released_.push_back(std::move(held_.front()));
+      held_.pop_front();
+    }
+  }
+  changed_.SignalAll();
+}
+
+void FakeAsyncBackend::Release(int64_t index) {
+  {
+    MutexLock lock(&mutex_);
+    CHECK_LT(index, static_cast<int64_t>(held_.size()));
+    released_.push_back(std::move(held_[index]));
+    held_.erase(held_.begin() + index);
+  }
+  changed_.SignalAll();
+}
+
+void FakeAsyncBackend::WaitForHeld(int64_t count) {
+  MutexLock lock(&mutex_);
+  while (static_cast<int64_t>(held_.size()) < count) changed_.Wait(&mutex_);
+}
+
+void FakeAsyncBackend::WaitForCompleted(int64_t count) {
+  MutexLock lock(&mutex_);
+  while (completed_ < count) changed_.Wait(&mutex_);
+}
+
+void FakeAsyncBackend::FailCompletions(int64_t count, absl::Status status) {
+  MutexLock lock(&mutex_);
+  completion_failures_ = {count, std::move(status)};
+}
+
+void FakeAsyncBackend::FailEnqueues(int64_t count, absl::Status status) {
+  MutexLock lock(&mutex_);
+  enqueue_failures_ = {count, std::move(status)};
+}
+
+void FakeAsyncBackend::FailStaging(int64_t count, absl::Status status) {
+  MutexLock lock(&mutex_);
+  staging_failures_ = {count, std::move(status)};
+}
+
+void FakeAsyncBackend::FailBuilders(int64_t count, absl::Status status) {
+  MutexLock lock(&mutex_);
+  builder_failures_ = {count, std::move(status)};
+}
+
+int64_t FakeAsyncBackend::enqueued() const {
+  MutexLock lock(&mutex_);
+  return static_cast<int64_t>(enqueued_rows_.size());
+}
+
+int64_t FakeAsyncBackend::completed() const {
+  MutexLock lock(&mutex_);
+  return completed_;
+}
+
+int64_t FakeAsyncBackend::held() const {
+  MutexLock lock(&mutex_);
+  return static_cast<int64_t>(held_.size());
+}
+
+std::vector<int64_t> FakeAsyncBackend::enqueued_rows() const {
+  MutexLock lock(&mutex_);
+  return enqueued_rows_;
+}
+
+absl::StatusOr<std::unique_ptr<WeightsBuilder>> FakeAsyncBackend::NewBuilder() {
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(builder_failures_.Next());
+  return NewReferenceBuilder(options_.limits, &weights_memory_);
+}
+
+int64_t FakeAsyncBackend::EstimateResidentBytes(
+    const WeightsHeader& header) const {
+  return CanonicalBytes(header);
+}
+
+absl::StatusOr<StagingLease> FakeAsyncBackend::AcquireStaging(
+    int64_t size_bytes) {
+  {
+    MutexLock lock(&mutex_);
+    RETURN_IF_ERROR(staging_failures_.Next());
+  }
+  ASSIGN_OR_RETURN(StagingLease lease,
+                   AcquireHostStaging(size_bytes, &staging_memory_));
+  ++leases_;
+  uint8_t* const bytes = lease.data();
+  return StagingLease(bytes, size_bytes,
+                      [this, lease = std::move(lease)]() mutable {
+                        lease = StagingLease();
+                        --leases_;
+                      });
+}
+
+absl::Status FakeAsyncBackend::CheckSupport(
+    const ResidentWeights& weights, const MatmulSignature& signature) const {
+  return CheckReferenceSupport(
+      static_cast<const ReferenceWeights&>(weights).canonical().header(),
+      signature);
+}
+
+absl::Status FakeAsyncBackend::Enqueue(GemmBatch batch,
+                                       BatchCompletion completion) {
+  RETURN_IF_ERROR(CheckBatchShape(batch, options_.limits));
+  RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
+  {
+    MutexLock lock(&mutex_);
+    RETURN_IF_ERROR(enqueue_failures_.Next());
+    enqueued_rows_.push_back(batch.rows());
+    std::deque<Entry>& queue = holding_ ? held_ : released_;
+    queue.push_back({std::move(batch), std::move(completion)});
+  }
+  changed_.SignalAll();
+  return absl::OkStatus();
+}
+
+BackendDescription FakeAsyncBackend::describe() const {
+  return {"fake", "test", "fp64, completes under test control", 1};
+}
+
+BackendMemory FakeAsyncBackend::memory() const {
+  return {weights_memory_.used_bytes(), staging_memory_.used_bytes(),
+          options_.memory_bytes};
+}
+
+void FakeAsyncBackend::CompleteBatches() {
+  while (true) {
+    Entry entry;
+    {
+      MutexLock lock(&mutex_);
+      while (released_.empty() && !stopping_) changed_.Wait(&mutex_);
+      if (released_.empty()) return;
+      entry = std::move(released_.front());
+      released_.pop_front();
+    }
+    Complete(std::move(entry));
+  }
+}
+
+void FakeAsyncBackend::Complete(Entry entry) {
+  absl::Status status;
+  {
+    MutexLock lock(&mutex_);
+    status = completion_failures_.Next();
+  }
+  if (status.ok() && options_.computes) ReferenceMatmul(entry.batch);
+  entry.completion(status, BatchTimings{}, std::move(entry.batch));
+  {
+    MutexLock lock(&mutex_);
+    ++completed_;
+  }
+  changed_.SignalAll();
+}
+
+}  // namespace qgemm
