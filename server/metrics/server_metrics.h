@@ -33,9 +33,18 @@ class ServerMetrics {
   // A request was refused or dropped before its launch: "queue_full",
   // "draining", "deadline", "cancelled".
   void RequestDropped(absl::string_view reason);
+  // A launch succeeded; `queue` is the wait of its oldest request.
   void LaunchEnded(int64_t rows, int64_t requests, absl::Duration queue,
                    absl::Duration kernel);
+  // A launch was refused by the backend or failed there.
+  void LaunchFailed(absl::StatusCode code);
+  // Layers that are visible, and bytes of the weights budget that are held:
+  // resident layers, layers that launches still use, uploads in progress.
   void SetWeights(int64_t count, int64_t bytes);
+  void SetWeightsCount(int64_t count);
+  void SetWeightsBytes(int64_t bytes);
+  // 0 = no limit.
+  void SetWeightsBudget(int64_t bytes);
   void AddUploadedBytes(int64_t bytes);
 
   // For the endpoint.

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -17,6 +18,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "server/metrics/server_metrics.h"
+#include "server/scheduling/batching_policy.h"
 #include "server/scheduling/gemm_request.h"
 
 namespace qgemm {
@@ -26,7 +28,8 @@ struct ClosedBatch {
   std::vector<std::unique_ptr<GemmRequest>> requests;
 };
 
-// Runs closed batches; calls every request's `done`, then `finished` once.
+// Runs closed batches; calls every request's `done`, then `finished` once, on
+// any thread, within Submit or later. The batch is not empty.
 class BatchSink {
  public:
   virtual ~BatchSink() = default;
@@ -38,15 +41,20 @@ struct SchedulerOptions {
   int64_t max_queued_requests = 4096;
   int64_t max_queued_bytes = int64_t{1} << 30;  // of a and c together
   int max_launches_in_flight = 2;
+  BatchingOptions batching;
 };
 
-// Thread-safe. Owns one dispatcher thread.
+// Thread-safe. Owns one dispatcher thread, which calls the sink and must not be
+// blocked by it. Requests that expired or whose caller went away never reach
+// the sink; they end with DEADLINE_EXCEEDED or CANCELLED when their turn comes.
+// No `done` runs under a lock of the scheduler's, so it may enqueue again; it
+// must neither drain nor destroy the scheduler.
 class BatchScheduler {
  public:
   // `sink`, `clock` and `metrics` must outlive the scheduler.
   BatchScheduler(const SchedulerOptions& options, BatchSink* sink,
                  const Clock* clock, ServerMetrics* metrics);
-  // Drains, then joins.
+  // Drains without a deadline, then joins.
   ~BatchScheduler();
 
   // Takes the request; its `done` runs exactly once from then on. On an error
@@ -56,12 +64,16 @@ class BatchScheduler {
 
   // Refuses what comes later with UNAVAILABLE; what is queued still runs.
   // Returns when nothing is queued or in flight, or at `deadline`: what is
-  // still queued then ends with UNAVAILABLE.
+  // still queued then ends with UNAVAILABLE, and what is in flight goes on.
   void Drain(absl::Time deadline);
 
  private:
   class State;
-  const std::unique_ptr<State> state_;
+
+  // Shared with what is in flight: the last `finished` may still be returning
+  // when the scheduler is gone.
+  const std::shared_ptr<State> state_;
+  std::thread dispatcher_;
 };
 
 }  // namespace qgemm

@@ -7,6 +7,7 @@
 #define QGEMM_SERVER_WEIGHTS_WEIGHT_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,6 +20,8 @@
 #include "base/mutex.h"
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/backend.h"
+#include "server/metrics/server_metrics.h"
+#include "server/weights/budget.h"
 
 namespace qgemm {
 
@@ -36,22 +39,21 @@ struct WeightsListing {
   std::vector<std::string> names;  // sorted
 };
 
-// A share of the weights budget, given back when it is destroyed. Move-only.
-class BudgetReservation;
-
 // OK, or INVALID_ARGUMENT: names are [A-Za-z0-9._/-]{1,128} and not 64
 // hexadecimal digits, which is what an id looks like.
 absl::Status ValidateWeightsName(absl::string_view name);
 
 // Thread-safe. Binding and dropping names is atomic: a reader sees the old
-// weights or the new ones. Weights live until their last name is dropped, or
-// they are unloaded by id, and their last lease (shared_ptr) is gone; their
-// share of the budget is given back then.
+// weights or the new ones. Weights that have a name live until their last name
+// is dropped or bound to others; without one, until they are unloaded by id.
+// Their memory and their share of the budget go back when, after that, the
+// last `resident` pointer of theirs goes.
 class WeightStore {
  public:
   // `budget_bytes` of resident weights, uploads in progress included; 0 = no
-  // limit.
-  explicit WeightStore(int64_t budget_bytes);
+  // limit. `metrics` may be null, else must outlive the store and every
+  // pointer to weights of it.
+  explicit WeightStore(int64_t budget_bytes, ServerMetrics* metrics = nullptr);
   ~WeightStore();
 
   // Takes `bytes` of the budget. RESOURCE_EXHAUSTED names bytes asked for,
@@ -77,21 +79,37 @@ class WeightStore {
   // Sorted by first name, then id; weights without a name come last.
   std::vector<WeightsListing> List() const;
 
-  // True if the weights themselves are no longer held; NOT_FOUND.
+  // Drops a name, and the weights with their last one; by id, the weights with
+  // all their names. True if the weights are no longer held; NOT_FOUND.
   absl::StatusOr<bool> Unload(absl::string_view name_or_id);
 
-  int64_t budget_bytes() const { return budget_bytes_; }
-  int64_t reserved_bytes() const;
+  int64_t budget_bytes() const { return ledger_->limit_bytes(); }
+  int64_t reserved_bytes() const { return ledger_->held_bytes(); }
 
  private:
-  struct Ledger;  // outlives the store while reservations do
+  using Record = std::shared_ptr<const StoredWeights>;
 
-  const int64_t budget_bytes_;
-  const std::shared_ptr<Ledger> ledger_;
+  // The id that a name or an id stands for, held or not; "" if no such name.
+  std::string IdOf(absl::string_view name_or_id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<std::string> NamesOf(const std::string& id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Binds `name`; returns the weights that lost their last name by it, to be
+  // released when the lock is not held.
+  Record Bind(const std::string& name, const std::string& id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes weights out if no name is bound to them.
+  Record DropIfNameless(const std::string& id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Record Drop(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountWeights() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  ServerMetrics* const metrics_;
+  const std::shared_ptr<BudgetLedger> ledger_;
   mutable Mutex mutex_;
-  std::map<std::string, std::shared_ptr<const StoredWeights>> by_id_
+  std::map<std::string, Record> by_id_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::string, std::less<>> id_of_name_
       ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::string> id_of_name_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace qgemm

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Parsing, and name resolution by getaddrinfo.
+
+#include "server/listen_address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/status_macros.h"
+
+namespace qgemm {
+namespace {
+
+// What a Unix socket's path may have, its end mark excluded.
+constexpr size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
+
+absl::Status Malformed(absl::string_view text, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("listen address \"", text, "\": ", why,
+                   "; expected host:port, [ipv6]:port or unix:path"));
+}
+
+absl::StatusOr<ListenAddress> ParseUnix(absl::string_view text,
+                                        absl::string_view path) {
+  if (path.empty()) return Malformed(text, "the path is empty");
+  if (path.size() > kMaxPathBytes) {
+    return Malformed(text, absl::StrCat("the path has ", path.size(),
+                                        " bytes and a Unix socket's has at "
+                                        "most ",
+                                        kMaxPathBytes));
+  }
+  ListenAddress address;
+  address.kind = ListenAddress::Kind::kUnix;
+  address.path = std::string(path);
+  return address;
+}
+
+struct FreeAddresses {
+  void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
+};
+
+// The numeric text of an address, and whether it is a loopback one.
+struct NumericHost {
+  std::string text;
+  bool loopback = false;
+  bool ipv4 = false;
+};
+
+NumericHost ToNumeric(const sockaddr* address) {
+  NumericHost host;
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address->sa_family == AF_INET) {
+    const in_addr& ip = reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+    inet_ntop(AF_INET, &ip, text, sizeof(text));
+    host.loopback = ntohl(ip.s_addr) >> 24 == IN_LOOPBACKNET;
+    host.ipv4 = true;
+  } else if (address->sa_family == AF_INET6) {
+    const in6_addr& ip =
+        reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+    inet_ntop(AF_INET6, &ip, text, sizeof(text));
+    host.loopback = IN6_IS_ADDR_LOOPBACK(&ip);
+  }
+  host.text = text;
+  return host;
+}
+
+absl::Status NotLoopback(const ListenAddress& address,
+                         const NumericHost& host) {
+  std::string resolved;
+  if (host.text != address.host) {
+    resolved = absl::StrCat(" (", host.text, ")");
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "listen address \"", address.ToString(), "\": ", address.host, resolved,
+      " is reachable from other hosts, and the server has neither TLS nor "
+      "authentication; use 127.0.0.1, [::1] or unix:path, and a proxy that "
+      "has both in front of it"));
+}
+
+}  // namespace
+
+std::string ListenAddress::ToString() const {
+  if (kind == Kind::kUnix) return absl::StrCat("unix:", path);
+  if (host.find(':') == std::string::npos) return absl::StrCat(host, ":", port);
+  return absl::StrCat("[", host, "]:", port);
+}
+
+absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
+  absl::string_view rest = text;
+  if (absl::ConsumePrefix(&rest, "unix:")) return ParseUnix(text, rest);
+  const size_t colon = text.rfind(':');
+  if (colon == absl::string_view::npos) return Malformed(text, "no port");
+  absl::string_view host = text.substr(0, colon);
+  const absl::string_view digits = text.substr(colon + 1);
+  const bool bracketed =
+      absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]");
+  if (host.empty()) return Malformed(text, "no host");
+  if (host.find_first_of("[]/") != absl::string_view::npos ||
+      (!bracketed && host.find(':') != absl::string_view::npos)) {
+    return Malformed(text, "the host is malformed");
+  }
+  ListenAddress address;
+  address.host = std::string(host);
+  if (digits.empty() || !absl::ascii_isdigit(digits[0]) ||
+      !absl::SimpleAtoi(digits, &address.port) || address.port > 65535) {
+    return Malformed(text, "the port must be 0 to 65535");
+  }
+  return address;
+}
+
+absl::StatusOr<ListenAddress> ResolveLoopback(const ListenAddress& address) {
+  if (address.kind == ListenAddress::Kind::kUnix) return address;
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(address.host.c_str(), nullptr, &hints, &found);
+  if (error != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("listen address \"", address.ToString(),
+                     "\": cannot resolve the host: ", gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
+  NumericHost chosen;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    const NumericHost host = ToNumeric(each->ai_addr);
+    if (!host.loopback) return NotLoopback(address, host);
+    if (chosen.text.empty() || (host.ipv4 && !chosen.ipv4)) chosen = host;
+  }
+  ListenAddress resolved = address;
+  resolved.host = chosen.text;
+  return resolved;
+}
+
+}  // namespace qgemm

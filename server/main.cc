@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// qgemm_server: flags in, signals in, exit code out (docs/operations.md).
+
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <iostream>
+
+#include "absl/time/clock.h"
+#include "base/log.h"
+#include "server/port_file.h"
+#include "server/server.h"
+#include "server/server_flags.h"
+
+namespace qgemm {
+namespace {
+
+// Messages up to a few MiB reuse the heap; larger blocks, layers among them,
+// are mapped, so that their memory goes back to the system when they do. Few
+// arenas and a low trim bound keep the heap itself from growing.
+void ConfigureMalloc() {
+  mallopt(M_MMAP_THRESHOLD, 4 << 20);
+  mallopt(M_TRIM_THRESHOLD, 32 << 20);
+  mallopt(M_ARENA_MAX, 4);
+}
+
+// Blocks the signals that end the server in this thread and those that it
+// starts.
+sigset_t BlockEndSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+// A second Ctrl-C ends the process at once.
+void UnblockInterrupt() {
+  sigset_t interrupt;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
+}
+
+int Fail(const absl::Status& status) {
+  std::cerr << "qgemm_server: " << status.message() << std::endl;
+  return 1;
+}
+
+int Run(int argc, char** argv) {
+  const absl::StatusOr<CommandLine> line = ParseServerFlags(argc, argv);
+  if (!line.ok()) return Fail(line.status());
+  ConfigureMalloc();
+  signal(SIGPIPE, SIG_IGN);
+  const sigset_t signals = BlockEndSignals();
+
+  const auto server = Server::Create(line->server);
+  if (!server.ok()) return Fail(server.status());
+  if (!line->port_file.empty()) {
+    const absl::Status written =
+        WritePortFile(line->port_file, (*server)->ports());
+    if (!written.ok()) return Fail(written);
+  }
+  for (const std::string& address : (*server)->addresses()) {
+    LOG(INFO) << "serving on " << address;
+  }
+  if ((*server)->metrics_port() != 0) {
+    LOG(INFO) << "metrics on port " << (*server)->metrics_port();
+  }
+
+  int received = 0;
+  sigwait(&signals, &received);
+  UnblockInterrupt();
+  LOG(INFO) << strsignal(received) << ": draining for at most "
+            << line->drain_timeout;
+  (*server)->Drain(absl::Now() + line->drain_timeout);
+  LOG(INFO) << "drained";
+  return 0;
+}
+
+}  // namespace
+}  // namespace qgemm
+
+int main(int argc, char** argv) { return qgemm::Run(argc, argv); }

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Serves the metrics as Prometheus text over HTTP, at /metrics.
+
+#ifndef QGEMM_SERVER_METRICS_METRICS_ENDPOINT_H_
+#define QGEMM_SERVER_METRICS_METRICS_ENDPOINT_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/metrics/server_metrics.h"
+
+namespace prometheus {
+class Exposer;
+}  // namespace prometheus
+
+namespace qgemm {
+
+// Listens from Start until it is destroyed, on threads of its own.
+class MetricsEndpoint {
+ public:
+  // `listen` is "host:port", the host a numeric address (IPv6 in brackets) or
+  // "localhost"; port 0 takes a free one. `metrics` may go first.
+  // Errors: INVALID_ARGUMENT (not host:port), FAILED_PRECONDITION (the port is
+  // in use or not ours to take).
+  static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
+      absl::string_view listen, const ServerMetrics& metrics);
+
+  MetricsEndpoint(const MetricsEndpoint&) = delete;
+  MetricsEndpoint& operator=(const MetricsEndpoint&) = delete;
+  ~MetricsEndpoint();
+
+  // The port that is listened on.
+  int port() const { return port_; }
+
+ private:
+  MetricsEndpoint(std::shared_ptr<prometheus::Registry> registry,
+                  std::unique_ptr<prometheus::Exposer> exposer, int port);
+
+  const std::shared_ptr<prometheus::Registry> registry_;
+  const std::unique_ptr<prometheus::Exposer> exposer_;
+  const int port_;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_METRICS_METRICS_ENDPOINT_H_

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The polling loop, and ThreadSanitizer's view of a tag's way through gRPC.
+
+#include "server/rpc/completion_queue.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define QGEMM_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define QGEMM_TSAN 1
+#endif
+#endif
+
+#ifdef QGEMM_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace qgemm {
+namespace {
+
+void Release(void* tag) {
+#ifdef QGEMM_TSAN
+  __tsan_release(tag);
+#else
+  (void)tag;
+#endif
+}
+
+void Acquire(void* tag) {
+#ifdef QGEMM_TSAN
+  __tsan_acquire(tag);
+#else
+  (void)tag;
+#endif
+}
+
+}  // namespace
+
+void* CompletionTag::Publish() {
+  Release(this);
+  return this;
+}
+
+CompletionQueue::CompletionQueue(
+    std::unique_ptr<grpc::ServerCompletionQueue> queue)
+    : queue_(std::move(queue)) {}
+
+CompletionQueue::~CompletionQueue() { ShutDown(); }
+
+void CompletionQueue::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void CompletionQueue::ShutDown() {
+  if (shut_down_) return;
+  shut_down_ = true;
+  queue_->Shutdown();
+  if (thread_.joinable()) {
+    thread_.join();
+  } else {
+    Run();  // gRPC wants a queue drained even if it never served
+  }
+}
+
+void CompletionQueue::Run() {
+  void* tag;
+  bool ok;
+  while (queue_->Next(&tag, &ok)) {
+    Acquire(tag);
+    static_cast<CompletionTag*>(tag)->Complete(ok);
+  }
+}
+
+}  // namespace qgemm

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One GemmCall a call. gRPC's operations and the scheduler's request each hold
+// a reference; the last one to end frees it.
+
+#include "server/rpc/gemm_handler.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "server/rpc/call_deadline.h"
+#include "server/rpc/gemm_plan.h"
+#include "server/rpc/grpc_status.h"
+#include "server/rpc/translate.h"
+
+namespace qgemm {
+namespace {
+
+// What a caller that met a full queue is told to wait: a few launches.
+constexpr absl::Duration kRetryDelay = absl::Milliseconds(50);
+
+class GemmCall : public std::enable_shared_from_this<GemmCall> {
+ public:
+  GemmCall(GemmHandler* handler, const RpcEnvironment& environment,
+           CompletionQueue* queue)
+      : handler_(handler),
+        environment_(environment),
+        queue_(queue),
+        token_(environment.live_calls),
+        responder_(&context_) {}
+
+  void Accept() {
+    context_.AsyncNotifyWhenDone(done_tag_.Arm(shared_from_this()));
+    environment_.service->RequestGemm(&context_, &message_, &responder_,
+                                      queue_->queue(), queue_->queue(),
+                                      accepted_tag_.Arm(shared_from_this()));
+  }
+
+ private:
+  void OnAccepted(bool ok) {
+    if (!ok) {  // the server shut down; gRPC will not return the done tag
+      done_tag_.Disarm();
+      return;
+    }
+    handler_->Accept(queue_);
+    arrival_ = environment_.clock->Now();
+    absl::StatusOr<std::unique_ptr<GemmRequest>> request = MakeRequest();
+    if (!request.ok()) {
+      FinishWithError(request.status(), ToGrpcStatus(request.status()));
+      return;
+    }
+    const absl::Status staged = Stage(request->get());
+    if (!staged.ok()) {
+      FinishWithError(staged, MayRetry(staged));
+      return;
+    }
+    environment_.scheduler->Enqueue(*std::move(request));
+  }
+
+  // What to answer for want of memory or of a place in the queue.
+  static grpc::Status MayRetry(const absl::Status& status) {
+    return status.code() == absl::StatusCode::kResourceExhausted
+               ? ToRetryableGrpcStatus(status, kRetryDelay)
+               : ToGrpcStatus(status);
+  }
+
+  absl::StatusOr<std::unique_ptr<GemmRequest>> MakeRequest() {
+    RETURN_IF_ERROR(environment_.live_calls->CheckServing());
+    auto request = std::make_unique<GemmRequest>();
+    ASSIGN_OR_RETURN(request->signature, ToSignature(message_));
+    ASSIGN_OR_RETURN(const auto weights,
+                     environment_.store->Find(message_.weights()));
+    request->weights = weights->resident;
+    ASSIGN_OR_RETURN(plan_, Plan(*request));
+    RETURN_IF_ERROR(environment_.backend->CheckSupport(*request->weights,
+                                                       request->signature));
+    request->m = plan_.m;
+    request->arrival = arrival_;
+    request->deadline = DeadlineOf(context_);
+    request->cancelled = cancelled_;
+    request->done = [self = shared_from_this()](
+                        absl::Status status, const GemmTimings& timings,
+                        std::unique_ptr<GemmRequest> ended) {
+      self->OnComputed(status, timings, std::move(ended));
+    };
+    return request;
+  }
+
+  absl::StatusOr<GemmPlan> Plan(const GemmRequest& request) const {
+    GemmShape shape;
+    shape.m = message_.m();
+    shape.n = request.weights->n();
+    shape.k = request.weights->k();
+    shape.a_bytes = message_.a().size();
+    shape.signature = request.signature;
+    GemmLimits limits;
+    limits.max_message_bytes = environment_.options.max_message_bytes;
+    limits.max_batch_rows = environment_.backend->limits().max_batch_rows;
+    return PlanGemm(shape, limits);
+  }
+
+  // Moves the activations to the backend's memory.
+  absl::Status Stage(GemmRequest* request) {
+    Backend* const backend = environment_.backend;
+    ASSIGN_OR_RETURN(request->a, backend->AcquireStaging(plan_.a_bytes));
+    ASSIGN_OR_RETURN(request->c, backend->AcquireStaging(plan_.c_bytes));
+    std::memcpy(request->a.data(), message_.a().data(), plan_.a_bytes);
+    std::string().swap(*message_.mutable_a());  // clear() would keep it
+    return absl::OkStatus();
+  }
+
+  void OnComputed(const absl::Status& status, const GemmTimings& timings,
+                  std::unique_ptr<GemmRequest> request) {
+    if (!status.ok()) {
+      request.reset();
+      FinishWithError(status, MayRetry(status));
+      return;
+    }
+    answer_.mutable_c()->assign(
+        reinterpret_cast<const char*>(request->c.data()), plan_.c_bytes);
+    request.reset();  // the leases go back before the answer travels
+    const absl::Duration total = environment_.clock->Now() - arrival_;
+    ToMessage(timings, total, answer_.mutable_timings());
+    environment_.metrics->RpcEnded("Gemm", absl::StatusCode::kOk, total);
+    responder_.Finish(answer_, grpc::Status::OK,
+                      finished_tag_.Arm(shared_from_this()));
+  }
+
+  void FinishWithError(const absl::Status& status,
+                       const grpc::Status& grpc_status) {
+    environment_.metrics->RpcEnded("Gemm", status.code(),
+                                   environment_.clock->Now() - arrival_);
+    responder_.FinishWithError(grpc_status,
+                               finished_tag_.Arm(shared_from_this()));
+  }
+
+  void OnFinished(bool) {}
+
+  void OnDone(bool) {
+    if (context_.IsCancelled()) *cancelled_ = true;
+  }
+
+  GemmHandler* const handler_;
+  const RpcEnvironment& environment_;
+  CompletionQueue* const queue_;
+  const LiveCalls::Token token_;
+  const std::shared_ptr<std::atomic<bool>> cancelled_ =
+      std::make_shared<std::atomic<bool>>(false);
+  absl::Time arrival_;
+  GemmPlan plan_;
+
+  grpc::ServerContext context_;
+  v1::GemmRequest message_;
+  v1::GemmResponse answer_;
+  grpc::ServerAsyncResponseWriter<v1::GemmResponse> responder_;
+  CallTag<GemmCall, &GemmCall::OnAccepted> accepted_tag_;
+  CallTag<GemmCall, &GemmCall::OnDone> done_tag_;
+  CallTag<GemmCall, &GemmCall::OnFinished> finished_tag_;
+};
+
+}  // namespace
+
+void GemmHandler::Accept(CompletionQueue* queue) {
+  std::make_shared<GemmCall>(this, *environment_, queue)->Accept();
+}
+
+}  // namespace qgemm

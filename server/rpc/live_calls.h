@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Counts call objects that a completion queue may still complete, and says
+// whether the server drains. Draining's steps are in server.cc.
+
+#ifndef QGEMM_SERVER_RPC_LIVE_CALLS_H_
+#define QGEMM_SERVER_RPC_LIVE_CALLS_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "base/mutex.h"
+
+namespace qgemm {
+
+// Thread-safe. Must outlive its tokens.
+class LiveCalls {
+ public:
+  // Held by each call object from its making to its end.
+  class Token {
+   public:
+    explicit Token(LiveCalls* live_calls);
+    Token(const Token&) = delete;
+    Token& operator=(const Token&) = delete;
+    ~Token();
+
+   private:
+    LiveCalls* const live_calls_;
+  };
+
+  // From now on CheckServing refuses.
+  void BeginDrain();
+
+  // OK, or UNAVAILABLE while the server drains.
+  absl::Status CheckServing() const;
+
+  // Returns when no token is held.
+  void WaitUntilNone();
+
+ private:
+  std::atomic<bool> draining_{false};
+  Mutex mutex_;
+  CondVar none_;
+  int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_RPC_LIVE_CALLS_H_

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The list of handlers and how many calls each waits for.
+
+#include "server/rpc/qgemm_service.h"
+
+#include <utility>
+#include <vector>
+
+#include "server/rpc/completion_queue.h"
+#include "server/rpc/gemm_handler.h"
+#include "server/rpc/load_weights_handler.h"
+#include "server/rpc/queries.h"
+#include "server/rpc/unary_handler.h"
+
+namespace qgemm {
+namespace {
+
+// Calls that a queue waits for at one time, so that a burst meets open arms.
+constexpr int kGemmCallsAwaited = 64;
+constexpr int kOtherCallsAwaited = 4;
+
+}  // namespace
+
+class QgemmService::Handlers {
+ public:
+  explicit Handlers(RpcEnvironment environment)
+      : environment_(Complete(std::move(environment), this)),
+        queries_(&environment_),
+        gemm_(&environment_),
+        load_(&environment_),
+        unload_(&environment_, "UnloadWeights",
+                &AsyncQgemm::RequestUnloadWeights,
+                [this](const auto& request, auto* response) {
+                  return queries_.Unload(request, response);
+                }),
+        list_(&environment_, "ListWeights", &AsyncQgemm::RequestListWeights,
+              [this](const auto& request, auto* response) {
+                return queries_.List(request, response);
+              }),
+        get_(&environment_, "GetWeights", &AsyncQgemm::RequestGetWeights,
+             [this](const auto& request, auto* response) {
+               return queries_.Get(request, response);
+             }),
+        info_(&environment_, "GetServerInfo", &AsyncQgemm::RequestGetServerInfo,
+              [this](const auto& request, auto* response) {
+                return queries_.ServerInfo(request, response);
+              }) {}
+
+  void Register(grpc::ServerBuilder* builder) {
+    builder->RegisterService(&service_);
+    for (int i = 0; i < environment_.options.completion_queues; ++i) {
+      queues_.push_back(
+          std::make_unique<CompletionQueue>(builder->AddCompletionQueue()));
+    }
+  }
+
+  void Start() {
+    for (const std::unique_ptr<CompletionQueue>& queue : queues_) {
+      for (int i = 0; i < kGemmCallsAwaited; ++i) gemm_.Accept(queue.get());
+      for (int i = 0; i < kOtherCallsAwaited; ++i) {
+        load_.Accept(queue.get());
+        unload_.Accept(queue.get());
+        list_.Accept(queue.get());
+        get_.Accept(queue.get());
+        info_.Accept(queue.get());
+      }
+      queue->Start();
+    }
+  }
+
+  void BeginDrain() {
+    live_calls_.BeginDrain();
+    load_.EndUploads();
+  }
+
+  void Join() {
+    live_calls_.WaitUntilNone();
+    for (const auto& queue : queues_) queue->ShutDown();
+  }
+
+ private:
+  static RpcEnvironment Complete(RpcEnvironment environment, Handlers* self) {
+    environment.live_calls = &self->live_calls_;
+    environment.service = &self->service_;
+    return environment;
+  }
+
+  LiveCalls live_calls_;
+  AsyncQgemm service_;
+  const RpcEnvironment environment_;
+  const Queries queries_;
+  GemmHandler gemm_;
+  LoadWeightsHandler load_;
+  UnaryHandler<v1::UnloadWeightsRequest, v1::UnloadWeightsResponse> unload_;
+  UnaryHandler<v1::ListWeightsRequest, v1::ListWeightsResponse> list_;
+  UnaryHandler<v1::GetWeightsRequest, v1::GetWeightsResponse> get_;
+  UnaryHandler<v1::GetServerInfoRequest, v1::GetServerInfoResponse> info_;
+  std::vector<std::unique_ptr<CompletionQueue>> queues_;
+};
+
+QgemmService::QgemmService(RpcEnvironment environment)
+    : handlers_(std::make_unique<Handlers>(std::move(environment))) {}
+QgemmService::~QgemmService() = default;
+void QgemmService::Register(grpc::ServerBuilder* builder) {
+  handlers_->Register(builder);
+}
+void QgemmService::Start() { handlers_->Start(); }
+void QgemmService::BeginDrain() { handlers_->BeginDrain(); }
+void QgemmService::Join() { handlers_->Join(); }
+
+}  // namespace qgemm

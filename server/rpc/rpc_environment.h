@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every handler works with.
+
+#ifndef QGEMM_SERVER_RPC_RPC_ENVIRONMENT_H_
+#define QGEMM_SERVER_RPC_RPC_ENVIRONMENT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "kernels/formats/weights_spec.h"
+#include "kernels/matrix/backend.h"
+#include "qgemm/v1/qgemm.grpc.pb.h"
+#include "server/metrics/server_metrics.h"
+#include "server/rpc/live_calls.h"
+#include "server/scheduling/batch_scheduler.h"
+#include "server/weights/weight_store.h"
+
+namespace qgemm {
+
+// Every RPC of the service, asynchronous.
+using AsyncQgemm = v1::Qgemm::AsyncService;
+
+struct RpcOptions {
+  int64_t max_message_bytes = int64_t{64} << 20;
+  WeightsLimits weights_limits;
+  // Uploads at one time; each holds a few chunks and a builder.
+  int max_uploads = 4;
+  // Completion queues, each with a thread.
+  int completion_queues = 2;
+  std::string version;
+};
+
+// All of it must outlive the handlers.
+struct RpcEnvironment {
+  RpcOptions options;
+  Backend* backend = nullptr;
+  WeightStore* store = nullptr;
+  BatchScheduler* scheduler = nullptr;
+  ServerMetrics* metrics = nullptr;
+  const Clock* clock = nullptr;
+  LiveCalls* live_calls = nullptr;
+  AsyncQgemm* service = nullptr;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_RPC_RPC_ENVIRONMENT_H_

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages to the server's own types and back, with every check that a message
+// alone allows. What needs weights or a backend is checked in gemm_plan.h and
+// server/weights.
+
+#ifndef QGEMM_SERVER_RPC_TRANSLATE_H_
+#define QGEMM_SERVER_RPC_TRANSLATE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/formats/weights_spec.h"
+#include "kernels/matrix/types.h"
+#include "qgemm/v1/qgemm.pb.h"
+#include "server/scheduling/gemm_request.h"
+#include "server/weights/upload_session.h"
+#include "server/weights/weight_store.h"
+
+namespace qgemm {
+
+// A count from the wire as int64. INVALID_ARGUMENT names `field`, the value
+// and `limit` if it is above that.
+absl::StatusOr<int64_t> CountFromWire(absl::string_view field, uint64_t value,
+                                      int64_t limit);
+
+// Defaults filled in. Errors: INVALID_ARGUMENT for an enum value that does not
+// exist or does not apply, a count beyond the limits, an id that is not 32
+// bytes, no format.
+absl::StatusOr<UploadHeader> ToUploadHeader(const v1::WeightsHeader& header,
+                                            const WeightsLimits& limits);
+
+// The chunk borrows the message's bytes.
+absl::StatusOr<UploadChunk> ToUploadChunk(const v1::WeightsChunk& chunk);
+
+// Types, mode and rounding of a request, defaults filled in.
+absl::StatusOr<MatmulSignature> ToSignature(const v1::GemmRequest& request);
+
+void ToMessage(const WeightsListing& listing, v1::WeightsInfo* info);
+void ToMessage(const GemmTimings& timings, absl::Duration total,
+               v1::Timings* message);
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_RPC_TRANSLATE_H_

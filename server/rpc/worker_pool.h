@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Threads for work that must not hold up a completion queue: hashing and
+// decoding uploads.
+
+#ifndef QGEMM_SERVER_RPC_WORKER_POOL_H_
+#define QGEMM_SERVER_RPC_WORKER_POOL_H_
+
+#include <deque>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "base/mutex.h"
+
+namespace qgemm {
+
+// Runs tasks in the order in which they came, on `threads` threads. The
+// destructor runs what is queued, then joins. Thread-safe.
+class WorkerPool {
+ public:
+  explicit WorkerPool(int threads);
+  ~WorkerPool();
+
+  void Submit(absl::AnyInvocable<void()> task);
+
+ private:
+  void Run();
+
+  Mutex mutex_;
+  CondVar wake_;
+  std::deque<absl::AnyInvocable<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_RPC_WORKER_POOL_H_

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Start and drain. Members are in the order in which they are made; they go
+// in the opposite one.
+
+#include "server/server.h"
+
+#include <grpcpp/ext/channelz_service_plugin.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <algorithm>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "kernels/backends/backends.h"
+#include "server/execution/batch_executor.h"
+#include "server/listen_address.h"
+#include "server/listen_probe.h"
+#include "server/metrics/metrics_endpoint.h"
+#include "server/metrics/server_metrics.h"
+#include "server/rpc/qgemm_service.h"
+#include "server/weights/weight_store.h"
+
+namespace qgemm {
+namespace {
+
+// Calls of one connection at a time; what a client starts beyond waits there.
+constexpr int kMaxStreamsPerConnection = 1024;
+
+absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low,
+                        int64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, " = ", value, " is not between ", low, " and ", high));
+}
+
+absl::Status CheckOptions(const ServerOptions& options) {
+  constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+  if (options.listen.empty()) {
+    return absl::InvalidArgumentError(
+        "--listen is empty; name at least one address");
+  }
+  RETURN_IF_ERROR(CheckRange("threads", options.threads, 0, 4096));
+  RETURN_IF_ERROR(CheckRange("weights_budget_bytes",
+                             options.weights_budget_bytes, 0, kMaxInt64));
+  // gRPC counts a message's bytes in an int.
+  RETURN_IF_ERROR(CheckRange("max_message_bytes", options.max_message_bytes,
+                             4096, kMaxInt32));
+  RETURN_IF_ERROR(
+      CheckRange("max_n", options.weights_limits.max_n, 1, kMaxInt32));
+  RETURN_IF_ERROR(
+      CheckRange("max_k", options.weights_limits.max_k, 1, kMaxInt32));
+  RETURN_IF_ERROR(CheckRange("max_uploads", options.max_uploads, 1, 64));
+  RETURN_IF_ERROR(CheckRange("max_queued_requests",
+                             options.scheduler.max_queued_requests, 1,
+                             kMaxInt32));
+  return CheckRange("max_queued_bytes", options.scheduler.max_queued_bytes, 1,
+                    kMaxInt64);
+}
+
+// Whether the metrics address stays on this host.
+absl::StatusOr<std::string> ResolveMetricsListen(const std::string& text) {
+  ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(text));
+  if (address.kind != ListenAddress::Kind::kTcp) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--metrics_listen = \"", text, "\": expected host:port"));
+  }
+  ASSIGN_OR_RETURN(address, ResolveLoopback(address));
+  return address.ToString();
+}
+
+RpcOptions ToRpcOptions(const ServerOptions& options) {
+  RpcOptions rpc;
+  rpc.max_message_bytes = options.max_message_bytes;
+  rpc.weights_limits = options.weights_limits;
+  rpc.max_uploads = options.max_uploads;
+  // Copies of operands run on these threads; the cores are for the backend.
+  rpc.completion_queues =
+      std::clamp<int>(std::thread::hardware_concurrency() / 4, 2, 8);
+  rpc.version = kServerVersion;
+  return rpc;
+}
+
+class GrpcServer final : public Server {
+ public:
+  GrpcServer(const ServerOptions& options, std::unique_ptr<Backend> backend)
+      : options_(options),
+        backend_(std::move(backend)),
+        store_(options.weights_budget_bytes, &metrics_),
+        executor_(backend_.get(), &clock_, &metrics_),
+        scheduler_(options.scheduler, &executor_, &clock_, &metrics_),
+        service_(MakeEnvironment()) {}
+
+  ~GrpcServer() override { Drain(absl::Now()); }
+
+  absl::Status Start() {
+    RETURN_IF_ERROR(Listen());
+    if (!options_.metrics_listen.empty()) {
+      ASSIGN_OR_RETURN(const std::string listen,
+                       ResolveMetricsListen(options_.metrics_listen));
+      ASSIGN_OR_RETURN(endpoint_, MetricsEndpoint::Start(listen, metrics_));
+    }
+    service_.Start();
+    serving_ = true;
+    server_->GetHealthCheckService()->SetServingStatus(
+        v1::Qgemm::service_full_name(), true);
+    return absl::OkStatus();
+  }
+
+  const std::vector<std::string>& addresses() const override {
+    return addresses_;
+  }
+  const std::vector<int>& ports() const override { return ports_; }
+  int metrics_port() const override {
+    return endpoint_ == nullptr ? 0 : endpoint_->port();
+  }
+
+  void Drain(absl::Time deadline) override {
+    MutexLock lock(&drain_mutex_);
+    if (drained_) return;
+    drained_ = true;
+    if (serving_) {
+      server_->GetHealthCheckService()->SetServingStatus(false);
+      service_.BeginDrain();
+    }
+    scheduler_.Drain(deadline);
+    if (server_ != nullptr) {
+      server_->Shutdown(absl::ToChronoTime(deadline));
+    }
+    service_.Join();
+  }
+
+ private:
+  RpcEnvironment MakeEnvironment() {
+    RpcEnvironment environment;
+    environment.options = ToRpcOptions(options_);
+    environment.backend = backend_.get();
+    environment.store = &store_;
+    environment.scheduler = &scheduler_;
+    environment.metrics = &metrics_;
+    environment.clock = &clock_;
+    return environment;
+  }
+
+  absl::Status Listen() {
+    grpc::ServerBuilder builder;
+    std::vector<ListenAddress> listeners;
+    std::vector<int> bound_ports(options_.listen.size());
+    for (size_t i = 0; i < options_.listen.size(); ++i) {
+      ASSIGN_OR_RETURN(ListenAddress address,
+                       ParseListenAddress(options_.listen[i]));
+      ASSIGN_OR_RETURN(address, ResolveLoopback(address));
+      RETURN_IF_ERROR(CheckFree(address));
+      builder.AddListeningPort(address.ToString(),
+                               grpc::InsecureServerCredentials(),
+                               &bound_ports[i]);
+      listeners.push_back(std::move(address));
+    }
+    Configure(&builder);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr) return CannotListen(listeners, bound_ports);
+    RecordAddresses(std::move(listeners), bound_ports);
+    return absl::OkStatus();
+  }
+
+  void Configure(grpc::ServerBuilder* builder) {
+    service_.Register(builder);
+    builder->SetMaxReceiveMessageSize(
+        static_cast<int>(options_.max_message_bytes));
+    builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder->AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 1);
+    builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                                kMaxStreamsPerConnection);
+  }
+
+  // Two listeners of one server may want one port; the probes saw it free.
+  static absl::Status CannotListen(const std::vector<ListenAddress>& listeners,
+                                   const std::vector<int>& bound_ports) {
+    for (size_t i = 0; i < listeners.size(); ++i) {
+      if (bound_ports[i] <= 0) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("listen on ", listeners[i].ToString(),
+                         ": the address is in use or cannot be bound"));
+      }
+    }
+    return absl::InternalError("gRPC cannot start a server");
+  }
+
+  void RecordAddresses(std::vector<ListenAddress> listeners,
+                       const std::vector<int>& bound_ports) {
+    for (size_t i = 0; i < listeners.size(); ++i) {
+      if (listeners[i].kind == ListenAddress::Kind::kTcp) {
+        listeners[i].port = bound_ports[i];
+        ports_.push_back(bound_ports[i]);
+      }
+      addresses_.push_back(listeners[i].ToString());
+    }
+  }
+
+  const ServerOptions options_;
+  const SystemClock clock_;
+  ServerMetrics metrics_;
+  const std::unique_ptr<Backend> backend_;
+  WeightStore store_;
+  BatchExecutor executor_;
+  BatchScheduler scheduler_;
+  QgemmService service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<MetricsEndpoint> endpoint_;
+  std::vector<std::string> addresses_;
+  std::vector<int> ports_;
+  bool serving_ = false;
+  Mutex drain_mutex_;
+  bool drained_ ABSL_GUARDED_BY(drain_mutex_) = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Create(
+    const ServerOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  BackendOptions backend_options;
+  backend_options.name = options.backend;
+  backend_options.threads = options.threads;
+  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
+                   CreateBackend(backend_options));
+  return Create(options, std::move(backend));
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Create(
+    const ServerOptions& options, std::unique_ptr<Backend> backend) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  // gRPC has these once a process; they join every server built from here on.
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::channelz::experimental::InitChannelzService();
+  auto server = std::make_unique<GrpcServer>(options, std::move(backend));
+  RETURN_IF_ERROR(server->Start());
+  return server;
+}
+
+}  // namespace qgemm

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Abseil flags into options.
+
+#include "server/server_flags.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+
+ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:50051"},
+          "Where to serve gRPC: host:port on a loopback address (port 0 takes "
+          "a free one, see --port_file) or unix:path. May be given several "
+          "times, or with commas.");
+ABSL_FLAG(std::string, port_file, "",
+          "File to write the TCP ports to, one a line in the order of "
+          "--listen, once the server serves.");
+ABSL_FLAG(std::string, metrics_listen, "",
+          "host:port on a loopback address to serve Prometheus metrics at "
+          "(/metrics). Empty: none.");
+ABSL_FLAG(std::string, backend, "auto",
+          "What computes: auto, cpu, cuda or reference. auto takes the "
+          "fastest that runs here.");
+ABSL_FLAG(int32_t, threads, 0,
+          "Threads that compute, of the cpu backend. 0: one a core.");
+ABSL_FLAG(int64_t, weights_budget_bytes, 0,
+          "Memory for resident weights, uploads in progress included. 0: no "
+          "budget.");
+ABSL_FLAG(int64_t, max_message_bytes, int64_t{64} << 20,
+          "The largest request and answer.");
+ABSL_FLAG(int64_t, max_queued_requests, 4096,
+          "Gemm requests that may wait; more are refused with "
+          "RESOURCE_EXHAUSTED.");
+ABSL_FLAG(int64_t, max_queued_bytes, int64_t{1} << 30,
+          "Bytes of the operands of waiting Gemm requests; more are refused "
+          "with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(int64_t, max_n, int64_t{1} << 20,
+          "The largest n (output features) of uploaded weights.");
+ABSL_FLAG(int64_t, max_k, int64_t{1} << 20,
+          "The largest k (input features) of uploaded weights.");
+ABSL_FLAG(int32_t, max_uploads, 4,
+          "Uploads at one time; more are refused with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
+          "How long accepted requests may take after SIGTERM or SIGINT, for "
+          "example 30s or 2m.");
+
+namespace qgemm {
+namespace {
+
+constexpr char kUsage[] =
+    "serves quantized matrix multiplication over gRPC.\n"
+    "Usage: qgemm_server [--listen=127.0.0.1:50051] [--backend=auto] ...";
+
+// Abseil would show the flags of main's file only.
+void ShowAllOurFlagsInHelp() {
+  absl::FlagsUsageConfig config;
+  const auto ours = [](absl::string_view file) {
+    return absl::StrContains(file, "server_flags");
+  };
+  config.contains_help_flags = ours;
+  config.contains_helpshort_flags = ours;
+  config.version_string = [] {
+    return absl::StrCat("qgemm_server ", kServerVersion, "\n");
+  };
+  absl::SetFlagsUsageConfig(config);
+}
+
+// The rest of `argument` after -name or --name, if it is that flag.
+bool ConsumeFlag(absl::string_view* argument, absl::string_view name) {
+  absl::string_view rest = *argument;
+  if (!absl::ConsumePrefix(&rest, "-")) return false;
+  absl::ConsumePrefix(&rest, "-");
+  if (!absl::ConsumePrefix(&rest, name)) return false;
+  if (!rest.empty() && rest[0] != '=') return false;
+  *argument = rest;
+  return true;
+}
+
+CommandLine FromFlags() {
+  CommandLine line;
+  ServerOptions& server = line.server;
+  server.listen = absl::GetFlag(FLAGS_listen);
+  server.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
+  server.backend = absl::GetFlag(FLAGS_backend);
+  server.threads = absl::GetFlag(FLAGS_threads);
+  server.weights_budget_bytes = absl::GetFlag(FLAGS_weights_budget_bytes);
+  server.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
+  server.weights_limits.max_n = absl::GetFlag(FLAGS_max_n);
+  server.weights_limits.max_k = absl::GetFlag(FLAGS_max_k);
+  server.max_uploads = absl::GetFlag(FLAGS_max_uploads);
+  server.scheduler.max_queued_requests =
+      absl::GetFlag(FLAGS_max_queued_requests);
+  server.scheduler.max_queued_bytes = absl::GetFlag(FLAGS_max_queued_bytes);
+  line.port_file = absl::GetFlag(FLAGS_port_file);
+  line.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
+  return line;
+}
+
+}  // namespace
+
+std::vector<std::string> JoinRepeated(const std::vector<std::string>& arguments,
+                                      absl::string_view name) {
+  std::vector<std::string> joined;
+  std::vector<absl::string_view> values;
+  size_t place = 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    absl::string_view rest = arguments[i];
+    if (rest == "--") {  // no flags from here on
+      joined.insert(joined.end(), arguments.begin() + i, arguments.end());
+      break;
+    }
+    const bool has_value =
+        ConsumeFlag(&rest, name) &&
+        (absl::ConsumePrefix(&rest, "=") || i + 1 < arguments.size());
+    if (!has_value) {
+      joined.push_back(arguments[i]);
+      continue;
+    }
+    if (values.empty()) place = joined.size();
+    values.push_back(absl::StrContains(arguments[i], "=")
+                         ? rest
+                         : absl::string_view(arguments[++i]));
+  }
+  if (values.empty()) return joined;
+  joined.insert(joined.begin() + place,
+                absl::StrCat("--", name, "=", absl::StrJoin(values, ",")));
+  return joined;
+}
+
+absl::StatusOr<CommandLine> ParseServerFlags(int argc, char** argv) {
+  absl::SetProgramUsageMessage(kUsage);
+  ShowAllOurFlagsInHelp();
+  std::vector<std::string> arguments =
+      JoinRepeated(std::vector<std::string>(argv, argv + argc), "listen");
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  const std::vector<char*> rest = absl::ParseCommandLine(
+      static_cast<int>(pointers.size()), pointers.data());
+  if (rest.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", rest[1], "\" is not a flag; see --help"));
+  }
+  CommandLine line = FromFlags();
+  if (line.drain_timeout < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--drain_timeout = ", absl::FormatDuration(line.drain_timeout),
+        " is negative"));
+  }
+  return line;
+}
+
+}  // namespace qgemm

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Requests carry their number as their count of rows, so that a sink's record
+// says who came.
+
+#include "server/scheduling/batch_scheduler.h"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/server/metrics/metrics_text.h"
+#include "tests/server/scheduling/held_sink.h"
+#include "tests/server/scheduling/outcomes.h"
+#include "tests/support/fake_clock.h"
+
+namespace qgemm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Optional;
+
+StagingLease Bytes(int64_t size_bytes) {
+  return StagingLease(nullptr, size_bytes, nullptr);
+}
+
+class BatchSchedulerTest : public testing::Test {
+ protected:
+  ~BatchSchedulerTest() override { StopAfterFinishingAll(); }
+
+  void Start(const SchedulerOptions& options) {
+    scheduler_ =
+        std::make_unique<BatchScheduler>(options, &sink_, &clock_, &metrics_);
+  }
+
+  // One launch in flight at the most.
+  static SchedulerOptions OneLaunch() {
+    SchedulerOptions options;
+    options.max_launches_in_flight = 1;
+    return options;
+  }
+
+  std::unique_ptr<GemmRequest> Request(int64_t number) {
+    auto request = std::make_unique<GemmRequest>();
+    request->m = number;
+    request->arrival = clock_.Now();
+    request->done = outcomes_.Recorder(number);
+    return request;
+  }
+
+  void Enqueue(int64_t number) { scheduler_->Enqueue(Request(number)); }
+
+  // Occupies the only launch with request `number`.
+  void Occupy(int64_t number) {
+    Enqueue(number);
+    sink_.WaitForBatches(1);
+  }
+
+  void StopAfterFinishingAll() {
+    if (scheduler_ == nullptr) return;
+    std::atomic<bool> stopped{false};
+    std::thread finisher([&] {
+      while (!stopped) {
+        if (!sink_.Finish(0)) std::this_thread::yield();
+      }
+    });
+    scheduler_.reset();
+    stopped = true;
+    finisher.join();
+  }
+
+  double Dropped(const std::string& reason) {
+    return MetricValue(metrics_, "qgemm_requests_dropped_total{reason=\"" +
+                                     reason + "\"}")
+        .value_or(-1);
+  }
+
+  FakeClock clock_;
+  ServerMetrics metrics_;
+  Outcomes outcomes_;
+  HeldSink sink_;
+  std::unique_ptr<BatchScheduler> scheduler_;
+};
+
+TEST_F(BatchSchedulerTest, RunsRequestsFirstInFirstOut) {
+  Start(OneLaunch());
+  for (int64_t number = 0; number < 5; ++number) Enqueue(number);
+  StopAfterFinishingAll();
+  EXPECT_THAT(sink_.rows(), ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST_F(BatchSchedulerTest, EveryRequestHasALaunchOfItsOwnByDefault) {
+  Start(SchedulerOptions());
+  for (int64_t number = 0; number < 5; ++number) Enqueue(number);
+  StopAfterFinishingAll();
+  EXPECT_THAT(sink_.sizes(), ElementsAre(1, 1, 1, 1, 1));
+}
+
+TEST_F(BatchSchedulerTest, MergesWaitingNeighboursIfThePolicySaysSo) {
+  SchedulerOptions options = OneLaunch();
+  options.batching.max_requests = 8;
+  options.batching.max_rows = 100;
+  Start(options);
+  Occupy(1);
+  for (int64_t number = 2; number < 5; ++number) Enqueue(number);
+  auto other = Request(5);
+  other->signature.mode = ComputeMode::kA32;
+  scheduler_->Enqueue(std::move(other));
+  Enqueue(6);
+  StopAfterFinishingAll();
+  EXPECT_THAT(sink_.sizes(), ElementsAre(1, 3, 1, 1));
+  EXPECT_THAT(sink_.rows(), ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+TEST_F(BatchSchedulerTest, FullQueueRefusesAndNamesTheLimit) {
+  SchedulerOptions options = OneLaunch();
+  options.max_queued_requests = 2;
+  Start(options);
+  Occupy(0);
+  Enqueue(1);
+  Enqueue(2);
+  Enqueue(3);
+  ASSERT_EQ(outcomes_.CodeOf(3), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(outcomes_.Of(3).front().status.message(),
+              HasSubstr("2 requests wait, the limit is 2"));
+  EXPECT_EQ(Dropped("queue_full"), 1);
+}
+
+TEST_F(BatchSchedulerTest, FullQueueAdmitsAgainWhenOneHasLeft) {
+  SchedulerOptions options = OneLaunch();
+  options.max_queued_requests = 1;
+  Start(options);
+  Occupy(0);
+  Enqueue(1);
+  sink_.Finish(0);
+  sink_.WaitForBatches(2);
+  Enqueue(2);
+  StopAfterFinishingAll();
+  EXPECT_EQ(outcomes_.CodeOf(2), absl::StatusCode::kOk);
+}
+
+TEST_F(BatchSchedulerTest, QueuedBytesOfAAndCAreBounded) {
+  SchedulerOptions options = OneLaunch();
+  options.max_queued_bytes = 100;
+  Start(options);
+  Occupy(0);
+  for (int64_t number = 1; number <= 3; ++number) {
+    auto request = Request(number);
+    request->a = Bytes(20);
+    request->c = Bytes(30);
+    scheduler_->Enqueue(std::move(request));
+  }
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_queue_bytes"), Optional(100.0));
+  ASSERT_EQ(outcomes_.CodeOf(3), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(outcomes_.Of(3).front().status.message(),
+              AllOf(HasSubstr("100 operand bytes wait"),
+                    HasSubstr("request has 50"), HasSubstr("limit is 100")));
+}
+
+TEST_F(BatchSchedulerTest, QueueDepthReturnsToZero) {
+  Start(OneLaunch());
+  Occupy(0);
+  Enqueue(1);
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_queue_requests"), Optional(1.0));
+  StopAfterFinishingAll();
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_queue_requests"), Optional(0.0));
+}
+
+TEST_F(BatchSchedulerTest, RequestThatExpiresInTheQueueNeverReachesTheSink) {
+  Start(OneLaunch());
+  Occupy(0);
+  auto request = Request(1);
+  request->deadline = clock_.Now() + absl::Seconds(1);
+  scheduler_->Enqueue(std::move(request));
+  Enqueue(2);
+  clock_.Advance(absl::Seconds(1));
+  StopAfterFinishingAll();
+  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(sink_.rows(), ElementsAre(0, 2));
+  EXPECT_EQ(Dropped("deadline"), 1);
+}
+
+TEST_F(BatchSchedulerTest, RequestBeforeItsDeadlineRuns) {
+  Start(OneLaunch());
+  Occupy(0);
+  auto request = Request(1);
+  request->deadline = clock_.Now() + absl::Seconds(1);
+  scheduler_->Enqueue(std::move(request));
+  clock_.Advance(absl::Milliseconds(999));
+  StopAfterFinishingAll();
+  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kOk);
+}
+
+TEST_F(BatchSchedulerTest, RequestCancelledInTheQueueNeverReachesTheSink) {
+  Start(OneLaunch());
+  Occupy(0);
+  const auto cancelled = std::make_shared<std::atomic<bool>>(false);
+  auto request = Request(1);
+  request->cancelled = cancelled;
+  scheduler_->Enqueue(std::move(request));
+  *cancelled = true;
+  StopAfterFinishingAll();
+  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kCancelled);
+  EXPECT_THAT(sink_.rows(), ElementsAre(0));
+  EXPECT_EQ(Dropped("cancelled"), 1);
+}
+
+TEST_F(BatchSchedulerTest, ExpiredRequestDoesNotSplitABatch) {
+  SchedulerOptions options = OneLaunch();
+  options.batching.max_requests = 8;
+  Start(options);
+  Occupy(0);
+  Enqueue(1);
+  auto request = Request(2);
+  request->deadline = clock_.Now();
+  scheduler_->Enqueue(std::move(request));
+  Enqueue(3);
+  StopAfterFinishingAll();
+  EXPECT_THAT(sink_.sizes(), ElementsAre(1, 2));
+  EXPECT_EQ(outcomes_.CodeOf(2), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(BatchSchedulerTest, LaunchesInFlightAreBoundedAndReached) {
+  SchedulerOptions options;
+  options.max_launches_in_flight = 3;
+  Start(options);
+  for (int64_t number = 0; number < 20; ++number) Enqueue(number);
+  sink_.WaitForBatches(3);
+  StopAfterFinishingAll();
+  EXPECT_EQ(sink_.most_in_flight(), 3);
+}
+
+TEST_F(BatchSchedulerTest, DoneMayEnqueueAgain) {
+  Start(OneLaunch());
+  auto first = Request(1);
+  first->done = [this](absl::Status, const GemmTimings&,
+                       std::unique_ptr<GemmRequest>) { Enqueue(2); };
+  scheduler_->Enqueue(std::move(first));
+  sink_.WaitForBatches(1);
+  sink_.Finish(0);
+  sink_.WaitForBatches(2);
+  sink_.Finish(0);
+  EXPECT_EQ(outcomes_.CodeOf(2), absl::StatusCode::kOk);
+}
+
+TEST_F(BatchSchedulerTest, DrainRunsWhatIsQueued) {
+  Start(OneLaunch());
+  for (int64_t number = 0; number < 3; ++number) Enqueue(number);
+  std::thread finisher([this] {
+    for (int64_t batch = 1; batch <= 3; ++batch) {
+      sink_.WaitForBatches(batch);
+      sink_.Finish(0);
+    }
+  });
+  scheduler_->Drain(absl::InfiniteFuture());
+  EXPECT_EQ(outcomes_.count(), 3);
+  finisher.join();
+  EXPECT_EQ(outcomes_.CodeOf(2), absl::StatusCode::kOk);
+}
+
+TEST_F(BatchSchedulerTest, DrainedSchedulerRefusesWithUnavailable) {
+  Start(OneLaunch());
+  scheduler_->Drain(absl::InfiniteFuture());
+  Enqueue(1);
+  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Dropped("draining"), 1);
+}
+
+TEST_F(BatchSchedulerTest, DrainEndsWhatIsQueuedAtItsDeadline) {
+  Start(OneLaunch());
+  Occupy(0);
+  Enqueue(1);
+  scheduler_->Drain(clock_.Now());
+  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(outcomes_.count(), 1);  // request 0 goes on
+}
+
+TEST_F(BatchSchedulerTest, DrainEndsWhenTheClockReachesItsDeadline) {
+  Start(OneLaunch());
+  Occupy(0);
+  Enqueue(1);
+  std::thread drainer([this, deadline = clock_.Now() + absl::Hours(1)] {
+    scheduler_->Drain(deadline);
+  });
+  clock_.Advance(absl::Hours(1));
+  outcomes_.WaitFor(1);
+  drainer.join();
+  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(BatchSchedulerTest, LaunchMayEndAfterTheDrainGaveUp) {
+  Start(OneLaunch());
+  Occupy(0);
+  scheduler_->Drain(clock_.Now());
+  sink_.Finish(0);
+  EXPECT_EQ(outcomes_.CodeOf(0), absl::StatusCode::kOk);
+}
+
+TEST_F(BatchSchedulerTest, DestructionRunsWhatIsQueued) {
+  Start(OneLaunch());
+  for (int64_t number = 0; number < 3; ++number) Enqueue(number);
+  StopAfterFinishingAll();
+  EXPECT_EQ(outcomes_.CodeOf(2), absl::StatusCode::kOk);
+}
+
+}  // namespace
+}  // namespace qgemm
