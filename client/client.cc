@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "client/client.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "client/call_engine.h"
+#include "client/retry.h"
+#include "client/upload.h"
+#include "client/weights_stream.h"
+#include "client/wire.h"
+
+namespace qgemm {
+namespace {
+
+using Channels = std::vector<std::shared_ptr<grpc::Channel>>;
+
+// What the messages around an operand may take besides it.
+constexpr int64_t kMessageOverheadBytes = 1024;
+
+absl::Status CheckTarget(absl::string_view target) {
+  if (absl::StartsWith(target, "unix:") && target.size() > 5) {
+    return absl::OkStatus();
+  }
+  const size_t colon = target.rfind(':');
+  if (colon == absl::string_view::npos || colon == 0 ||
+      colon + 1 == target.size() || target.find(']', colon) != target.npos) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "target is '", target, "'; it must be host:port or unix:path"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low,
+                        int64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("ClientOptions::", field,
+                                                 " is ", value, "; it must be ",
+                                                 low, " to ", high));
+}
+
+absl::Status CheckOptions(const ClientOptions& options) {
+  RETURN_IF_ERROR(CheckRange("channels", options.channels, 1, 1024));
+  RETURN_IF_ERROR(
+      CheckRange("completion_threads", options.completion_threads, 1, 1024));
+  RETURN_IF_ERROR(CheckRange("max_message_bytes", options.max_message_bytes,
+                             4 * kMessageOverheadBytes,
+                             std::numeric_limits<int>::max()));
+  return Validate(options.retry);
+}
+
+Channels CreateChannels(const std::string& target,
+                        const ClientOptions& options) {
+  Channels channels;
+  for (int i = 0; i < options.channels; ++i) {
+    grpc::ChannelArguments arguments;
+    const int max_bytes = static_cast<int>(options.max_message_bytes);
+    arguments.SetMaxSendMessageSize(max_bytes);
+    arguments.SetMaxReceiveMessageSize(max_bytes);
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    // Otherwise channels to one target share one connection.
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    channels.push_back(grpc::CreateCustomChannel(
+        target, grpc::InsecureChannelCredentials(), arguments));
+  }
+  return channels;
+}
+
+bool WaitForChannels(const Channels& channels, absl::Time deadline) {
+  for (const auto& channel : channels) channel->GetState(true);
+  for (const auto& channel : channels) {
+    if (!channel->WaitForConnected(absl::ToChronoTime(deadline))) return false;
+  }
+  return true;
+}
+
+absl::Status CheckGemm(const GemmOptions& options, int64_t max_message_bytes) {
+  if (options.m < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("m is ", options.m, "; it must be 1 or more"));
+  }
+  const auto column_bytes = CheckedMul(options.m, SizeOf(options.a_type));
+  const int64_t a_bytes = options.a.size();
+  if (!column_bytes.has_value() || a_bytes == 0 ||
+      a_bytes % *column_bytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a has ", a_bytes, " bytes, which is no whole number of columns for ",
+        options.m, " rows of ", Name(options.a_type)));
+  }
+  if (a_bytes > max_message_bytes - kMessageOverheadBytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a has ", a_bytes, " bytes; ClientOptions::max_message_bytes of ",
+        max_message_bytes, " allows ",
+        max_message_bytes - kMessageOverheadBytes,
+        "; send fewer rows a call, or raise the limit here and at the server "
+        "(--max_message_bytes)"));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Message>
+absl::StatusOr<Message> ParseResponse(CallOutcome* outcome) {
+  RETURN_IF_ERROR(outcome->status);
+  Message message;
+  const grpc::Status parsed = grpc::SerializationTraits<Message>::Deserialize(
+      &outcome->response, &message);
+  if (!parsed.ok()) {
+    return absl::InternalError(absl::StrCat(
+        "the server's answer does not parse: ", parsed.error_message()));
+  }
+  return message;
+}
+
+template <typename Message>
+grpc::ByteBuffer Serialize(const Message& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+absl::StatusOr<GemmResult> ParseGemm(CallOutcome outcome, int64_t m,
+                                     FloatType c_type) {
+  ASSIGN_OR_RETURN(v1::GemmResponse response,
+                   ParseResponse<v1::GemmResponse>(&outcome));
+  outcome.response.Clear();
+  ASSIGN_OR_RETURN(GemmResult result, FromWire(&response, m, c_type));
+  result.attempts = outcome.attempts;
+  return result;
+}
+
+}  // namespace
+
+class Client::Impl {
+ public:
+  Impl(Channels channels, const ClientOptions& options)
+      : max_message_bytes_(options.max_message_bytes),
+        engine_(std::move(channels), options.retry,
+                options.completion_threads) {}
+
+  CallEngine& engine() { return engine_; }
+  int64_t max_message_bytes() const { return max_message_bytes_; }
+
+  absl::Status CheckMayBlock() const {
+    if (!engine_.OnEngineThread()) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        "a blocking call inside a callback would wait for itself; use the "
+        "asynchronous one");
+  }
+
+  // Makes a call with small messages and waits for it.
+  template <typename Response, typename Request>
+  absl::StatusOr<Response> Call(const char* method, const Request& request,
+                                absl::Time deadline) {
+    RETURN_IF_ERROR(CheckMayBlock());
+    const auto promise = std::make_shared<std::promise<CallOutcome>>();
+    UnaryCall call;
+    call.method = method;
+    call.request = Serialize(request);
+    call.deadline = deadline;
+    call.done = [promise](CallOutcome outcome) {
+      promise->set_value(std::move(outcome));
+    };
+    std::future<CallOutcome> future = promise->get_future();
+    engine_.Start(std::move(call));
+    CallOutcome outcome = future.get();
+    return ParseResponse<Response>(&outcome);
+  }
+
+  // OK after starting the call; otherwise `done` never runs.
+  absl::Status StartGemm(const GemmOptions& options,
+                         std::function<void(CallOutcome)> done) {
+    RETURN_IF_ERROR(CheckGemm(options, max_message_bytes_));
+    UnaryCall call;
+    call.method = "/qgemm.v1.Qgemm/Gemm";
+    call.request = ToWire(options);
+    call.deadline = options.deadline;
+    call.done = std::move(done);
+    engine_.Start(std::move(call));
+    return absl::OkStatus();
+  }
+
+ private:
+  const int64_t max_message_bytes_;
+  CallEngine engine_;
+};
+
+Client::Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Client::~Client() {
+  if (!impl_->engine().OnEngineThread()) {
+    impl_->engine().Shutdown();
+    return;
+  }
+  // A callback owned the client: its thread cannot wait for itself.
+  std::thread([impl = impl_] { impl->engine().Shutdown(); }).detach();
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
+    const std::string& target, const ClientOptions& options) {
+  RETURN_IF_ERROR(CheckTarget(target));
+  RETURN_IF_ERROR(CheckOptions(options));
+  Channels channels = CreateChannels(target, options);
+  const bool connected =
+      WaitForChannels(channels, absl::Now() + options.connect_timeout);
+  ClientOptions probe = options;
+  if (!connected) probe.retry.max_attempts = 1;
+  std::unique_ptr<Client> client(
+      new Client(std::make_shared<Impl>(std::move(channels), probe)));
+  if (connected) return client;
+  // The channel knows only that it failed; a call is told why.
+  const absl::Status reason =
+      client->ServerInfo(absl::Now() + absl::Seconds(1)).status();
+  return absl::UnavailableError(absl::StrCat(
+      "connect to ", target, ": no connection within ",
+      absl::FormatDuration(options.connect_timeout), ": ", reason.message()));
+}
+
+absl::StatusOr<LoadResult> Client::LoadWeights(const EncodedWeights& weights,
+                                               const LoadOptions& options) {
+  ASSIGN_OR_RETURN(const WeightsStream stream, StreamOf(weights));
+  return LoadWeights(stream, options);
+}
+
+absl::StatusOr<LoadResult> Client::LoadWeights(const WeightsStream& stream,
+                                               const LoadOptions& options) {
+  const std::shared_ptr<Impl> impl = impl_;
+  RETURN_IF_ERROR(impl->CheckMayBlock());
+  return Upload(&impl->engine(), stream, options, impl->max_message_bytes());
+}
+
+absl::StatusOr<LoadResult> Client::LoadDense(const DenseUpload& dense,
+                                             const LoadOptions& options) {
+  ASSIGN_OR_RETURN(const WeightsStream stream, StreamOf(dense));
+  return LoadWeights(stream, options);
+}
+
+absl::StatusOr<GemmResult> Client::Gemm(const GemmOptions& options) {
+  const std::shared_ptr<Impl> impl = impl_;
+  RETURN_IF_ERROR(impl->CheckMayBlock());
+  // The answer is parsed on this thread: many callers share the few that
+  // complete calls.
+  const auto promise = std::make_shared<std::promise<CallOutcome>>();
+  std::future<CallOutcome> future = promise->get_future();
+  RETURN_IF_ERROR(impl->StartGemm(options, [promise](CallOutcome outcome) {
+    promise->set_value(std::move(outcome));
+  }));
+  return ParseGemm(future.get(), options.m,
+                   options.c_type.value_or(options.a_type));
+}
+
+void Client::GemmAsync(const GemmOptions& options, GemmCallback callback) {
+  const auto shared = std::make_shared<GemmCallback>(std::move(callback));
+  const int64_t m = options.m;
+  const FloatType c_type = options.c_type.value_or(options.a_type);
+  const absl::Status started =
+      impl_->StartGemm(options, [shared, m, c_type](CallOutcome outcome) {
+        (*shared)(ParseGemm(std::move(outcome), m, c_type));
+      });
+  if (!started.ok()) {
+    impl_->engine().Fail(started, [shared](CallOutcome outcome) {
+      (*shared)(std::move(outcome.status));
+    });
+  }
+}
+
+std::future<absl::StatusOr<GemmResult>> Client::GemmFuture(
+    const GemmOptions& options) {
+  const auto promise =
+      std::make_shared<std::promise<absl::StatusOr<GemmResult>>>();
+  std::future<absl::StatusOr<GemmResult>> future = promise->get_future();
+  GemmAsync(options, [promise](absl::StatusOr<GemmResult> result) {
+    promise->set_value(std::move(result));
+  });
+  return future;
+}
+
+absl::StatusOr<bool> Client::Unload(absl::string_view name_or_id,
+                                    absl::Time deadline) {
+  v1::UnloadWeightsRequest request;
+  request.set_weights(std::string(name_or_id));
+  ASSIGN_OR_RETURN(const v1::UnloadWeightsResponse response,
+                   impl_->Call<v1::UnloadWeightsResponse>(
+                       "/qgemm.v1.Qgemm/UnloadWeights", request, deadline));
+  return response.freed();
+}
+
+absl::StatusOr<std::vector<WeightsDescription>> Client::List(
+    absl::Time deadline) {
+  ASSIGN_OR_RETURN(
+      const v1::ListWeightsResponse response,
+      impl_->Call<v1::ListWeightsResponse>("/qgemm.v1.Qgemm/ListWeights",
+                                           v1::ListWeightsRequest(), deadline));
+  std::vector<WeightsDescription> weights;
+  for (const v1::WeightsInfo& info : response.weights()) {
+    weights.push_back(FromWire(info));
+  }
+  return weights;
+}
+
+absl::StatusOr<WeightsDescription> Client::Describe(
+    absl::string_view name_or_id, absl::Time deadline) {
+  v1::GetWeightsRequest request;
+  request.set_weights(std::string(name_or_id));
+  ASSIGN_OR_RETURN(const v1::GetWeightsResponse response,
+                   impl_->Call<v1::GetWeightsResponse>(
+                       "/qgemm.v1.Qgemm/GetWeights", request, deadline));
+  return FromWire(response.weights());
+}
+
+absl::StatusOr<ServerDescription> Client::ServerInfo(absl::Time deadline) {
+  ASSIGN_OR_RETURN(const v1::GetServerInfoResponse response,
+                   impl_->Call<v1::GetServerInfoResponse>(
+                       "/qgemm.v1.Qgemm/GetServerInfo",
+                       v1::GetServerInfoRequest(), deadline));
+  return FromWire(response);
+}
+
+}  // namespace qgemm

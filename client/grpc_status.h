@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// gRPC's status and time as Abseil's.
+
+#ifndef QGEMM_CLIENT_GRPC_STATUS_H_
+#define QGEMM_CLIENT_GRPC_STATUS_H_
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/status.h>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace qgemm {
+
+// The same code and message; the codes of both are numbered alike.
+inline absl::Status ToAbslStatus(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      status.error_message());
+}
+
+inline void SetContextDeadline(absl::Time deadline,
+                               grpc::ClientContext* context) {
+  if (deadline == absl::InfiniteFuture()) return;
+  context->set_deadline(absl::ToChronoTime(deadline));
+}
+
+}  // namespace qgemm
+
+#endif  // QGEMM_CLIENT_GRPC_STATUS_H_

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "client/retry.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace qgemm {
+
+std::optional<absl::Duration> RetryPause(const RetryPolicy& policy,
+                                         const EndedAttempt& attempt) {
+  if (!absl::IsUnavailable(attempt.status)) return std::nullopt;
+  if (attempt.number >= policy.max_attempts) return std::nullopt;
+  const double growth = std::pow(policy.multiplier, attempt.number - 1);
+  const absl::Duration base =
+      std::min(policy.max_backoff, policy.initial_backoff * growth);
+  const absl::Duration pause =
+      base * (1.0 + policy.jitter * (2.0 * attempt.random - 1.0));
+  if (attempt.now + pause >= attempt.deadline) return std::nullopt;
+  return pause;
+}
+
+absl::Status Validate(const RetryPolicy& policy) {
+  if (policy.max_attempts < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "retry.max_attempts is ", policy.max_attempts, "; it must be >= 1"));
+  }
+  if (policy.initial_backoff < absl::ZeroDuration() ||
+      policy.max_backoff < policy.initial_backoff) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "retry.initial_backoff is ",
+        absl::FormatDuration(policy.initial_backoff),
+        " and retry.max_backoff is ", absl::FormatDuration(policy.max_backoff),
+        "; they must be 0 <= initial_backoff <= max_backoff"));
+  }
+  if (!(policy.multiplier >= 1.0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "retry.multiplier is ", policy.multiplier, "; it must be >= 1"));
+  }
+  if (!(policy.jitter >= 0.0 && policy.jitter <= 1.0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("retry.jitter is ", policy.jitter, "; it must be 0 to 1"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace qgemm

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "client/upload.h"
+
+#include <grpcpp/client_context.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/crc32c.h"
+#include "base/sha256.h"
+#include "base/status_macros.h"
+#include "client/grpc_status.h"
+#include "client/weights_stream.h"
+#include "client/wire.h"
+#include "qgemm/v1/qgemm.grpc.pb.h"
+
+namespace qgemm {
+namespace {
+
+// Room in a message for what is not the chunk's bytes.
+constexpr int64_t kMessageOverheadBytes = 1024;
+
+// One attempt. Its methods run on the caller's thread.
+class Attempt {
+ public:
+  Attempt(CallEngine* engine, const WeightsStream& stream,
+          const LoadOptions& options)
+      : engine_(engine), stream_(stream), options_(options) {
+    SetContextDeadline(options.deadline, &context_);
+  }
+
+  absl::StatusOr<LoadResult> Run(const v1::WeightsHeader& header) {
+    if (!engine_->Enter(&context_)) {
+      return absl::CancelledError("the client was destroyed");
+    }
+    absl::StatusOr<LoadResult> result = Send(header);
+    engine_->Leave(&context_);
+    return result;
+  }
+
+ private:
+  absl::StatusOr<LoadResult> Send(const v1::WeightsHeader& header) {
+    v1::LoadWeightsResponse response;
+    const auto stub = v1::Qgemm::NewStub(engine_->NextChannel());
+    const auto writer = stub->LoadWeights(&context_, &response);
+    v1::LoadWeightsRequest request;
+    *request.mutable_header() = header;
+    // A failed write means that the answer is there, or an error: Finish
+    // tells which.
+    if (writer->Write(request)) {
+      const absl::Status sent = SendChunks(writer.get());
+      if (!sent.ok()) {
+        context_.TryCancel();
+        writer->Finish();
+        return sent;
+      }
+      writer->WritesDone();
+    }
+    RETURN_IF_ERROR(ToAbslStatus(writer->Finish()));
+    LoadResult result;
+    result.weights = FromWire(response.weights());
+    result.deduplicated = response.deduplicated();
+    result.flushed_blocks = response.flushed_blocks();
+    return result;
+  }
+
+  // Not OK only if the stream fails.
+  absl::Status SendChunks(grpc::ClientWriter<v1::LoadWeightsRequest>* writer) {
+    LoadProgress progress;
+    progress.total_bytes = TotalBytes(stream_.spec);
+    if (options_.progress != nullptr) options_.progress(progress);
+    v1::LoadWeightsRequest request;
+    v1::WeightsChunk* const chunk = request.mutable_chunk();
+    for (const SectionSize& section : SectionsOf(stream_.spec)) {
+      for (int64_t offset = 0; offset < section.bytes;) {
+        const int64_t bytes =
+            std::min(options_.chunk_bytes, section.bytes - offset);
+        RETURN_IF_ERROR(FillChunk(bytes, chunk));
+        chunk->set_section(ToWire(section.section));
+        chunk->set_offset(offset);
+        if (!writer->Write(request)) return absl::OkStatus();
+        offset += bytes;
+        progress.sent_bytes += bytes;
+        if (options_.progress != nullptr) options_.progress(progress);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status FillChunk(int64_t bytes, v1::WeightsChunk* chunk) {
+    std::string* const payload = chunk->mutable_bytes();
+    payload->resize(bytes);
+    RETURN_IF_ERROR(ReadFully(
+        stream_,
+        absl::MakeSpan(reinterpret_cast<uint8_t*>(&(*payload)[0]), bytes)));
+    chunk->set_crc32c(Crc32c(*payload));
+    return absl::OkStatus();
+  }
+
+  CallEngine* const engine_;
+  const WeightsStream& stream_;
+  const LoadOptions& options_;
+  grpc::ClientContext context_;
+};
+
+absl::Status Check(const WeightsStream& stream, const LoadOptions& options,
+                   int64_t max_message_bytes) {
+  if (stream.read == nullptr) {
+    return absl::InvalidArgumentError("WeightsStream::read is empty");
+  }
+  const int64_t max_chunk_bytes = max_message_bytes - kMessageOverheadBytes;
+  if (options.chunk_bytes < 1 || options.chunk_bytes > max_chunk_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("LoadOptions::chunk_bytes is ", options.chunk_bytes,
+                     "; with this client's max_message_bytes it must be 1 to ",
+                     max_chunk_bytes));
+  }
+  return CheckSpec(stream.spec);
+}
+
+}  // namespace
+
+absl::StatusOr<LoadResult> Upload(CallEngine* engine,
+                                  const WeightsStream& stream,
+                                  const LoadOptions& options,
+                                  int64_t max_message_bytes) {
+  RETURN_IF_ERROR(Check(stream, options, max_message_bytes));
+  v1::WeightsHeader header = ToWire(stream.spec);
+  header.set_name(options.name);
+  if (stream.rewind != nullptr) {
+    ASSIGN_OR_RETURN(const Sha256Digest id, HashOf(stream));
+    header.set_sha256(id.data(), id.size());
+  }
+  for (int number = 1;; ++number) {
+    absl::StatusOr<LoadResult> result =
+        Attempt(engine, stream, options).Run(header);
+    if (result.ok() || stream.rewind == nullptr) return result;
+    const std::optional<absl::Duration> pause =
+        engine->PauseAfter(result.status(), number, options.deadline);
+    if (!pause.has_value()) return result;
+    if (!engine->Sleep(*pause)) {
+      return absl::CancelledError("the client was destroyed");
+    }
+    RETURN_IF_ERROR(stream.rewind());
+  }
+}
+
+}  // namespace qgemm

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs the commands that README shows. Every ```sh block is one case, run in
+# order in one scratch folder with the installed binaries on PATH; the demo is
+# run twice, from the tree and from the installed prefix. tools/test.sh itself
+# is not run again. Ends with "N passed, N failed".
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
+ROOT="$PWD"
+readonly ROOT
+SCRATCH="$(mktemp -d)"
+readonly SCRATCH
+readonly PREFIX="$SCRATCH/prefix"
+
+passed=0
+failed=0
+
+stop_servers() {
+  pkill -TERM -f "$PREFIX/bin/qgemm_server" 2>/dev/null
+  rm -rf "$SCRATCH"
+}
+trap stop_servers EXIT
+
+check() {
+  local name="$1"
+  shift
+  echo "-- $name"
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED $name"
+  fi
+}
+
+# Writes README's sh blocks to files block_01.sh, block_02.sh, …
+extract_blocks() {
+  awk -v folder="$SCRATCH" '
+    /^```sh$/ { inside = 1; file = sprintf("%s/block_%02d.sh", folder, ++n)
+                next }
+    /^```$/ { inside = 0; next }
+    inside { print > file }' README.md
+}
+
+# A block runs in the tree with the installed binaries; lines that run the
+# test script, or clone, are for a reader and not repeated here.
+run_block() {
+  grep -vE '^(tools/test\.sh|git clone|cd qgemm)' "$1" >"$1.run"
+  PATH="$PREFIX/bin:$PATH" timeout 300 bash -euo pipefail "$1.run"
+}
+
+table_is_current() { python3 tools/readme_table.py --check; }
+
+check "install" tools/install.sh --prefix "$PREFIX"
+extract_blocks
+for block in "$SCRATCH"/block_??.sh; do
+  check "README: $(basename "$block" .sh)" run_block "$block"
+done
+check "README: table is made from the committed results" table_is_current
+check "demo from the installed prefix" \
+  bash "$ROOT/tools/demo.sh" --bundle "$PREFIX"
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

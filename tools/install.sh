@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds qgemm and installs it under a prefix:
+#   bin/        qgemm_server, qgemm, qgemm_loadtest
+#   include/qgemm/  the client library's headers
+#   lib/        libqgemm_client.a, pkgconfig/qgemm.pc, cmake/qgemm/
+#   share/qgemm/    the demo's weights and its script
+#
+# Usage: tools/install.sh --prefix DIR
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly VERSION=0.1.0
+readonly LIBRARY=//client:client
+readonly BINARIES=(
+  //server:qgemm_server //client/cli:qgemm //client/loadtest:qgemm_loadtest
+)
+
+usage() {
+  echo "usage: tools/install.sh --prefix DIR" >&2
+  exit 2
+}
+
+prefix=""
+while [ "$#" -gt 0 ]; do
+  case "$1" in
+    --prefix=*) prefix="${1#--prefix=}" ;;
+    --prefix)
+      [ "$#" -ge 2 ] || usage
+      prefix="$2"
+      shift
+      ;;
+    *) usage ;;
+  esac
+  shift
+done
+[ -n "$prefix" ] || usage
+mkdir -p "$prefix"
+prefix="$(cd "$prefix" && pwd)"
+
+say() { printf 'install: %s\n' "$*"; }
+
+# The labels of our own libraries behind the client, itself included.
+client_libraries() {
+  tools/bazel.sh query --noshow_progress \
+    "kind(cc_library, deps($LIBRARY)) except //third_party/..." 2>/dev/null
+}
+
+# //a/b:c -> a/b c
+split_label() {
+  local label="${1#//}"
+  printf '%s %s\n' "${label%%:*}" "${label##*:}"
+}
+
+install_binaries() {
+  local label folder name
+  mkdir -p "$prefix/bin"
+  for label in "${BINARIES[@]}"; do
+    read -r folder name < <(split_label "$label")
+    install -m 755 "$built/$folder/$name" "$prefix/bin/$name"
+  done
+}
+
+# Merges the archives of every library behind the client into one.
+install_archive() {
+  local label folder name archive="$prefix/lib/libqgemm_client.a"
+  mkdir -p "$prefix/lib"
+  rm -f "$archive"
+  {
+    echo "create $archive"
+    for label in "${libraries[@]}"; do
+      read -r folder name < <(split_label "$label")
+      if [ -f "$built/$folder/lib$name.a" ]; then
+        echo "addlib $built/$folder/lib$name.a"
+      fi
+    done
+    echo "save"
+    echo "end"
+  } | ar -M
+}
+
+# Headers that the client's own reach by #include, and those alone.
+install_headers() {
+  local pending=(client/client.h) header included
+  local -A seen=()
+  while [ "${#pending[@]}" -gt 0 ]; do
+    header="${pending[0]}"
+    pending=("${pending[@]:1}")
+    [ -z "${seen[$header]:-}" ] || continue
+    seen[$header]=1
+    install -D -m 644 "$header" "$prefix/include/qgemm/$header"
+    while read -r included; do
+      if [ -f "$included" ]; then pending+=("$included"); fi
+    done < <(sed -n 's/^#include "\(.*\)"$/\1/p' "$header")
+  done
+}
+
+install_package_files() {
+  local file target
+  mkdir -p "$prefix/lib/pkgconfig" "$prefix/lib/cmake/qgemm"
+  for file in qgemm.pc qgemmConfig.cmake qgemmConfigVersion.cmake; do
+    target="$prefix/lib/cmake/qgemm/$file"
+    [ "$file" != qgemm.pc ] || target="$prefix/lib/pkgconfig/$file"
+    sed -e "s|@PREFIX@|$prefix|g" -e "s|@VERSION@|$VERSION|g" \
+      "tools/install/$file.in" >"$target"
+  done
+}
+
+install_demo() {
+  install -D -m 644 demo/minilm_block.safetensors \
+    "$prefix/share/qgemm/demo/minilm_block.safetensors"
+  install -D -m 644 demo/README.md "$prefix/share/qgemm/demo/README.md"
+  install -D -m 755 tools/demo.sh "$prefix/share/qgemm/tools/demo.sh"
+}
+
+tools/setup.sh build
+mapfile -t libraries < <(client_libraries)
+say "building"
+tools/bazel.sh build --noshow_progress "${BINARIES[@]}" "${libraries[@]}"
+built="$(tools/bazel.sh info bazel-bin 2>/dev/null)"
+install_binaries
+install_archive
+install_headers
+install_package_files
+install_demo
+say "installed qgemm $VERSION in $prefix"

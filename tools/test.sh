@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Sets everything up and runs every test: static checks, the unit,
+# conformance and end-to-end suites, the fast ones again under the sanitizers,
+# a stock Python client, an installed consumer and README's commands. Prints
+# the time of each stage and ends with one line: N passed, N failed.
+#
+# Usage: tools/test.sh [STAGE ...]    (default: all, in this order)
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+
+readonly ALL_STAGES=(
+  setup format layering golden unit tidy asan tsan python install readme
+)
+# Suites tagged nosanitize measure the process's memory, drive other
+# processes or are too slow under a sanitizer; they run in the plain build.
+readonly SANITIZER_FILTER=-nosanitize
+readonly CACHE_DIR="${QGEMM_CACHE_DIR:-${HOME:-/root}/.cache/qgemm}"
+LOG_DIR="$(mktemp -d)"
+readonly LOG_DIR
+trap 'rm -rf "$LOG_DIR"' EXIT
+
+passed=0
+failed=0
+skipped=0
+summary=()
+
+# Adds the last "N passed, N failed[, N skipped]" line of a log.
+count_line() {
+  local line
+  line="$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$1" | tail -n 1)"
+  [[ "$line" =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed(,\ ([0-9]+))? ]] ||
+    return 1
+  passed=$((passed + BASH_REMATCH[1]))
+  failed=$((failed + BASH_REMATCH[2]))
+  skipped=$((skipped + ${BASH_REMATCH[4]:-0}))
+}
+
+# One check that passes or fails as a whole.
+count_check() {
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    return 1
+  fi
+}
+
+# A script that ends with its own count. One that ends badly without counting
+# a failure counts as one.
+count_script() {
+  local log="$LOG_DIR/script.log" status before="$failed"
+  "$@" 2>&1 | tee "$log"
+  status="${PIPESTATUS[0]}"
+  count_line "$log" || status=1
+  if [ "$status" -ne 0 ] && [ "$failed" -eq "$before" ]; then
+    failed=$((failed + 1))
+  fi
+  return "$status"
+}
+
+# Runs suites by Bazel with the given flags and counts their cases.
+bazel_suites() {
+  local events="$LOG_DIR/events.json"
+  rm -f "$events"
+  tools/bazel.sh test --keep_going --noshow_progress \
+    --build_event_json_file="$events" "$@" //tests/...
+  if [ ! -s "$events" ]; then
+    failed=$((failed + 1))
+    return 1
+  fi
+  count_script python3 tools/count_cases.py "$events"
+}
+
+clang_format_all() {
+  git ls-files '*.h' '*.cc' '*.cu' '*.cuh' |
+    xargs clang-format-14 --dry-run -Werror
+}
+
+stage_setup() { count_check bash tools/setup.sh test; }
+stage_format() { count_check clang_format_all; }
+stage_layering() { count_check python3 tools/check_layering.py .; }
+stage_golden() {
+  count_check "$CACHE_DIR/venv/bin/python" tests/golden/make_golden.py --check
+}
+stage_unit() { bazel_suites; }
+stage_tidy() { count_check bash tools/tidy.sh; }
+stage_asan() {
+  bazel_suites --config=asan --config=ubsan \
+    --test_tag_filters="$SANITIZER_FILTER" --build_tests_only
+}
+stage_tsan() {
+  bazel_suites --config=tsan --test_tag_filters="$SANITIZER_FILTER,-notsan" \
+    --build_tests_only
+}
+stage_python() { count_script bash tests/python/run.sh; }
+stage_install() { count_script bash tests/client/install_test.sh; }
+stage_readme() { count_script bash tests/readme/readme_test.sh; }
+
+run_stage() {
+  local stage="$1" start="$SECONDS" result=ok
+  printf '\n== %s\n' "$stage"
+  "stage_$stage" || result=FAILED
+  summary+=("$(printf '%-9s %-6s %5d s' "$stage" "$result" \
+    "$((SECONDS - start))")")
+}
+
+stages=("$@")
+[ "${#stages[@]}" -gt 0 ] || stages=("${ALL_STAGES[@]}")
+for stage in "${stages[@]}"; do
+  if ! declare -F "stage_$stage" >/dev/null; then
+    echo "no stage '$stage'; there are: ${ALL_STAGES[*]}" >&2
+    exit 2
+  fi
+done
+for stage in "${stages[@]}"; do run_stage "$stage"; done
+
+printf '\n== time of each stage\n'
+printf '%s\n' "${summary[@]}"
+printf 'total %d s\n\n' "$SECONDS"
+printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
