@@ -16,6 +16,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "bench/bench_case.h"
 #include "bench/bench_report.h"
@@ -101,6 +102,17 @@ absl::Status WriteJson(const BenchReport& report) {
   return absl::OkStatus();
 }
 
+// Other work on the machine lowers a measured roof; the better of one before
+// and one after the sweep is what the results are judged by.
+absl::Status MeasureRoofAgain(BenchReport& report) {
+  ASSIGN_OR_RETURN(const ReadRoof after,
+                   MeasureReadRoof(report.backend.parallelism, kRoofBytes));
+  std::cout << absl::StrFormat("read roof after the sweep: %.1f GB/s\n",
+                               after.gbps);
+  if (after.gbps > report.roof.gbps) report.roof = after;
+  return absl::OkStatus();
+}
+
 absl::Status RunBench() {
   ASSIGN_OR_RETURN(const std::vector<BenchCase> cases, CasesOfFlags());
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, CreateBackend());
@@ -117,6 +129,7 @@ absl::Status RunBench() {
     report.measured.push_back({bench_case, *result});
     std::cout << TableLine(report.roof, report.measured.back()) << std::flush;
   }
+  RETURN_IF_ERROR(MeasureRoofAgain(report));
   return WriteJson(report);
 }
 

@@ -12,6 +12,11 @@
 #include "client/retry.h"
 
 namespace qgemm {
+namespace {
+
+constexpr char kClientDestroyed[] = "the client was destroyed";
+
+}  // namespace
 
 // One unary call over all its attempts. At any moment exactly one operation
 // is on the completion queue: an attempt, or the pause before the next.
@@ -65,7 +70,7 @@ class CallEngine::PendingCall final
         return true;
       }
       if (cancelled_) {
-        outcome_.status = absl::CancelledError("the client was destroyed");
+        outcome_.status = absl::CancelledError(kClientDestroyed);
         return true;
       }
       ++outcome_.attempts;
@@ -73,6 +78,9 @@ class CallEngine::PendingCall final
       return false;
     }
     outcome_.status = ToAbslStatus(status_);
+    if (cancelled_ && !outcome_.status.ok()) {
+      outcome_.status = absl::CancelledError(kClientDestroyed);
+    }
     reader_.reset();
     context_.reset();
     const std::optional<absl::Duration> pause =

@@ -6,6 +6,7 @@
 #include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <limits>
@@ -13,7 +14,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
@@ -34,8 +34,13 @@ using Channels = std::vector<std::shared_ptr<grpc::Channel>>;
 constexpr int64_t kMessageOverheadBytes = 1024;
 
 absl::Status CheckTarget(absl::string_view target) {
-  if (absl::StartsWith(target, "unix:") && target.size() > 5) {
-    return absl::OkStatus();
+  constexpr size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
+  absl::string_view path = target;
+  if (absl::ConsumePrefix(&path, "unix:") && !path.empty()) {
+    if (path.size() <= kMaxPathBytes) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("target is '", target, "'; the path has ", path.size(),
+                     " bytes, a Unix socket's at most ", kMaxPathBytes));
   }
   const size_t colon = target.rfind(':');
   if (colon == absl::string_view::npos || colon == 0 ||

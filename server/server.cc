@@ -36,6 +36,10 @@ namespace {
 // Calls of one connection at a time; what a client starts beyond waits there.
 constexpr int kMaxStreamsPerConnection = 1024;
 
+// How long clients may take to close their connections once all calls have
+// ended; they are closed then.
+constexpr absl::Duration kHangUp = absl::Seconds(1);
+
 absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low,
                         int64_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
@@ -134,8 +138,14 @@ class GrpcServer final : public Server {
       service_.BeginDrain();
     }
     scheduler_.Drain(deadline);
-    if (server_ != nullptr) {
-      server_->Shutdown(absl::ToChronoTime(deadline));
+    if (serving_) {
+      // Every accepted call has its answer; what is left are clients that are
+      // slow to hang up.
+      service_.ShutDown([this] {
+        server_->Shutdown(absl::ToChronoTime(absl::Now() + kHangUp));
+      });
+    } else if (server_ != nullptr) {
+      server_->Shutdown();
     }
     service_.Join();
   }

@@ -8,7 +8,8 @@
 #
 # Usage: tools/demo.sh [--bundle DIR]
 #   --bundle DIR  run the binaries in DIR/bin on DIR/share/qgemm/demo instead
-#                 of building; needs no network
+#                 of building; needs no network. An installed copy of this
+#                 script does so by itself.
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -36,6 +37,9 @@ while [ "$#" -gt 0 ]; do
     *) usage ;;
   esac
 done
+
+# The copy in PREFIX/share/qgemm/tools runs PREFIX's own binaries.
+if [ -z "$bundle" ] && [ ! -e "$ROOT/WORKSPACE" ]; then bundle="$ROOT/../.."; fi
 
 if [ -n "$bundle" ]; then
   bundle="$(cd "$bundle" && pwd)"

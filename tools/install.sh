@@ -112,6 +112,8 @@ install_demo() {
     "$prefix/share/qgemm/demo/minilm_block.safetensors"
   install -D -m 644 demo/README.md "$prefix/share/qgemm/demo/README.md"
   install -D -m 755 tools/demo.sh "$prefix/share/qgemm/tools/demo.sh"
+  install -D -m 755 tools/demo/run.sh "$prefix/share/qgemm/tools/demo/run.sh"
+  install -D -m 644 tools/demo/lib.sh "$prefix/share/qgemm/tools/demo/lib.sh"
 }
 
 tools/setup.sh build

@@ -61,11 +61,11 @@ absl::Status CpuWeightsBuilder::Begin(const WeightsHeader& header) {
   parts_.traits = TraitsOf(header);
   if (!parts_.traits.dense) SetCodebook(header);
   uint8_t* base = parts_.memory.data();
-  std::memcpy(base + parts_.layout.bias_offset, header.bias.data(),
-              header.bias.size() * sizeof(float));
-  std::memcpy(base + parts_.layout.permutation_offset,
-              header.permutation.data(),
-              header.permutation.size() * sizeof(int32_t));
+  std::copy(header.bias.begin(), header.bias.end(),
+            reinterpret_cast<float*>(base + parts_.layout.bias_offset));
+  std::copy(
+      header.permutation.begin(), header.permutation.end(),
+      reinterpret_cast<int32_t*>(base + parts_.layout.permutation_offset));
   return absl::OkStatus();
 }
 

@@ -4,9 +4,8 @@
 
 #include "kernels/formats/dense.h"
 
-#include <algorithm>
 #include <cmath>
-#include <optional>
+#include <cstring>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -6,6 +6,7 @@
 
 #include "kernels/formats/kbit.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ggml's block_q4_0 on the wire (docs/formats.md#q4_0): an fp16 scale and 32
-// nibbles, low nibbles first half.
+// ggml's block_q4_0 on the wire (docs/formats.md#q4_0): an fp16 scale, then 16
+// bytes whose low nibbles are the first half of the block.
 
 #ifndef QGEMM_KERNELS_FORMATS_Q4_0_H_
 #define QGEMM_KERNELS_FORMATS_Q4_0_H_

@@ -30,7 +30,9 @@
 
 #include "kernels/formats/weights_spec.h"
 
+#include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"

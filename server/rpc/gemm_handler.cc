@@ -50,6 +50,13 @@ class GemmCall : public std::enable_shared_from_this<GemmCall> {
     }
     handler_->Accept(queue_);
     arrival_ = environment_.clock->Now();
+    const absl::Status serving = environment_.live_calls->CheckServing();
+    if (!serving.ok()) {
+      environment_.live_calls->Refuse([self = shared_from_this(), serving] {
+        self->FinishWithError(serving, ToGrpcStatus(serving));
+      });
+      return;
+    }
     absl::StatusOr<std::unique_ptr<GemmRequest>> request = MakeRequest();
     if (!request.ok()) {
       FinishWithError(request.status(), ToGrpcStatus(request.status()));
@@ -71,7 +78,6 @@ class GemmCall : public std::enable_shared_from_this<GemmCall> {
   }
 
   absl::StatusOr<std::unique_ptr<GemmRequest>> MakeRequest() {
-    RETURN_IF_ERROR(environment_.live_calls->CheckServing());
     auto request = std::make_unique<GemmRequest>();
     ASSIGN_OR_RETURN(request->signature, ToSignature(message_));
     ASSIGN_OR_RETURN(const auto weights,

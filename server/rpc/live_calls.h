@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts call objects that a completion queue may still complete, and says
-// whether the server drains. Draining's steps are in server.cc.
+// Counts call objects that a completion queue may still complete, and refuses
+// calls while the server drains. Draining's steps are in server.cc.
 
 #ifndef QGEMM_SERVER_RPC_LIVE_CALLS_H_
 #define QGEMM_SERVER_RPC_LIVE_CALLS_H_
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "base/mutex.h"
 
 namespace qgemm {
@@ -36,6 +39,16 @@ class LiveCalls {
   // OK, or UNAVAILABLE while the server drains.
   absl::Status CheckServing() const;
 
+  // Ends a call that CheckServing refused: runs `refuse` at once, or when
+  // held refusals are released.
+  void Refuse(absl::AnyInvocable<void()> refuse);
+
+  // Holds refusals from now on: a client that waits for its answer sends
+  // nothing more meanwhile. Returns when none has come for `quiet`, or after
+  // `limit`.
+  void HoldRefusals(absl::Duration quiet, absl::Duration limit);
+  void ReleaseRefusals();
+
   // Returns when no token is held.
   void WaitUntilNone();
 
@@ -43,7 +56,10 @@ class LiveCalls {
   std::atomic<bool> draining_{false};
   Mutex mutex_;
   CondVar none_;
+  CondVar refused_;
   int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool holding_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<absl::AnyInvocable<void()>> held_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace qgemm

@@ -4,9 +4,12 @@
 
 #include "server/rpc/qgemm_service.h"
 
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "server/rpc/completion_queue.h"
 #include "server/rpc/gemm_handler.h"
 #include "server/rpc/load_weights_handler.h"
@@ -19,6 +22,13 @@ namespace {
 // Calls that a queue waits for at one time, so that a burst meets open arms.
 constexpr int kGemmCallsAwaited = 64;
 constexpr int kOtherCallsAwaited = 4;
+
+// How long no client may have sent a call before the server shuts down, and
+// how long that is awaited: some round trips of a local connection.
+constexpr absl::Duration kQuiet = absl::Milliseconds(50);
+constexpr absl::Duration kQuietLimit = absl::Milliseconds(500);
+// From the start of the shutdown until every connection has been told.
+constexpr absl::Duration kGoodbye = absl::Milliseconds(20);
 
 }  // namespace
 
@@ -74,6 +84,16 @@ class QgemmService::Handlers {
     load_.EndUploads();
   }
 
+  void ShutDown(absl::AnyInvocable<void()> shut_down_server) {
+    live_calls_.HoldRefusals(kQuiet, kQuietLimit);
+    std::thread release([this] {
+      absl::SleepFor(kGoodbye);
+      live_calls_.ReleaseRefusals();
+    });
+    shut_down_server();
+    release.join();
+  }
+
   void Join() {
     live_calls_.WaitUntilNone();
     for (const auto& queue : queues_) queue->ShutDown();
@@ -107,6 +127,9 @@ void QgemmService::Register(grpc::ServerBuilder* builder) {
 }
 void QgemmService::Start() { handlers_->Start(); }
 void QgemmService::BeginDrain() { handlers_->BeginDrain(); }
+void QgemmService::ShutDown(absl::AnyInvocable<void()> shut_down_server) {
+  handlers_->ShutDown(std::move(shut_down_server));
+}
 void QgemmService::Join() { handlers_->Join(); }
 
 }  // namespace qgemm

@@ -9,12 +9,13 @@
 
 #include <memory>
 
+#include "absl/functional/any_invocable.h"
 #include "server/rpc/rpc_environment.h"
 
 namespace qgemm {
 
 // The life of the service, in this order: Register, the server is built,
-// Start, BeginDrain, the server is shut down, Join.
+// Start, BeginDrain, ShutDown, Join.
 class QgemmService {
  public:
   // What `environment` points to must outlive the service; its service and
@@ -30,6 +31,12 @@ class QgemmService {
 
   // Refuses new calls and ends uploads with UNAVAILABLE.
   void BeginDrain();
+
+  // Runs `shut_down_server`, which must return when the server's calls have
+  // ended. Refusals are held shortly before that and answered once the server
+  // has told its clients that it goes: a call that would meet the shutdown on
+  // its way would end with CANCELLED.
+  void ShutDown(absl::AnyInvocable<void()> shut_down_server);
 
   // Returns when every call has ended and every thread has gone. The server
   // must be shut down, or never have been built.

@@ -66,7 +66,18 @@ class UnaryHandler {
     void OnAccepted(bool ok) {
       if (!ok) return;
       handler_->Accept(queue_);
-      const absl::Status status = handler_->Run(request_, &response_);
+      LiveCalls* const live_calls = handler_->environment_->live_calls;
+      const absl::Status serving = live_calls->CheckServing();
+      if (serving.ok()) {
+        Finish(handler_->Run(request_, &response_));
+        return;
+      }
+      live_calls->Refuse([self = this->shared_from_this(), serving] {
+        self->Finish(serving);
+      });
+    }
+
+    void Finish(const absl::Status& status) {
       void* const tag = finished_tag_.Arm(this->shared_from_this());
       if (status.ok()) {
         responder_.Finish(response_, grpc::Status::OK, tag);
@@ -90,8 +101,7 @@ class UnaryHandler {
 
   absl::Status Run(const Request& request, Response* response) {
     const absl::Time start = environment_->clock->Now();
-    absl::Status status = environment_->live_calls->CheckServing();
-    if (status.ok()) status = answer_(request, response);
+    const absl::Status status = answer_(request, response);
     environment_->metrics->RpcEnded(name_, status.code(),
                                     environment_->clock->Now() - start);
     return status;

@@ -36,6 +36,11 @@ void UploadCall::OnAccepted(bool ok) {
   admission_->Accept(queue_);
   arrival_ = environment_->clock->Now();
   const absl::Status admitted = admission_->Admit(shared_from_this());
+  if (absl::IsUnavailable(admitted)) {
+    environment_->live_calls->Refuse(
+        [self = shared_from_this(), admitted] { self->End(admitted); });
+    return;
+  }
   if (!admitted.ok()) {
     End(admitted);
     return;

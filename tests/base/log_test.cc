@@ -49,6 +49,7 @@ TEST(LogTest, LinesOfThreadsDoNotMix) {
   const std::string payload(200, 'x');
   testing::internal::CaptureStderr();
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int id = 0; id < kThreads; ++id) {
     threads.emplace_back([id, &payload] {
       for (int line = 0; line < kLines; ++line) {

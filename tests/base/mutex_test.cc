@@ -49,6 +49,7 @@ TEST(MutexTest, ExcludesOtherThreads) {
   Mutex mutex;
   int counter = 0;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&] {
       for (int increment = 0; increment < kIncrements; ++increment) {
@@ -70,8 +71,10 @@ TEST(CondVarTest, SignalWakesAWaiter) {
 
 TEST(CondVarTest, SignalAllWakesEveryWaiter) {
   Flag flag;
+  constexpr int kWaiters = 4;
   std::vector<std::thread> waiters;
-  for (int i = 0; i < 4; ++i) {
+  waiters.reserve(kWaiters);
+  for (int i = 0; i < kWaiters; ++i) {
     waiters.emplace_back([&flag] { flag.Await(); });
   }
   flag.Raise();

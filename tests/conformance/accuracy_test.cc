@@ -18,7 +18,7 @@ namespace {
 // Multiply-adds of one product, to keep the fp64 oracle quick.
 constexpr int64_t kLargestWork = int64_t{3} << 20;
 // How often each signature is tried, each time with another shape.
-constexpr int kRounds = 4;
+constexpr int kRounds = 3;
 constexpr int64_t kRows[] = {1,  2,  3,  4,  5,  7,  8,  9,  15,
                              16, 17, 31, 32, 33, 64, 65, 300};
 

@@ -24,8 +24,8 @@ class EqualBitsTest : public PerRecipeTest {
  protected:
   // One layer, one signature that it supports, requests of several sizes.
   void Prepare(const MatmulSignature& signature) {
-    const int64_t n = RandomInt(1, 150, random());
-    const int64_t k = RandomLegalK(recipe(), 600, random());
+    const int64_t n = RandomInt(1, 100, random());
+    const int64_t k = RandomLegalK(recipe(), 400, random());
     weights_ = LoadWhole(backend(), RandomWeights(recipe(), n, k, random()));
     signature_ = signature;
     requests_.clear();

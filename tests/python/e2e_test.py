@@ -7,7 +7,9 @@ Usage: e2e_test.py SERVER_BINARY
 """
 
 import functools
+import json
 import math
+import pathlib
 import random
 import sys
 import unittest
@@ -30,6 +32,8 @@ UNIT = {"fp16": 2.0**-11, "bf16": 2.0**-8}
 A32_UNIT = 2.0**-22
 FLOAT32_UNIT = 2.0**-23
 N, K, M = 48, 256, 5
+DEMO_WEIGHTS = (pathlib.Path(__file__).resolve().parents[2] / "demo" /
+                "minilm_block.safetensors")
 
 
 def error_bound(operands_unit, terms, chain):
@@ -37,6 +41,18 @@ def error_bound(operands_unit, terms, chain):
     and fp32 accumulation in chains whose sums are added up."""
     links = min(terms, chain) + math.ceil(terms / chain)
     return operands_unit + (links + 8) * FLOAT32_UNIT
+
+
+def safetensors(path):
+    """The fp16 tensors of a file by name."""
+    data = path.read_bytes()
+    header_bytes = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + header_bytes])
+    header.pop("__metadata__")
+    payload = data[8 + header_bytes:]
+    return {name: np.frombuffer(payload[slice(*entry["data_offsets"])],
+                                "<f2").reshape(entry["shape"])
+            for name, entry in header.items()}
 
 
 def channel_to(address):
@@ -172,6 +188,30 @@ class EndToEnd(unittest.TestCase):
             answer, np.hstack([self.a, ones]),
             np.hstack([matrix, bias.astype(np.float64)[:, None]]),
             error_bound(2 * UNIT["fp16"], K, 1024))
+
+    def test_trained_layers_with_their_biases(self):
+        tensors = safetensors(DEMO_WEIGHTS)
+        for layer in ("attention.self.query", "intermediate.dense",
+                      "output.dense"):
+            with self.subTest(layer=layer):
+                self.check_trained_layer(
+                    tensors[f"encoder.layer.0.{layer}.weight"],
+                    tensors[f"encoder.layer.0.{layer}.bias"])
+
+    def check_trained_layer(self, w, bias):
+        n, k = w.shape
+        header = pb.WeightsHeader(
+            name=self.name(), n=n, k=k, has_bias=True, dense=pb.DenseFormat(
+                type=pb.FLOAT_TYPE_FP16, quantize_q4_0=pb.Q40Format()))
+        wire.upload(self.stub, header, [
+            ("bias", bias.astype("<f4").tobytes()), ("codes", w.tobytes())])
+        a = self.rng.standard_normal((M, k)).astype(np.float16)
+        matrix = quantize.q4_0(w.astype(np.float32))
+        answer = self.gemm(a.astype("<f2").tobytes())
+        self.assert_product(
+            answer, np.hstack([a, np.ones((M, 1), np.float16)]),
+            np.hstack([matrix, bias.astype(np.float64)[:, None]]),
+            error_bound(2 * UNIT["fp16"], k, 1024))
 
     # Modes and types -------------------------------------------------------
 

@@ -54,7 +54,10 @@ server_pid=""
 # Runs at every exit: leaves no server and no file, says what failed.
 finish() {
   local status=$?
-  if [ -n "$server_pid" ]; then kill -KILL "$server_pid" 2>/dev/null || true; fi
+  if [ -n "$server_pid" ]; then
+    kill -KILL "$server_pid" 2>/dev/null || true
+    wait "$server_pid" 2>/dev/null || true
+  fi
   if [ "$status" -ne 0 ]; then
     echo "demo: FAILED (exit $status); the server's last lines:" >&2
     tail -n 20 "$SCRATCH/server.log" >&2 || true
@@ -97,6 +100,8 @@ stop_server() {
 
 qgemm() { "$CLI" "$@" --server="$SOCKET"; }
 
+print_row() { printf '%-20s %6s %10s %15s %9s %10s\n' "$@"; }
+
 # Loads the six layers one way, multiplies, checks each against fp64 and
 # prints their line of the table. Results stay in $SCRATCH/<row>.<layer>.npy.
 show_format() {
@@ -125,23 +130,24 @@ show_format() {
     products+=("$SCRATCH/$row.$layer.npy")
   done
   local sqnr=-
-  if [ "$row" -gt 0 ] && [ "$load_flags" != random ]; then
+  if [ "$row" -eq 0 ]; then
+    originals=("${products[@]}")
+  elif [ "$load_flags" != random ]; then
     sqnr="$(sqnr_db "${originals[@]}" -- "${products[@]}")"
-  else
-    [ "$row" -gt 0 ] || originals=("${products[@]}")
   fi
-  printf '%-20s %6d %10d %15s %9s %10s\n' "$label" "${#LAYERS[@]}" \
-    "$(sum "${bytes[@]}")" "$(largest "${worst[@]}")" "$sqnr" \
-    "$(sum "${kernel[@]}")"
+  print_row "$label" "${#LAYERS[@]}" "$(sum "${bytes[@]}")" \
+    "$(largest "${worst[@]}")" "$sqnr" "$(sum "${kernel[@]}")"
 }
 
 show_large() {
   qgemm load --name=demo/large "${LARGE[@]}" --json >"$SCRATCH/load.json"
   qgemm gemm demo/large --verify "${LARGE[@]}" --json >"$SCRATCH/gemm.json"
-  printf '%-20s %6d %10d %15s %9s %10s\n' 'kbit4, 4096x14336' 1 \
-    "$(json_value "$SCRATCH/load.json" resident_bytes)" \
-    "$(largest "$(json_value "$SCRATCH/gemm.json" worst_ratio)")" - \
-    "$(sum "$(json_value "$SCRATCH/gemm.json" kernel)")"
+  local bytes worst kernel
+  bytes="$(json_value "$SCRATCH/load.json" resident_bytes)"
+  worst="$(json_value "$SCRATCH/gemm.json" worst_ratio)"
+  kernel="$(json_value "$SCRATCH/gemm.json" kernel)"
+  print_row 'kbit4, 4096x14336' 1 "$bytes" "$(largest "$worst")" - \
+    "$(sum "$kernel")"
 }
 
 readonly BEGIN="$SECONDS"
@@ -157,9 +163,9 @@ cat <<EOF
           with fp64 element by element, and above 1 the demo fails
    SQNR:  of the products, against those of the fp16 weights
 
-format               layers      bytes error/tolerance   SQNR dB  kernel us
 EOF
-originals=()
+print_row format layers bytes error/tolerance 'SQNR dB' 'kernel us'
+originals=()  # products of the first row
 for row in "${!FORMATS[@]}"; do show_format "$row" "${FORMATS[$row]}"; done
 show_large
 

@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "base/checked_math.h"
 #include "gtest/gtest.h"
 #include "kernels/matrix/canonical_weights.h"
-#include "tests/conformance/batch_run.h"
+#include "tests/kernels/cpu/one_request.h"
 #include "tests/support/panel_writer.h"
 #include "tests/support/random_matrix.h"
 #include "tests/support/random_weights.h"
@@ -34,7 +35,7 @@ std::unique_ptr<Backend> WithThreads(int threads) {
 
 class CpuBackendRecipeTest : public testing::TestWithParam<WeightsRecipe> {
  protected:
-  int64_t OddK() const { return GetParam().k_multiple == 1 ? 301 : 320; }
+  int64_t OddK() const { return RoundUp(301, GetParam().k_multiple); }
 
   CanonicalWeights OddLayer() {
     return RandomWeights(GetParam(), 53, OddK(), &random_);
@@ -48,12 +49,11 @@ TEST_P(CpuBackendRecipeTest, ThreadsDoNotChangeBits) {
   const MatmulSignature signature;
   const std::vector<uint8_t> a =
       RandomMatrix(signature.a_type, 11, layer.header().k, &random_);
-  std::vector<BatchResults> results;
+  std::vector<std::vector<uint8_t>> results;
   for (int threads : {1, 2, 5}) {
     const auto backend = WithThreads(threads);
-    results.push_back(
-        RunBatch(backend.get(),
-                 {LoadWhole(backend.get(), layer), signature, {{11, a}}}));
+    results.push_back(RunRequest(backend.get(), LoadWhole(backend.get(), layer),
+                                 signature, 11, a));
   }
   EXPECT_EQ(results[1], results[0]);
   EXPECT_EQ(results[2], results[0]);
@@ -71,9 +71,9 @@ TEST_P(CpuBackendRecipeTest, PanelsDoNotChangeBits) {
             absl::OkStatus());
   auto pieces = (*builder)->Finish();
   ASSERT_TRUE(pieces.ok()) << pieces.status();
-  EXPECT_EQ(RunBatch(backend.get(), {*pieces, signature, {{3, a}}}),
-            RunBatch(backend.get(),
-                     {LoadWhole(backend.get(), layer), signature, {{3, a}}}));
+  EXPECT_EQ(RunRequest(backend.get(), *pieces, signature, 3, a),
+            RunRequest(backend.get(), LoadWhole(backend.get(), layer),
+                       signature, 3, a));
 }
 
 TEST_P(CpuBackendRecipeTest, HoldsTheEstimateAndGivesItBack) {

@@ -120,6 +120,62 @@ void FillCodes(const WeightsSpec& spec, FreshRandom* random,
   }
 }
 
+void AddKbitSpecs(std::vector<WeightsSpec>* specs) {
+  for (int bits = 2; bits <= 5; ++bits) {
+    for (const ScaleType type :
+         {ScaleType::kE4m4, ScaleType::kFloat16, ScaleType::kFloat32}) {
+      specs->push_back(KbitSpec(3, 96, bits));
+      specs->back().scale_type = type;
+      specs->push_back(KbitSpec(256, 96, bits));
+      specs->back().scale_type = type;
+      specs->back().kbit_layout = KbitLayout::kTiled;
+      specs->back().has_codebook = true;
+    }
+  }
+}
+
+void AddTernarySpecs(std::vector<WeightsSpec>* specs) {
+  for (const TernaryCoding coding :
+       {TernaryCoding::kInt8, TernaryCoding::kPacked012,
+        TernaryCoding::kPacked123}) {
+    specs->push_back(TernarySpec(5, 37, coding));
+    specs->push_back(TernarySpec(5, 37, coding));
+    specs->back().tensor_wide_scale = true;
+  }
+}
+
+void AddInt4Specs(ScaleType type, std::vector<WeightsSpec>* specs) {
+  std::vector<WeightsSpec> added = {
+      Int4Spec(3, 75, Int4Layout::kPlain, 32),
+      Int4Spec(3, 75, Int4Layout::kPlain, 0),
+      Int4Spec(24, 192, Int4Layout::kGptqV1, 32),
+  };
+  added[1].has_zeros = true;
+  added[2].has_group_index = true;
+  for (const Int4Layout layout :
+       {Int4Layout::kGptqV1, Int4Layout::kGptqV2, Int4Layout::kAwq}) {
+    added.push_back(Int4Spec(24, 192, layout, 64));
+    added.push_back(Int4Spec(8, 40, layout, 0));
+  }
+  for (WeightsSpec& spec : added) spec.scale_type = type;
+  specs->insert(specs->end(), added.begin(), added.end());
+}
+
+void AddDenseSpecs(FloatType type, std::vector<WeightsSpec>* specs) {
+  specs->push_back(DenseSpec(4, 21, type));
+  specs->push_back(DenseSpec(4, 64, type));
+  specs->back().quantize_to = QuantizeTarget::kKbit;
+  specs->back().bits = 3;
+  specs->push_back(DenseSpec(4, 64, type));
+  specs->back().quantize_to = QuantizeTarget::kQ4_0;
+  specs->push_back(DenseSpec(4, 75, type));
+  specs->back().quantize_to = QuantizeTarget::kInt4;
+  specs->back().group_size = 32;
+  specs->back().has_zeros = true;
+  specs->push_back(DenseSpec(4, 21, type));
+  specs->back().quantize_to = QuantizeTarget::kTernary;
+}
+
 }  // namespace
 
 FreshRandom::FreshRandom() { engine_.seed(FreshSeed()); }
@@ -278,58 +334,16 @@ WeightsSpec DenseSpec(int64_t n, int64_t k, FloatType type) {
 }
 
 std::vector<WeightsSpec> AllSpecs() {
-  std::vector<WeightsSpec> specs;
-  for (int bits = 2; bits <= 5; ++bits) {
-    for (const ScaleType type :
-         {ScaleType::kE4m4, ScaleType::kFloat16, ScaleType::kFloat32}) {
-      specs.push_back(KbitSpec(3, 96, bits));
-      specs.back().scale_type = type;
-      specs.push_back(KbitSpec(256, 96, bits));
-      specs.back().scale_type = type;
-      specs.back().kbit_layout = KbitLayout::kTiled;
-      specs.back().has_codebook = true;
-    }
-  }
-  specs.push_back(Q4_0Spec(5, 64));
-  for (const TernaryCoding coding :
-       {TernaryCoding::kInt8, TernaryCoding::kPacked012,
-        TernaryCoding::kPacked123}) {
-    specs.push_back(TernarySpec(5, 37, coding));
-    specs.push_back(TernarySpec(5, 37, coding));
-    specs.back().tensor_wide_scale = true;
-  }
+  std::vector<WeightsSpec> specs = {Q4_0Spec(5, 64)};
+  AddKbitSpecs(&specs);
+  AddTernarySpecs(&specs);
   for (const ScaleType type :
        {ScaleType::kFloat16, ScaleType::kBFloat16, ScaleType::kFloat32}) {
-    specs.push_back(Int4Spec(3, 75, Int4Layout::kPlain, 32));
-    specs.back().scale_type = type;
-    specs.push_back(Int4Spec(3, 75, Int4Layout::kPlain, 0));
-    specs.back().scale_type = type;
-    specs.back().has_zeros = true;
-    for (const Int4Layout layout :
-         {Int4Layout::kGptqV1, Int4Layout::kGptqV2, Int4Layout::kAwq}) {
-      specs.push_back(Int4Spec(24, 192, layout, 64));
-      specs.back().scale_type = type;
-      specs.push_back(Int4Spec(8, 40, layout, 0));
-      specs.back().scale_type = type;
-    }
-    specs.push_back(Int4Spec(24, 192, Int4Layout::kGptqV1, 32));
-    specs.back().scale_type = type;
-    specs.back().has_group_index = true;
+    AddInt4Specs(type, &specs);
   }
   for (const FloatType type :
        {FloatType::kFloat32, FloatType::kFloat16, FloatType::kBFloat16}) {
-    specs.push_back(DenseSpec(4, 21, type));
-    specs.push_back(DenseSpec(4, 64, type));
-    specs.back().quantize_to = QuantizeTarget::kKbit;
-    specs.back().bits = 3;
-    specs.push_back(DenseSpec(4, 64, type));
-    specs.back().quantize_to = QuantizeTarget::kQ4_0;
-    specs.push_back(DenseSpec(4, 75, type));
-    specs.back().quantize_to = QuantizeTarget::kInt4;
-    specs.back().group_size = 32;
-    specs.back().has_zeros = true;
-    specs.push_back(DenseSpec(4, 21, type));
-    specs.back().quantize_to = QuantizeTarget::kTernary;
+    AddDenseSpecs(type, &specs);
   }
   for (WeightsSpec& spec : specs) spec.has_bias = true;
   return specs;

@@ -44,5 +44,25 @@ TEST(LiveCalls, WaitsForTheLastToken) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(LiveCalls, RefusesAtOnceUnlessItHolds) {
+  LiveCalls calls;
+  bool refused = false;
+  calls.Refuse([&] { refused = true; });
+  EXPECT_TRUE(refused);
+}
+
+TEST(LiveCalls, HoldsRefusalsUntilTheyAreReleased) {
+  LiveCalls calls;
+  calls.HoldRefusals(absl::ZeroDuration(), absl::ZeroDuration());
+  int refused = 0;
+  calls.Refuse([&] { ++refused; });
+  calls.Refuse([&] { ++refused; });
+  EXPECT_EQ(refused, 0);
+  calls.ReleaseRefusals();
+  EXPECT_EQ(refused, 2);
+  calls.Refuse([&] { ++refused; });
+  EXPECT_EQ(refused, 3);
+}
+
 }  // namespace
 }  // namespace qgemm

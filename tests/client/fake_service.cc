@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tests/client/fake_service.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace qgemm {
+namespace {
+
+// How often a call at the gate looks whether its caller has gone.
+constexpr absl::Duration kCancellationPoll = absl::Milliseconds(5);
+
+}  // namespace
+
+FakeService::FakeService() {
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port);
+  builder.SetMaxReceiveMessageSize(-1);
+  builder.RegisterService(this);
+  server_ = builder.BuildAndStart();
+  CHECK(server_ != nullptr);
+  address_ = absl::StrCat("127.0.0.1:", port);
+}
+
+FakeService::~FakeService() {
+  OpenGate();
+  server_->Shutdown();
+  server_->Wait();
+}
+
+void FakeService::set_gemm(GemmHandler handler) {
+  MutexLock lock(&mutex_);
+  gemm_ = std::move(handler);
+}
+
+void FakeService::FailNext(int count, grpc::Status status) {
+  MutexLock lock(&mutex_);
+  failures_left_ = count;
+  failure_ = std::move(status);
+}
+
+void FakeService::set_deduplicates(bool deduplicates) {
+  MutexLock lock(&mutex_);
+  deduplicates_ = deduplicates;
+}
+
+void FakeService::CloseGate() {
+  MutexLock lock(&mutex_);
+  gate_open_ = false;
+}
+
+void FakeService::OpenGate() {
+  MutexLock lock(&mutex_);
+  gate_open_ = true;
+  changed_.SignalAll();
+}
+
+void FakeService::AwaitAtGate(int count) {
+  MutexLock lock(&mutex_);
+  while (at_gate_ < count) changed_.Wait(&mutex_);
+}
+
+int FakeService::calls() const {
+  MutexLock lock(&mutex_);
+  return calls_;
+}
+
+v1::WeightsHeader FakeService::header() const {
+  MutexLock lock(&mutex_);
+  return header_;
+}
+
+std::vector<v1::WeightsChunk> FakeService::chunks() const {
+  MutexLock lock(&mutex_);
+  return chunks_;
+}
+
+std::vector<std::string> FakeService::unloaded() const {
+  MutexLock lock(&mutex_);
+  return unloaded_;
+}
+
+grpc::Status FakeService::Admit() {
+  MutexLock lock(&mutex_);
+  ++calls_;
+  if (failures_left_ == 0) return grpc::Status::OK;
+  --failures_left_;
+  return failure_;
+}
+
+void FakeService::WaitAtGate(grpc::ServerContext* context) {
+  MutexLock lock(&mutex_);
+  ++at_gate_;
+  changed_.SignalAll();
+  while (!gate_open_ && !context->IsCancelled()) {
+    changed_.WaitFor(&mutex_, kCancellationPoll);
+  }
+  --at_gate_;
+}
+
+grpc::Status FakeService::Gemm(grpc::ServerContext* context,
+                               const v1::GemmRequest* request,
+                               v1::GemmResponse* response) {
+  const grpc::Status admitted = Admit();
+  if (!admitted.ok()) return admitted;
+  WaitAtGate(context);
+  GemmHandler handler;
+  {
+    MutexLock lock(&mutex_);
+    handler = gemm_;
+  }
+  if (handler == nullptr) {
+    response->set_c(request->a());
+    return grpc::Status::OK;
+  }
+  return handler(*request, response);
+}
+
+grpc::Status FakeService::LoadWeights(
+    grpc::ServerContext*, grpc::ServerReader<v1::LoadWeightsRequest>* reader,
+    v1::LoadWeightsResponse* response) {
+  const grpc::Status admitted = Admit();
+  if (!admitted.ok()) return admitted;
+  v1::LoadWeightsRequest request;
+  if (!reader->Read(&request) || !request.has_header()) {
+    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no header");
+  }
+  response->mutable_weights()->add_names(request.header().name());
+  bool deduplicate;
+  {
+    MutexLock lock(&mutex_);
+    header_ = request.header();
+    chunks_.clear();
+    deduplicate = deduplicates_ && !header_.sha256().empty();
+  }
+  if (deduplicate) {
+    response->set_deduplicated(true);
+    return grpc::Status::OK;
+  }
+  while (reader->Read(&request)) {
+    MutexLock lock(&mutex_);
+    chunks_.push_back(request.chunk());
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeService::UnloadWeights(grpc::ServerContext*,
+                                        const v1::UnloadWeightsRequest* request,
+                                        v1::UnloadWeightsResponse* response) {
+  const grpc::Status admitted = Admit();
+  if (!admitted.ok()) return admitted;
+  MutexLock lock(&mutex_);
+  unloaded_.push_back(request->weights());
+  response->set_freed(true);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeService::ListWeights(grpc::ServerContext*,
+                                      const v1::ListWeightsRequest*,
+                                      v1::ListWeightsResponse* response) {
+  const grpc::Status admitted = Admit();
+  if (!admitted.ok()) return admitted;
+  response->add_weights()->set_id("first");
+  response->add_weights()->set_id("second");
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeService::GetWeights(grpc::ServerContext*,
+                                     const v1::GetWeightsRequest* request,
+                                     v1::GetWeightsResponse* response) {
+  const grpc::Status admitted = Admit();
+  if (!admitted.ok()) return admitted;
+  v1::WeightsInfo* const info = response->mutable_weights();
+  info->add_names(request->weights());
+  info->set_id("id");
+  info->set_n(7);
+  info->set_k(32);
+  info->set_format("kbit3");
+  info->set_resident_bytes(11);
+  info->set_uploaded_bytes(13);
+  info->set_has_bias(true);
+  info->set_spec("spec");
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeService::GetServerInfo(grpc::ServerContext*,
+                                        const v1::GetServerInfoRequest*,
+                                        v1::GetServerInfoResponse* response) {
+  const grpc::Status admitted = Admit();
+  if (!admitted.ok()) return admitted;
+  response->set_backend("fake");
+  response->set_max_n(17);
+  response->set_uptime_seconds(19);
+  response->add_formats("kbit4");
+  return grpc::Status::OK;
+}
+
+}  // namespace qgemm

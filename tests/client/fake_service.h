@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FakeService: a qgemm server in the test's process whose answers the test
+// decides. Works, on a real socket, but holds and multiplies nothing.
+
+#ifndef QGEMM_TESTS_CLIENT_FAKE_SERVICE_H_
+#define QGEMM_TESTS_CLIENT_FAKE_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
+#include "qgemm/v1/qgemm.grpc.pb.h"
+
+namespace qgemm {
+
+// Thread-safe. Handlers run on gRPC's threads.
+class FakeService final : public v1::Qgemm::Service {
+ public:
+  using GemmHandler =
+      std::function<grpc::Status(const v1::GemmRequest&, v1::GemmResponse*)>;
+
+  FakeService();
+  ~FakeService() override;
+
+  // "127.0.0.1:port".
+  const std::string& address() const { return address_; }
+
+  void set_gemm(GemmHandler handler);
+  // The next `count` calls of any kind end with this status.
+  void FailNext(int count, grpc::Status status);
+  // Loads whose header carries a hash are answered before their chunks.
+  void set_deduplicates(bool deduplicates);
+
+  // Gemm calls wait here until OpenGate; the gate is open at first.
+  void CloseGate();
+  void OpenGate();
+  // Returns when `count` Gemm calls wait at the gate.
+  void AwaitAtGate(int count);
+
+  int calls() const;
+  // What the last load sent.
+  v1::WeightsHeader header() const;
+  std::vector<v1::WeightsChunk> chunks() const;
+  std::vector<std::string> unloaded() const;
+
+ private:
+  grpc::Status Gemm(grpc::ServerContext* context,
+                    const v1::GemmRequest* request,
+                    v1::GemmResponse* response) override;
+  grpc::Status LoadWeights(grpc::ServerContext* context,
+                           grpc::ServerReader<v1::LoadWeightsRequest>* reader,
+                           v1::LoadWeightsResponse* response) override;
+  grpc::Status UnloadWeights(grpc::ServerContext* context,
+                             const v1::UnloadWeightsRequest* request,
+                             v1::UnloadWeightsResponse* response) override;
+  grpc::Status ListWeights(grpc::ServerContext* context,
+                           const v1::ListWeightsRequest* request,
+                           v1::ListWeightsResponse* response) override;
+  grpc::Status GetWeights(grpc::ServerContext* context,
+                          const v1::GetWeightsRequest* request,
+                          v1::GetWeightsResponse* response) override;
+  grpc::Status GetServerInfo(grpc::ServerContext* context,
+                             const v1::GetServerInfoRequest* request,
+                             v1::GetServerInfoResponse* response) override;
+
+  // Counts a call; OK unless it is one that is to fail.
+  grpc::Status Admit();
+  void WaitAtGate(grpc::ServerContext* context);
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  GemmHandler gemm_ ABSL_GUARDED_BY(mutex_);
+  int failures_left_ ABSL_GUARDED_BY(mutex_) = 0;
+  grpc::Status failure_ ABSL_GUARDED_BY(mutex_);
+  bool deduplicates_ ABSL_GUARDED_BY(mutex_) = false;
+  bool gate_open_ ABSL_GUARDED_BY(mutex_) = true;
+  int at_gate_ ABSL_GUARDED_BY(mutex_) = 0;
+  int calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  v1::WeightsHeader header_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::WeightsChunk> chunks_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> unloaded_ ABSL_GUARDED_BY(mutex_);
+
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_TESTS_CLIENT_FAKE_SERVICE_H_

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "client/retry.h"
+
+#include <gtest/gtest.h>
+
+namespace qgemm {
+namespace {
+
+RetryPolicy Policy() {
+  RetryPolicy policy;
+  policy.max_attempts = 10;
+  policy.initial_backoff = absl::Milliseconds(100);
+  policy.max_backoff = absl::Milliseconds(500);
+  policy.multiplier = 2.0;
+  policy.jitter = 0.0;
+  return policy;
+}
+
+EndedAttempt Failed(int number) {
+  EndedAttempt attempt;
+  attempt.status = absl::UnavailableError("draining");
+  attempt.number = number;
+  attempt.now = absl::UnixEpoch();
+  return attempt;
+}
+
+TEST(RetryPauseTest, GrowsByTheMultiplierUpToTheMaximum) {
+  EXPECT_EQ(RetryPause(Policy(), Failed(1)), absl::Milliseconds(100));
+  EXPECT_EQ(RetryPause(Policy(), Failed(2)), absl::Milliseconds(200));
+  EXPECT_EQ(RetryPause(Policy(), Failed(3)), absl::Milliseconds(400));
+  EXPECT_EQ(RetryPause(Policy(), Failed(4)), absl::Milliseconds(500));
+  EXPECT_EQ(RetryPause(Policy(), Failed(9)), absl::Milliseconds(500));
+}
+
+TEST(RetryPauseTest, JitterSpreadsEvenlyAroundTheBackoff) {
+  RetryPolicy policy = Policy();
+  policy.jitter = 0.5;
+  EndedAttempt attempt = Failed(1);
+  attempt.random = 0.0;
+  EXPECT_EQ(RetryPause(policy, attempt), absl::Milliseconds(50));
+  attempt.random = 0.5;
+  EXPECT_EQ(RetryPause(policy, attempt), absl::Milliseconds(100));
+  attempt.random = 1.0;
+  EXPECT_EQ(RetryPause(policy, attempt), absl::Milliseconds(150));
+}
+
+TEST(RetryPauseTest, OnlyUnavailableIsRetried) {
+  for (const auto code :
+       {absl::StatusCode::kOk, absl::StatusCode::kCancelled,
+        absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kInternal,
+        absl::StatusCode::kResourceExhausted, absl::StatusCode::kAborted}) {
+    EndedAttempt attempt = Failed(1);
+    attempt.status = absl::Status(code, "");
+    EXPECT_EQ(RetryPause(Policy(), attempt), std::nullopt)
+        << absl::StatusCodeToString(code);
+  }
+}
+
+TEST(RetryPauseTest, EndsAtMaxAttempts) {
+  EXPECT_TRUE(RetryPause(Policy(), Failed(9)).has_value());
+  EXPECT_FALSE(RetryPause(Policy(), Failed(10)).has_value());
+}
+
+TEST(RetryPauseTest, NeverReachesTheDeadline) {
+  EndedAttempt attempt = Failed(1);
+  attempt.deadline = attempt.now + absl::Milliseconds(100);
+  EXPECT_FALSE(RetryPause(Policy(), attempt).has_value());
+  attempt.deadline += absl::Nanoseconds(1);
+  EXPECT_TRUE(RetryPause(Policy(), attempt).has_value());
+}
+
+TEST(RetryPolicyTest, DefaultIsValid) {
+  EXPECT_TRUE(Validate(RetryPolicy()).ok());
+}
+
+TEST(RetryPolicyTest, RefusesValuesOutOfRange) {
+  RetryPolicy policy = Policy();
+  policy.max_attempts = 0;
+  EXPECT_FALSE(Validate(policy).ok());
+  policy = Policy();
+  policy.max_backoff = absl::Milliseconds(99);
+  EXPECT_FALSE(Validate(policy).ok());
+  policy = Policy();
+  policy.multiplier = 0.9;
+  EXPECT_FALSE(Validate(policy).ok());
+  policy = Policy();
+  policy.jitter = 1.1;
+  EXPECT_FALSE(Validate(policy).ok());
+}
+
+}  // namespace
+}  // namespace qgemm

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an operator meets: addresses, ports, sockets, health, reflection,
+// channelz, metrics, and the messages of a server that cannot start.
+
+#include <gmock/gmock.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/end_to_end/child_server.h"
+#include "tests/end_to_end/raw_call.h"
+#include "tests/end_to_end/test_server.h"
+
+namespace qgemm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A short path: a Unix socket's has at most 107 bytes.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    char name[] = "/tmp/qgemm_XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~TemporaryFolder() {
+    unlink(File("socket").c_str());
+    unlink(File("ports").c_str());
+    rmdir(path_.c_str());
+  }
+  std::string File(const std::string& name) const {
+    return absl::StrCat(path_, "/", name);
+  }
+
+ private:
+  std::string path_;
+};
+
+// A server that must refuse to start.
+void ExpectCannotStart(const std::vector<std::string>& flags,
+                       const std::string& reason) {
+  ChildServer server(flags);
+  EXPECT_EQ(server.Wait(), 1);
+  EXPECT_THAT(server.output(), HasSubstr(reason));
+}
+
+TEST(Listen, ServesOnEveryAddress) {
+  const TemporaryFolder folder;
+  const std::string unix_address = "unix:" + folder.File("socket");
+  ChildServer server({"--listen=127.0.0.1:0,localhost:0", "--listen",
+                      unix_address, "--port_file", folder.File("ports")});
+  server.WaitForOutput(unix_address);
+  std::ifstream file(folder.File("ports"));
+  int first = 0, second = 0, third = 0;
+  file >> first >> second;
+  EXPECT_FALSE(file >> third);
+  for (const std::string& address :
+       {absl::StrCat("127.0.0.1:", first), absl::StrCat("127.0.0.1:", second),
+        unix_address}) {
+    EXPECT_EQ(Client(address).Info().weights_bytes(), 0) << address;
+  }
+}
+
+TEST(Listen, RefusesAPortInUse) {
+  TestServer other;
+  ExpectCannotStart(
+      {"--listen=" + other.address()},
+      absl::StrCat("listen on ", other.address(), ": Address already in use"));
+  other.NewClient().Info();  // it serves on
+}
+
+TEST(Listen, RefusesTheSamePortTwice) {
+  // A port that is free: of a server that has gone.
+  std::string address = TestServer().address();
+  ExpectCannotStart({"--listen", address, "--listen", address}, address);
+}
+
+TEST(Listen, RefusesAUnixSocketInUse) {
+  const TemporaryFolder folder;
+  const std::string address = "unix:" + folder.File("socket");
+  ChildServer server({"--listen", address});
+  server.WaitForAddress();
+  ExpectCannotStart({"--listen", address}, "another process listens there");
+  Client(address).Info();
+}
+
+TEST(Listen, ReplacesASocketAtWhichNobodyListens) {
+  const TemporaryFolder folder;
+  const std::string address = "unix:" + folder.File("socket");
+  {
+    ChildServer killed({"--listen", address});
+    killed.WaitForAddress();
+  }
+  ASSERT_EQ(access(folder.File("socket").c_str(), F_OK), 0);
+  ChildServer server({"--listen", address});
+  server.WaitForAddress();
+  Client(address).Info();
+}
+
+TEST(Listen, LeavesAFileThatIsNoSocket) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.File("socket")) << "precious";
+  ExpectCannotStart({"--listen", "unix:" + folder.File("socket")},
+                    "not a socket");
+  std::string content;
+  std::ifstream(folder.File("socket")) >> content;
+  EXPECT_EQ(content, "precious");
+}
+
+TEST(Listen, RefusesAddressesOfOtherHosts) {
+  for (const char* const address : {"0.0.0.0:0", "[::]:0", "10.1.2.3:0"}) {
+    ExpectCannotStart({"--listen", address}, "reachable from other hosts");
+    ExpectCannotStart({"--listen=127.0.0.1:0", "--metrics_listen", address},
+                      "reachable from other hosts");
+  }
+}
+
+TEST(Flags, RefusesWhatIsNotKnown) {
+  ExpectCannotStart({"--no_such_flag"}, "no_such_flag");
+  ExpectCannotStart({"positional"}, "positional");
+  ExpectCannotStart({"--backend=abacus"}, "abacus");
+  ExpectCannotStart({"--max_uploads=0"}, "--max_uploads = 0");
+  ExpectCannotStart({"--max_message_bytes=4294967296"}, "--max_message_bytes");
+  ExpectCannotStart({"--drain_timeout=-1s"}, "--drain_timeout");
+  ExpectCannotStart({"--listen="}, "--listen");
+}
+
+// grpc.health.v1.HealthCheckResponse { status = 1 }.
+constexpr char kServing[] = "\x08\x01";
+constexpr char kNotServing[] = "\x08\x02";
+constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
+
+TEST(Services, HealthSaysServing) {
+  TestServer server;
+  const Client client = server.NewClient();
+  const std::string name = "qgemm.v1.Qgemm";
+  const std::string named = absl::StrCat("\x0a", std::string(1, name.size()),
+                                         name);  // service = 1
+  for (const std::string& request : {std::string(), named}) {
+    const RawAnswer answer = CallRaw(client.channel(), kHealthCheck, request);
+    ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+    EXPECT_EQ(answer.bytes, kServing);
+  }
+}
+
+TEST(Services, HealthSaysNotServingWhileTheServerDrains) {
+  RandomGenerator random(FreshSeed());
+  HeldServer server;
+  const Client client = server.NewClient();
+  LoadLayer(client, 32, 64, &random);
+  server.backend().Hold();
+  std::thread call([&] {
+    EXPECT_TRUE(client.Gemm(MakeGemm("layer", 1, 64, &random)).ok());
+  });
+  server.backend().WaitForHeld(1);
+  std::thread drain(
+      [&] { server.test_server().server().Drain(absl::InfiniteFuture()); });
+  std::string health = kServing;
+  while (health == kServing) {
+    const RawAnswer answer = CallRaw(client.channel(), kHealthCheck, "");
+    ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+    health = answer.bytes;
+  }
+  EXPECT_EQ(health, kNotServing);
+  server.backend().ReleaseAll();
+  drain.join();
+  call.join();
+}
+
+TEST(Services, ReflectionListsTheService) {
+  TestServer server;
+  const RawAnswer answer = StreamRaw(
+      server.NewClient().channel(),
+      "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+      "\x3a\x01*");  // list_services = 7
+  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+  EXPECT_THAT(answer.bytes, AllOf(HasSubstr("qgemm.v1.Qgemm"),
+                                  HasSubstr("grpc.health.v1.Health")));
+}
+
+TEST(Services, ChannelzKnowsTheServer) {
+  TestServer server;
+  const RawAnswer answer = CallRaw(server.NewClient().channel(),
+                                   "/grpc.channelz.v1.Channelz/GetServers", "");
+  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+  EXPECT_FALSE(answer.bytes.empty());
+}
+
+TEST(Services, MetricsCountRequests) {
+  RandomGenerator random(FreshSeed());
+  ServerOptions options;
+  options.metrics_listen = "localhost:0";
+  TestServer server(options);
+  const Client client = server.NewClient();
+  LoadLayer(client, 32, 64, &random);
+  ASSERT_TRUE(client.Gemm(MakeGemm("layer", 1, 64, &random)).ok());
+  EXPECT_FALSE(client.Gemm(MakeGemm("nobody", 1, 64, &random)).ok());
+  const std::string text = ScrapeMetrics(server.server().metrics_port());
+  EXPECT_THAT(text, HasSubstr("200 OK"));
+  EXPECT_THAT(
+      text, AllOf(HasSubstr("qgemm_rpcs_total{"), HasSubstr("method=\"Gemm\""),
+                  HasSubstr("method=\"LoadWeights\"")));
+}
+
+TEST(Info, TellsBackendAndLimits) {
+  ServerOptions options;
+  options.backend = "reference";
+  options.max_message_bytes = 123456;
+  options.weights_limits.max_n = 777;
+  TestServer server(options);
+  const v1::GetServerInfoResponse info = server.NewClient().Info();
+  EXPECT_EQ(info.backend(), "reference");
+  EXPECT_EQ(info.max_message_bytes(), 123456);
+  EXPECT_EQ(info.max_n(), 777);
+  EXPECT_EQ(info.version(), kServerVersion);
+  EXPECT_EQ(info.formats_size(), 8);
+}
+
+}  // namespace
+}  // namespace qgemm
