@@ -13,8 +13,15 @@
 
 namespace qgemm {
 
-// The same code and message; the codes of both are numbered alike.
+// The same code and message; the codes of both are numbered alike. A server
+// never cancels a call of its own accord: CANCELLED on a call that the caller
+// did not cancel is gRPC's word for a stream that a server reset while it shut
+// down, before anybody accepted the call. That is UNAVAILABLE, and retried.
 inline absl::Status ToAbslStatus(const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::CANCELLED) {
+    return absl::UnavailableError(
+        "the server reset the call while it shut down");
+  }
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                       status.error_message());
 }

@@ -6,9 +6,11 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <iostream>
 
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/log.h"
 #include "server/port_file.h"
 #include "server/server.h"
@@ -45,6 +47,16 @@ void UnblockInterrupt() {
   pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
 }
 
+// What saying goodbye takes at the most once the queue is empty: clients that
+// do not hang up, and the metrics endpoint's threads.
+constexpr absl::Duration kGoodbye = absl::Seconds(4);
+
+// When requests that still wait are refused, so that the process ends within
+// the timeout.
+absl::Time QueueDeadline(absl::Duration drain_timeout) {
+  return absl::Now() + drain_timeout - std::min(kGoodbye, drain_timeout / 2);
+}
+
 int Fail(const absl::Status& status) {
   std::cerr << "qgemm_server: " << status.message() << std::endl;
   return 1;
@@ -76,7 +88,7 @@ int Run(int argc, char** argv) {
   UnblockInterrupt();
   LOG(INFO) << strsignal(received) << ": draining for at most "
             << line->drain_timeout;
-  (*server)->Drain(absl::Now() + line->drain_timeout);
+  (*server)->Drain(QueueDeadline(line->drain_timeout));
   LOG(INFO) << "drained";
   return 0;
 }

@@ -41,10 +41,11 @@ prefix="$(cd "$prefix" && pwd)"
 
 say() { printf 'install: %s\n' "$*"; }
 
-# The labels of our own libraries behind the client, itself included.
+# The labels of our own libraries behind the client, itself included; those
+# of external repositories start with @.
 client_libraries() {
-  tools/bazel.sh query --noshow_progress \
-    "kind(cc_library, deps($LIBRARY)) except //third_party/..." 2>/dev/null
+  tools/bazel.sh query --noshow_progress "kind(cc_library, deps($LIBRARY))" \
+    2>/dev/null | grep '^//' | grep -v '^//third_party/'
 }
 
 # //a/b:c -> a/b c
@@ -111,6 +112,7 @@ install_demo() {
   install -D -m 644 demo/minilm_block.safetensors \
     "$prefix/share/qgemm/demo/minilm_block.safetensors"
   install -D -m 644 demo/README.md "$prefix/share/qgemm/demo/README.md"
+  install -D -m 644 LICENSE "$prefix/share/qgemm/LICENSE"
   install -D -m 755 tools/demo.sh "$prefix/share/qgemm/tools/demo.sh"
   install -D -m 755 tools/demo/run.sh "$prefix/share/qgemm/tools/demo/run.sh"
   install -D -m 644 tools/demo/lib.sh "$prefix/share/qgemm/tools/demo/lib.sh"
@@ -118,6 +120,10 @@ install_demo() {
 
 tools/setup.sh build
 mapfile -t libraries < <(client_libraries)
+if [ "${#libraries[@]}" -eq 0 ]; then
+  echo "install: the query for the libraries behind $LIBRARY found none" >&2
+  exit 1
+fi
 say "building"
 tools/bazel.sh build --noshow_progress "${BINARIES[@]}" "${libraries[@]}"
 built="$(tools/bazel.sh info bazel-bin 2>/dev/null)"

@@ -4,13 +4,7 @@
 
 #include "server/rpc/completion_queue.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define QGEMM_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define QGEMM_TSAN 1
-#endif
-#endif
+#include "server/rpc/tsan.h"
 
 #ifdef QGEMM_TSAN
 #include <sanitizer/tsan_interface.h>

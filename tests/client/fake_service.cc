@@ -70,6 +70,11 @@ int FakeService::calls() const {
   return calls_;
 }
 
+v1::GemmRequest FakeService::gemm_request() const {
+  MutexLock lock(&mutex_);
+  return gemm_request_;
+}
+
 v1::WeightsHeader FakeService::header() const {
   MutexLock lock(&mutex_);
   return header_;
@@ -113,6 +118,7 @@ grpc::Status FakeService::Gemm(grpc::ServerContext* context,
   {
     MutexLock lock(&mutex_);
     handler = gemm_;
+    gemm_request_ = *request;
   }
   if (handler == nullptr) {
     response->set_c(request->a());

@@ -44,6 +44,8 @@ class FakeService final : public v1::Qgemm::Service {
   void AwaitAtGate(int count);
 
   int calls() const;
+  // The last Gemm request.
+  v1::GemmRequest gemm_request() const;
   // What the last load sent.
   v1::WeightsHeader header() const;
   std::vector<v1::WeightsChunk> chunks() const;
@@ -82,6 +84,7 @@ class FakeService final : public v1::Qgemm::Service {
   bool gate_open_ ABSL_GUARDED_BY(mutex_) = true;
   int at_gate_ ABSL_GUARDED_BY(mutex_) = 0;
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  v1::GemmRequest gemm_request_ ABSL_GUARDED_BY(mutex_);
   v1::WeightsHeader header_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::WeightsChunk> chunks_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> unloaded_ ABSL_GUARDED_BY(mutex_);

@@ -83,6 +83,8 @@ void ChildServer::Signal(int signal) { CHECK_EQ(kill(pid_, signal), 0); }
 int ChildServer::Wait() {
   int status = 0;
   CHECK_EQ(waitpid(std::exchange(pid_, 0), &status, 0) > 0, true);
+  MutexLock lock(&mutex_);
+  while (!output_ended_) more_.Wait(&mutex_);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
