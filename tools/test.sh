@@ -13,9 +13,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 readonly ALL_STAGES=(
   setup format layering golden unit tidy asan tsan python install readme
 )
-# Suites tagged nosanitize measure the process's memory, drive other
-# processes or are too slow under a sanitizer; they run in the plain build.
-readonly SANITIZER_FILTER=-nosanitize
+# ASan and UBSan together run every suite but those tagged nosanitize, which
+# measure the process's memory, drive other processes or are too slow there.
+# TSan runs those tagged tsan, where threads meet.
+readonly ADDRESS_FILTER=-nosanitize
+readonly THREAD_FILTER=tsan
 readonly CACHE_DIR="${QGEMM_CACHE_DIR:-${HOME:-/root}/.cache/qgemm}"
 LOG_DIR="$(mktemp -d)"
 readonly LOG_DIR
@@ -88,10 +90,10 @@ stage_unit() { bazel_suites; }
 stage_tidy() { count_check bash tools/tidy.sh; }
 stage_asan() {
   bazel_suites --config=asan --config=ubsan \
-    --test_tag_filters="$SANITIZER_FILTER" --build_tests_only
+    --test_tag_filters="$ADDRESS_FILTER" --build_tests_only
 }
 stage_tsan() {
-  bazel_suites --config=tsan --test_tag_filters="$SANITIZER_FILTER,-notsan" \
+  bazel_suites --config=tsan --test_tag_filters="$THREAD_FILTER" \
     --build_tests_only
 }
 stage_python() { count_script bash tests/python/run.sh; }

@@ -156,19 +156,24 @@ bool UploadCall::Claim() {
   return !std::exchange(answered_, true);
 }
 
-void UploadCall::End(const absl::StatusOr<UploadResult>& result) {
+void UploadCall::End(absl::StatusOr<UploadResult> result) {
   if (!Claim()) return;
-  // All that the upload took goes back before its caller hears of the end.
+  const absl::Status status = result.status();
+  v1::LoadWeightsResponse response;
+  if (status.ok()) response = ToResponse(*result);
+  // All that the upload took goes back before its caller hears of the end:
+  // who unloads the weights then finds them gone.
+  result = absl::CancelledError("ended");
   session_.reset();
   admission_->Leave(this);
-  environment_->metrics->RpcEnded("LoadWeights", result.status().code(),
+  environment_->metrics->RpcEnded("LoadWeights", status.code(),
                                   environment_->clock->Now() - arrival_);
   void* const tag = finished_tag_.Arm(shared_from_this());
-  if (!result.ok()) {
-    reader_.FinishWithError(ToGrpcStatus(result.status()), tag);
-    return;
+  if (status.ok()) {
+    reader_.Finish(response, grpc::Status::OK, tag);
+  } else {
+    reader_.FinishWithError(ToGrpcStatus(status), tag);
   }
-  reader_.Finish(ToResponse(*result), grpc::Status::OK, tag);
 }
 
 void UploadCall::Refuse(const absl::Status& status) {

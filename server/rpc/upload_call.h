@@ -71,7 +71,7 @@ class UploadCall : public std::enable_shared_from_this<UploadCall> {
   absl::Status StartSession(const v1::WeightsHeader& header);
   absl::Status AppendChunk(const v1::WeightsChunk& chunk);
   void Commit();
-  void End(const absl::StatusOr<UploadResult>& result);
+  void End(absl::StatusOr<UploadResult> result);
   bool Claim();
   v1::LoadWeightsResponse ToResponse(const UploadResult& result) const;
 
