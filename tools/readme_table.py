@@ -13,7 +13,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN = "<!-- table: bench/results/cpu.json by tools/readme_table.py -->"
 END = "<!-- end of table -->"
-ROWS = (1, 8, 64)  # M
+ROWS = (1, 16)  # M
 
 
 def table_lines(report):
@@ -24,8 +24,9 @@ def table_lines(report):
             continue
         layer = (result["k"], result["n"], result["format"], result["mode"])
         by_layer.setdefault(layer, {})[result["m"]] = result
-    yield (f"{report['device']}, read roof {report['roof_gbps']:.1f} GB/s in "
-           "the same run; µs a GEMM, and the share of the roof at M = 1:")
+    yield (f"{report['device']}, {report['threads']} threads, "
+           f"{report['isa']}, fp16; read roof {report['roof_gbps']:.1f} GB/s. "
+           "Microseconds a GEMM, and the share of the roof at M = 1:")
     yield ""
     yield ("| layer K×N | format | " +
            " | ".join(f"M = {m}" for m in ROWS) + " | of roof |")
