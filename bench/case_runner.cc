@@ -122,9 +122,8 @@ absl::StatusOr<absl::Duration> CaseRunner::Launch(const GemmBatch& batch,
     next.weights = copies_[next_copy_++ % copies_.size()];
     const absl::Status enqueued = backend_->Enqueue(
         std::move(next),
-        [&completions](absl::Status status, const BatchTimings&, GemmBatch) {
-          completions.Add(status);
-        });
+        [&completions](const absl::Status& status, const BatchTimings&,
+                       const GemmBatch&) { completions.Add(status); });
     if (!enqueued.ok()) completions.Add(enqueued);
   }
   RETURN_IF_ERROR(completions.Wait());

@@ -48,7 +48,8 @@ absl::StatusOr<ReadRoof> MeasureReadRoof(int threads, int64_t bytes) {
       total += Sum(memory.data() + chunk * kChunkBytes, kChunkBytes);
     });
     const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
-    rates.push_back(bytes / kChunkBytes * kChunkBytes / seconds * 1e-9);
+    const int64_t read_bytes = bytes / kChunkBytes * kChunkBytes;
+    rates.push_back(read_bytes / seconds * 1e-9);
   }
   std::sort(rates.begin(), rates.end());
   return ReadRoof{rates.back(), rates[rates.size() / 2]};

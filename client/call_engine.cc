@@ -143,7 +143,7 @@ void CallEngine::Fail(absl::Status status,
       std::make_shared<PendingCall>(this, std::move(status), std::move(done)));
 }
 
-void CallEngine::Begin(std::shared_ptr<PendingCall> pending) {
+void CallEngine::Begin(const std::shared_ptr<PendingCall>& pending) {
   bool closed;
   {
     MutexLock lock(&mutex_);

@@ -82,7 +82,7 @@ class CallEngine {
  private:
   class PendingCall;
 
-  void Begin(std::shared_ptr<PendingCall> pending);
+  void Begin(const std::shared_ptr<PendingCall>& pending);
   double Random();
   void Remove(const std::shared_ptr<PendingCall>& call);
 

@@ -142,6 +142,7 @@ absl::StatusOr<CommandLine> ParseServerFlags(int argc, char** argv) {
   std::vector<std::string> arguments =
       JoinRepeated(std::vector<std::string>(argv, argv + argc), "listen");
   std::vector<char*> pointers;
+  pointers.reserve(arguments.size());
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   const std::vector<char*> rest = absl::ParseCommandLine(
       static_cast<int>(pointers.size()), pointers.data());

@@ -89,12 +89,12 @@ stage_golden() {
 stage_unit() { bazel_suites; }
 stage_tidy() { count_check bash tools/tidy.sh; }
 stage_asan() {
-  bazel_suites --config=asan --config=ubsan \
+  bazel_suites --config=asan --config=ubsan --platform_suffix=-asan \
     --test_tag_filters="$ADDRESS_FILTER" --build_tests_only
 }
 stage_tsan() {
-  bazel_suites --config=tsan --test_tag_filters="$THREAD_FILTER" \
-    --build_tests_only
+  bazel_suites --config=tsan --platform_suffix=-tsan \
+    --test_tag_filters="$THREAD_FILTER" --build_tests_only
 }
 stage_python() { count_script bash tests/python/run.sh; }
 stage_install() { count_script bash tests/client/install_test.sh; }

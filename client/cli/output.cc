@@ -34,6 +34,7 @@ std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
 std::string FormatFields(
     const std::vector<std::pair<std::string, std::string>>& fields) {
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(fields.size());
   for (const auto& [name, value] : fields) rows.push_back({name, value});
   return FormatTable(rows);
 }

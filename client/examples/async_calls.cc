@@ -81,11 +81,12 @@ int main(int argc, char** argv) {
   Countdown countdown(kCalls);
   for (int i = 0; i < kCalls; ++i) {
     (*client)->GemmAsync(
-        gemm, [&countdown](absl::StatusOr<qgemm::GemmResult> result) {
+        gemm, [&countdown](const absl::StatusOr<qgemm::GemmResult>& result) {
           countdown.Done(result.ok());
         });
   }
   std::vector<std::future<absl::StatusOr<qgemm::GemmResult>>> futures;
+  futures.reserve(kCalls);
   for (int i = 0; i < kCalls; ++i) {
     futures.push_back((*client)->GemmFuture(gemm));
   }

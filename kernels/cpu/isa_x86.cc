@@ -3,14 +3,22 @@
 // Detection on x86-64. The compiler's builtin reads cpuid and XCR0, so a set
 // whose registers the operating system does not save counts as absent.
 
+#include <cpuid.h>
+
 #include "kernels/cpu/isa.h"
 
 namespace qgemm {
 namespace {
 
+// Asked of cpuid itself: Clang 14 does not know the builtin's name for it.
+bool HasF16c() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
 bool HasAvx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c");
+         HasF16c();
 }
 
 bool HasAvx512() {

@@ -73,7 +73,8 @@ class Q4_0Quantizer final : public RowQuantizer {
       // d is zero, or so small that it is zero once it is stored as fp16.
       if (!std::isfinite(inverse)) inverse = 0.0f;
       for (int i = 0; i < kBlock; ++i) {
-        const int code = static_cast<int8_t>(x[i] * inverse + 8.5f);
+        // Within 0.5 to 16.5, as |x * inverse| <= 8; the cast truncates.
+        const int code = static_cast<int>(x[i] * inverse + 8.5f);
         out->codes[block * kBlock + i] = std::min(code, 15);
       }
       out->scales[block] = d;

@@ -84,7 +84,7 @@ void BatchExecutor::Submit(ClosedBatch batch,
   ServerMetrics* const metrics = metrics_;
   const absl::Status enqueued = backend_->Enqueue(
       std::move(segments),
-      [launch, metrics](absl::Status status, const BatchTimings& timings,
+      [launch, metrics](const absl::Status& status, const BatchTimings& timings,
                         GemmBatch ended) {
         // The weights may be the last of theirs: they go before the requests
         // hear of the end.

@@ -91,7 +91,7 @@ class GemmCall : public std::enable_shared_from_this<GemmCall> {
     request->deadline = DeadlineOf(context_);
     request->cancelled = cancelled_;
     request->done = [self = shared_from_this()](
-                        absl::Status status, const GemmTimings& timings,
+                        const absl::Status& status, const GemmTimings& timings,
                         std::unique_ptr<GemmRequest> ended) {
       self->OnComputed(status, timings, std::move(ended));
     };

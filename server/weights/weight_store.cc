@@ -54,7 +54,7 @@ std::shared_ptr<const ResidentWeights> WithBudget(
   const ResidentWeights* const layer = resident.get();
   owner->reservation = std::move(reservation);
   owner->resident = std::move(resident);
-  return std::shared_ptr<const ResidentWeights>(std::move(owner), layer);
+  return std::shared_ptr<const ResidentWeights>(owner, layer);
 }
 
 }  // namespace

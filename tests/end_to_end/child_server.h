@@ -35,7 +35,8 @@ class ChildServer {
 
   void Signal(int signal);
 
-  // Waits for its end and its last output. The exit code, or minus the signal that ended it.
+  // Waits for its end and its last output. The exit code, or minus the signal
+  // that ended it.
   int Wait();
 
   // All that it has printed so far.
