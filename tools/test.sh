@@ -89,7 +89,7 @@ stage_golden() {
 stage_unit() { bazel_suites; }
 stage_tidy() { count_check bash tools/tidy.sh; }
 stage_asan() {
-  bazel_suites --config=asan --config=ubsan --platform_suffix=-asan \
+  bazel_suites --config=asan --config=ubsan --platform_suffix=-ubsan \
     --test_tag_filters="$ADDRESS_FILTER" --build_tests_only
 }
 stage_tsan() {
