@@ -22,7 +22,6 @@
 namespace qgemm {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::Key;
 using ::testing::UnorderedElementsAre;
 
