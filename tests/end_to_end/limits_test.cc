@@ -95,12 +95,19 @@ TEST(Deadline, IsNotComputedAfterItPassed) {
   const v1::GemmRequest request = MakeGemm("layer", 1, kK, &random);
   std::vector<GemmFuture> accepted = FillLaunches(&server, client, request);
 
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() +
-                       std::chrono::milliseconds(50));
-  v1::GemmResponse response;
-  const grpc::Status status = client.stub()->Gemm(&context, request, &response);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  constexpr std::chrono::milliseconds kTimeout(500);
+  std::future<grpc::Status> late = std::async(std::launch::async, [&] {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kTimeout);
+    v1::GemmResponse response;
+    return client.stub()->Gemm(&context, request, &response);
+  });
+  WaitForQueue(&server, 1);
+  // The server counts the timeout from when it took the request, by now; twice
+  // covers the coarser steps in which it travels. The launches stay held.
+  EXPECT_EQ(accepted.front().wait_for(2 * kTimeout),
+            std::future_status::timeout);
+  EXPECT_EQ(late.get().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
 
   server.backend().ReleaseAll();
   for (GemmFuture& future : accepted) EXPECT_TRUE(future.get().ok());
