@@ -25,7 +25,12 @@ files=("$@")
 if [ "${#files[@]}" -eq 0 ]; then
   mapfile -t files < <(changed_sources)
 fi
-if [ "${#files[@]}" -eq 0 ]; then
+cuda_home="${CUDA_HOME:-/usr/local/cuda}"
+if [ ! -d "$cuda_home/include" ]; then
+  echo "tidy: no CUDA toolkit; leaving kernels/cuda and its tests out"
+  mapfile -t files < <(printf '%s\n' "${files[@]}" | grep -v '/cuda/')
+fi
+if [ "${#files[@]}" -eq 0 ] || [ -z "${files[0]}" ]; then
   echo "tidy: no changed sources"
   exit 0
 fi
@@ -34,8 +39,9 @@ generated="$(tools/bazel.sh info -c opt bazel-bin 2>/dev/null)"
 echo "tidy: ${#files[@]} sources"
 # The instruction sets that some microkernels are compiled for; only analysed.
 printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 4 sh -c '
-  generated="$1"; shift
+  generated="$1"; cuda="$2"; shift 2
   clang-tidy-14 --quiet "$@" -- -std=c++17 -I. -isystem "$generated/proto" \
+    -isystem "$cuda/include" \
     -Wthread-safety -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni \
     -mavx2 -mfma -mf16c 2>&1 |
-    { ! grep -E "(warning|error):" -A 4; }' sh "$generated"
+    { ! grep -E "(warning|error):" -A 4; }' sh "$generated" "$cuda_home"
