@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Wave by wave: everything in, all kernels, everything out.
+
+#include "kernels/cuda/batch_executor.h"
+
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "kernels/cuda/launch/prepare_rows.h"
+#include "kernels/cuda/launch/tiled_weights.h"
+#include "kernels/cuda/launch/wqa16_gemm.h"
+#include "kernels/cuda/runtime/cuda_status.h"
+
+namespace qgemm::cuda {
+
+static_assert(kMaxSmallRows == kMaxSmallM,
+              "a small piece must fit one launch of the small-M family");
+
+absl::StatusOr<std::unique_ptr<BatchExecutor>> BatchExecutor::Create() {
+  ASSIGN_OR_RETURN(Stream stream, Stream::Create());
+  return std::unique_ptr<BatchExecutor>(new BatchExecutor(std::move(stream)));
+}
+
+BatchExecutor::Job BatchExecutor::JobOf(const GemmBatch& batch,
+                                        FamilyChoice choice, LargeGemm* large) {
+  const MatmulSignature& signature = batch.signature;
+  auto weights = std::static_pointer_cast<const CudaWeights>(batch.weights);
+  const bool rounds = signature.a_type == FloatType::kFloat32;
+  const FloatType rounded = rounds ? signature.rounding : signature.a_type;
+  const FloatType operand = LargeOperandType(*weights, rounded);
+  const bool permutes =
+      !weights->traits().dense && weights->tiled().has_permutation;
+  const int64_t k = weights->k();
+  BatchShape shape;
+  shape.a_row_bytes = k * SizeOf(signature.a_type);
+  if (rounds && operand != rounded) {
+    shape.rounded_row_bytes = k * SizeOf(rounded);
+  }
+  if (permutes || operand != signature.a_type || LargeRowStride(k) != k) {
+    shape.prepared_row_bytes = LargeRowStride(k) * SizeOf(operand);
+  }
+  shape.c_row_bytes = weights->n() * SizeOf(signature.c_type);
+  shape.pads_small = weights->traits().dense;
+  shape.choice = choice;
+  return {batch, std::move(weights), choice, large, rounded, operand, shape};
+}
+
+absl::Status BatchExecutor::Enqueue(const GemmBatch& batch, FamilyChoice choice,
+                                    LargeGemm* large) {
+  marked_ = 0;
+  const Job job = JobOf(batch, choice, large);
+  plan_.Make(batch.segments, job.shape);
+  if (scratch_.size_bytes() < plan_.scratch_bytes()) {
+    scratch_ = DeviceBuffer();
+    ASSIGN_OR_RETURN(scratch_, DeviceBuffer::Allocate(plan_.scratch_bytes()));
+  }
+  RETURN_IF_ERROR(Mark());
+  for (const Wave& wave : plan_.waves()) {
+    RETURN_IF_ERROR(EnqueueWave(job, wave));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BatchExecutor::EnqueueWave(const Job& job, const Wave& wave) {
+  const auto pieces = plan_.pieces().subspan(wave.first, wave.count);
+  for (const Piece& piece : pieces) RETURN_IF_ERROR(CopyIn(job, piece));
+  RETURN_IF_ERROR(Mark());
+  for (const Piece& piece : pieces) RETURN_IF_ERROR(Multiply(job, piece));
+  RETURN_IF_ERROR(Mark());
+  for (const Piece& piece : pieces) RETURN_IF_ERROR(CopyOut(job, piece));
+  return Mark();
+}
+
+absl::Status BatchExecutor::CopyIn(const Job& job, const Piece& piece) {
+  const int64_t row_bytes = job.shape.a_row_bytes;
+  return ForEachSlice(
+      job.batch.segments, job.choice, piece, [&](const Slice& slice) {
+        const uint8_t* from = job.batch.segments[slice.segment].a;
+        return ToStatus(
+            cudaMemcpyAsync(At(piece.a_offset + slice.row_in_piece * row_bytes),
+                            from + slice.row * row_bytes,
+                            slice.rows * row_bytes, cudaMemcpyHostToDevice,
+                            stream_.get()),
+            "copy activations to the GPU");
+      });
+}
+
+absl::Status BatchExecutor::CopyOut(const Job& job, const Piece& piece) {
+  const int64_t row_bytes = job.shape.c_row_bytes;
+  return ForEachSlice(
+      job.batch.segments, job.choice, piece, [&](const Slice& slice) {
+        uint8_t* to = job.batch.segments[slice.segment].c;
+        return ToStatus(
+            cudaMemcpyAsync(to + slice.row * row_bytes,
+                            At(piece.c_offset + slice.row_in_piece * row_bytes),
+                            slice.rows * row_bytes, cudaMemcpyDeviceToHost,
+                            stream_.get()),
+            "copy results from the GPU");
+      });
+}
+
+absl::Status BatchExecutor::Multiply(const Job& job, const Piece& piece) {
+  if (job.shape.prepared_row_bytes > 0) RETURN_IF_ERROR(Prepare(job, piece));
+  return MultiplyPrepared(job, piece);
+}
+
+absl::Status BatchExecutor::Prepare(const Job& job, const Piece& piece) {
+  PrepareRowsArgs args;
+  args.a = At(piece.a_offset);
+  args.a_type = job.batch.signature.a_type;
+  args.m = piece.rows;
+  args.k = job.weights->k();
+  // Only dense layers are read in another type than rounded to: no
+  // permutation, and rounding to fp16 shows in bf16 too.
+  if (job.shape.rounded_row_bytes > 0) {
+    // As one long row: the second pass reads rows without gaps.
+    args.m = 1;
+    args.k = piece.rows * job.weights->k();
+    args.out_type = job.rounded_type;
+    args.out = At(piece.rounded_offset);
+    args.ldo = RoundUp(args.k, 8);
+    RETURN_IF_ERROR(
+        ToStatus(LaunchPrepareRows(args, stream_.get()), "round activations"));
+    args.a = args.out;
+    args.a_type = job.rounded_type;
+    args.m = piece.rows;
+    args.k = job.weights->k();
+  }
+  if (!job.weights->traits().dense && job.weights->tiled().has_permutation) {
+    args.permutation = job.weights->tiled().permutation();
+  }
+  args.out_type = job.operand_type;
+  args.out = At(piece.prepared_offset);
+  args.ldo = LargeRowStride(args.k);
+  return ToStatus(LaunchPrepareRows(args, stream_.get()),
+                  "prepare activations");
+}
+
+absl::Status BatchExecutor::MultiplyPrepared(const Job& job,
+                                             const Piece& piece) {
+  const uint8_t* a = At(job.shape.prepared_row_bytes > 0 ? piece.prepared_offset
+                                                         : piece.a_offset);
+  if (piece.family == Family::kSmall && !job.weights->traits().dense) {
+    GemmOperands operands;
+    operands.weights = job.weights->tiled();
+    operands.a = a;
+    operands.lda = LargeRowStride(job.weights->k());
+    operands.a_type = job.operand_type;
+    operands.c = At(piece.c_offset);
+    operands.c_type = job.batch.signature.c_type;
+    operands.m = piece.rows;
+    return ToStatus(LaunchWqa16Gemm(operands, stream_.get()),
+                    "multiply few rows");
+  }
+  LargeGemmCall call;
+  call.weights = job.weights;
+  call.a = a;
+  call.operand_type = job.operand_type;
+  call.c = At(piece.c_offset);
+  call.c_type = job.batch.signature.c_type;
+  call.m = piece.rows;
+  call.sums =
+      piece.family == Family::kSmall ? LtSums::kUnsplit : LtSums::kSplit;
+  call.scratch = &large_scratch_;
+  call.stream = stream_.get();
+  return job.large->Enqueue(call);
+}
+
+absl::Status BatchExecutor::Mark() {
+  if (marked_ == marks_.size()) {
+    ASSIGN_OR_RETURN(Event mark, Event::Create());
+    marks_.push_back(std::move(mark));
+  }
+  return marks_[marked_++].Record(stream_.get());
+}
+
+absl::StatusOr<BatchTimings> BatchExecutor::Wait() {
+  RETURN_IF_ERROR(stream_.Synchronize());
+  BatchTimings timings;
+  for (size_t i = 0; i + 3 < marked_; i += 3) {
+    ASSIGN_OR_RETURN(const absl::Duration in,
+                     Elapsed(marks_[i], marks_[i + 1]));
+    ASSIGN_OR_RETURN(const absl::Duration kernel,
+                     Elapsed(marks_[i + 1], marks_[i + 2]));
+    ASSIGN_OR_RETURN(const absl::Duration out,
+                     Elapsed(marks_[i + 2], marks_[i + 3]));
+    timings.host_to_device += in;
+    timings.kernel += kernel;
+    timings.device_to_host += out;
+  }
+  return timings;
+}
+
+bool BatchExecutor::IsContextLost() const {
+  return IsSticky(cudaStreamQuery(stream_.get()));
+}
+
+}  // namespace qgemm::cuda

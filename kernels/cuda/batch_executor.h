@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs one batch at a time on a stream of its own, in scratch memory of its
+// own: copies rows in, prepares them, multiplies, copies results out.
+
+#ifndef QGEMM_KERNELS_CUDA_BATCH_EXECUTOR_H_
+#define QGEMM_KERNELS_CUDA_BATCH_EXECUTOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/cuda/cuda_weights.h"
+#include "kernels/cuda/large_gemm.h"
+#include "kernels/cuda/runtime/device_buffer.h"
+#include "kernels/cuda/runtime/event.h"
+#include "kernels/cuda/runtime/stream.h"
+#include "kernels/cuda/tuning/batch_plan.h"
+#include "kernels/matrix/backend.h"
+
+namespace qgemm::cuda {
+
+// Enqueue and Wait alternate; they may come from different threads.
+class BatchExecutor {
+ public:
+  // On the calling thread's current device.
+  static absl::StatusOr<std::unique_ptr<BatchExecutor>> Create();
+
+  // Enqueues a batch whose weights are CudaWeights. `large` may be null if
+  // `choice` is kAlwaysSmall and the layer is quantized. In steady state it
+  // neither blocks nor allocates. Wait must follow, on an error too.
+  absl::Status Enqueue(const GemmBatch& batch, FamilyChoice choice,
+                       LargeGemm* large);
+
+  // Waits until the device is done with what was enqueued; returns where the
+  // time went, the part before Enqueue left out.
+  absl::StatusOr<BatchTimings> Wait();
+
+  // Whether an error has taken the GPU's context with it.
+  bool IsContextLost() const;
+
+ private:
+  // What the pieces of a batch share.
+  struct Job {
+    const GemmBatch& batch;
+    std::shared_ptr<const CudaWeights> weights;
+    FamilyChoice choice;
+    LargeGemm* large;
+    FloatType rounded_type;  // fp16 or bf16: what activations are rounded to
+    FloatType operand_type;  // fp16 or bf16: what kernels read
+    BatchShape shape;
+  };
+
+  explicit BatchExecutor(Stream stream) : stream_(std::move(stream)) {}
+
+  static Job JobOf(const GemmBatch& batch, FamilyChoice choice,
+                   LargeGemm* large);
+
+  absl::Status EnqueueWave(const Job& job, const Wave& wave);
+  absl::Status CopyIn(const Job& job, const Piece& piece);
+  absl::Status CopyOut(const Job& job, const Piece& piece);
+  absl::Status Multiply(const Job& job, const Piece& piece);
+  absl::Status Prepare(const Job& job, const Piece& piece);
+  absl::Status MultiplyPrepared(const Job& job, const Piece& piece);
+  absl::Status Mark();
+
+  uint8_t* At(int64_t offset) const { return scratch_.data() + offset; }
+
+  const Stream stream_;
+  BatchPlan plan_;
+  DeviceBuffer scratch_;
+  LargeGemmScratch large_scratch_;
+  // The start, then the ends of each wave's copies in, kernels and copies out.
+  std::vector<Event> marks_;
+  size_t marked_ = 0;
+};
+
+}  // namespace qgemm::cuda
+
+#endif  // QGEMM_KERNELS_CUDA_BATCH_EXECUTOR_H_

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ties the parts together. A dispatcher thread takes batches from the queue
+// and enqueues each on a free executor; a completion thread waits for them in
+// the same order.
+
+#include "kernels/cuda/cuda_backend.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "kernels/cuda/batch_executor.h"
+#include "kernels/cuda/cuda_staging_pool.h"
+#include "kernels/cuda/cuda_weights.h"
+#include "kernels/cuda/cuda_weights_builder.h"
+#include "kernels/cuda/large_gemm.h"
+#include "kernels/cuda/launch/tiled_weights.h"
+#include "kernels/cuda/launch/wqa16_gemm.h"
+#include "kernels/cuda/runtime/cuda_status.h"
+#include "kernels/cuda/runtime/device_info.h"
+#include "kernels/cuda/waiting_queue.h"
+
+namespace qgemm {
+namespace cuda {
+namespace {
+
+// Batches on the device at one time: one that copies in, one that computes,
+// one that copies out.
+constexpr int kExecutors = 3;
+
+absl::Status CheckSegments(const GemmBatch& batch, int64_t max_rows) {
+  int64_t rows = 0;
+  for (const RowSegment& segment : batch.segments) {
+    if (segment.rows < 1 || segment.rows > max_rows - rows) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "batch: a segment of ", segment.rows, " rows after ", rows,
+          " others; legal: 1 or more, ", max_rows, " in all"));
+    }
+    if (segment.a == nullptr || segment.c == nullptr) {
+      return absl::InvalidArgumentError("batch: a segment without operands");
+    }
+    rows += segment.rows;
+  }
+  if (rows > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("batch: no rows");
+}
+
+absl::Status CheckSignature(const MatmulSignature& signature) {
+  if (signature.mode != ComputeMode::kA16) {
+    return absl::UnimplementedError(
+        absl::StrCat("mode ", Name(signature.mode),
+                     " has no kernel on cuda; the cuda backend offers A16"));
+  }
+  if (signature.a_type == FloatType::kFloat32 &&
+      signature.rounding == FloatType::kFloat32) {
+    return absl::InvalidArgumentError(
+        "signature: rounding = fp32 in mode A16; legal: fp16, bf16");
+  }
+  return absl::OkStatus();
+}
+
+// The GPU, as far as a backend tells of it.
+struct Device {
+  int index = 0;
+  DeviceTraits traits;
+  std::string name;
+  int64_t total_bytes = 0;
+};
+
+// What a backend is made of.
+struct BackendParts {
+  CudaBackendOptions options;  // without zeros that stand for something else
+  Device device;
+  FamilyChoice choice = FamilyChoice::kByRows;
+  std::unique_ptr<LargeGemm> large;  // null if there is no cuBLASLt
+  absl::Status no_large;             // why
+  std::vector<std::unique_ptr<BatchExecutor>> executors;
+};
+
+// A batch that waits for an executor.
+struct WaitingBatch {
+  GemmBatch batch;
+  BatchCompletion completion;
+  absl::Time enqueued;
+};
+
+// A batch on the device.
+struct RunningBatch {
+  WaitingBatch waiting;
+  BatchExecutor* executor = nullptr;
+  absl::Status status;  // of enqueueing it
+  absl::Duration wait;
+};
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(BackendParts parts)
+      : options_(std::move(parts.options)),
+        device_(std::move(parts.device)),
+        choice_(parts.choice),
+        no_large_(std::move(parts.no_large)),
+        weights_bytes_(std::make_shared<std::atomic<int64_t>>(0)),
+        large_(std::move(parts.large)),
+        executors_(std::move(parts.executors)),
+        staging_(device_.index, {options_.max_pooled_staging_bytes,
+                                 options_.max_staging_bytes}) {
+    for (const auto& executor : executors_) free_.push_back(executor.get());
+    dispatcher_ = std::thread([this] { Dispatch(); });
+    completer_ = std::thread([this] { Complete(); });
+  }
+
+  // The dispatcher first: what it starts, the other must still finish.
+  ~CudaBackend() override {
+    waiting_.Close();
+    dispatcher_.join();
+    running_.Close();
+    completer_.join();
+  }
+
+  absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() override {
+    RETURN_IF_ERROR(Failure());
+    CudaWeightsBudget budget;
+    budget.device_index = device_.index;
+    budget.device = device_.traits;
+    budget.max_n = options_.max_n;
+    budget.max_k = options_.max_k;
+    budget.max_bytes = options_.max_weights_bytes;
+    budget.used_bytes = weights_bytes_;
+    return std::make_unique<CudaWeightsBuilder>(std::move(budget));
+  }
+
+  int64_t EstimateResidentBytes(const WeightsHeader& header) const override {
+    return cuda::EstimateResidentBytes(header, device_.traits);
+  }
+
+  absl::StatusOr<StagingLease> AcquireStaging(int64_t size_bytes) override {
+    return staging_.Acquire(size_bytes);
+  }
+
+  absl::Status CheckSupport(const ResidentWeights& weights,
+                            const MatmulSignature& signature) const override {
+    const auto* ours = dynamic_cast<const CudaWeights*>(&weights);
+    if (ours == nullptr) {
+      return absl::InvalidArgumentError(
+          "weights: resident on another backend than cuda");
+    }
+    RETURN_IF_ERROR(CheckSignature(signature));
+    if (ours->traits().dense) return no_large_;
+    return absl::OkStatus();
+  }
+
+  absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) override {
+    RETURN_IF_ERROR(Failure());
+    if (batch.weights == nullptr) {
+      return absl::InvalidArgumentError("batch: no weights");
+    }
+    RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
+    RETURN_IF_ERROR(CheckSegments(batch, options_.max_batch_rows));
+    waiting_.Push({std::move(batch), std::move(completion), absl::Now()});
+    return absl::OkStatus();
+  }
+
+  BackendLimits limits() const override {
+    return {options_.max_n, options_.max_k, options_.max_batch_rows};
+  }
+
+  BackendDescription describe() const override {
+    const int capability = device_.traits.compute_capability;
+    return {"cuda", device_.name,
+            absl::StrCat("compute capability ", capability / 10, ".",
+                         capability % 10),
+            device_.traits.multiprocessors};
+  }
+
+  BackendMemory memory() const override {
+    return {weights_bytes_->load(), staging_.held_bytes(), device_.total_bytes};
+  }
+
+ private:
+  void Dispatch();
+  void Complete();
+
+  BatchExecutor* TakeExecutor();
+  void GiveBack(BatchExecutor* executor);
+
+  // The error that took the GPU's context, if one did.
+  absl::Status Failure();
+  void SetFailure(const absl::Status& status);
+
+  const CudaBackendOptions options_;
+  const Device device_;
+  const FamilyChoice choice_;
+  const absl::Status no_large_;
+  const std::shared_ptr<std::atomic<int64_t>> weights_bytes_;
+  const std::unique_ptr<LargeGemm> large_;  // the dispatcher's
+  const std::vector<std::unique_ptr<BatchExecutor>> executors_;
+
+  CudaStagingPool staging_;
+  WaitingQueue<WaitingBatch> waiting_;
+  WaitingQueue<RunningBatch> running_;
+  std::atomic<bool> has_failed_{false};
+
+  Mutex mutex_;
+  CondVar given_back_;
+  std::vector<BatchExecutor*> free_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+
+  std::thread dispatcher_;
+  std::thread completer_;
+};
+
+void CudaBackend::Dispatch() {
+  const absl::Status current = SetCurrentDevice(device_.index);
+  while (std::optional<WaitingBatch> next = waiting_.Pop()) {
+    RunningBatch running;
+    running.executor = TakeExecutor();
+    running.wait = absl::Now() - next->enqueued;
+    running.status = current;
+    if (current.ok()) {
+      running.status =
+          running.executor->Enqueue(next->batch, choice_, large_.get());
+    }
+    running.waiting = *std::move(next);
+    running_.Push(std::move(running));
+  }
+}
+
+void CudaBackend::Complete() {
+  const absl::Status current = SetCurrentDevice(device_.index);
+  while (std::optional<RunningBatch> next = running_.Pop()) {
+    absl::Status status = next->status;
+    status.Update(current);
+    // Waits after an error as well: what went before it may still run.
+    absl::StatusOr<BatchTimings> timings = next->executor->Wait();
+    status.Update(timings.status());
+    if (!status.ok() && next->executor->IsContextLost()) SetFailure(status);
+    GiveBack(next->executor);
+    BatchTimings reported;
+    if (timings.ok()) reported = *timings;
+    reported.wait = next->wait;
+    WaitingBatch& done = next->waiting;
+    std::move(done.completion)(std::move(status), reported,
+                               std::move(done.batch));
+  }
+}
+
+BatchExecutor* CudaBackend::TakeExecutor() {
+  MutexLock lock(&mutex_);
+  while (free_.empty()) given_back_.Wait(&mutex_);
+  BatchExecutor* const executor = free_.back();
+  free_.pop_back();
+  return executor;
+}
+
+void CudaBackend::GiveBack(BatchExecutor* executor) {
+  {
+    MutexLock lock(&mutex_);
+    free_.push_back(executor);
+  }
+  given_back_.Signal();
+}
+
+absl::Status CudaBackend::Failure() {
+  if (!has_failed_.load(std::memory_order_acquire)) return absl::OkStatus();
+  MutexLock lock(&mutex_);
+  return failure_;
+}
+
+void CudaBackend::SetFailure(const absl::Status& status) {
+  MutexLock lock(&mutex_);
+  if (has_failed_.load(std::memory_order_relaxed)) return;
+  failure_ = absl::InternalError(
+      absl::StrCat("cuda backend: GPU ", device_.index, " (", device_.name,
+                   ") takes no more batches after: ", status.message()));
+  has_failed_.store(true, std::memory_order_release);
+}
+
+absl::Status CheckOptions(const CudaBackendOptions& options) {
+  const std::pair<const char*, int64_t> fields[] = {
+      {"device", options.device},
+      {"max_weights_bytes", options.max_weights_bytes},
+      {"max_staging_bytes", options.max_staging_bytes},
+      {"max_pooled_staging_bytes", options.max_pooled_staging_bytes},
+      {"max_n", options.max_n},
+      {"max_k", options.max_k},
+      {"max_batch_rows", options.max_batch_rows},
+  };
+  for (const auto& [name, value] : fields) {
+    if (value >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("cuda backend: ", name, " = ", value, " is negative"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FamilyChoice> ChoiceOf(const std::string& kernel) {
+  if (kernel == "auto") return FamilyChoice::kByRows;
+  if (kernel == "small") return FamilyChoice::kAlwaysSmall;
+  if (kernel == "large") return FamilyChoice::kAlwaysLarge;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cuda backend: kernel = \"", kernel, "\"; legal: auto, small, large"));
+}
+
+absl::StatusOr<Device> OpenDevice(int index) {
+  Device device;
+  device.index = index;
+  ASSIGN_OR_RETURN(device.traits, QueryDevice(index));
+  ASSIGN_OR_RETURN(device.name, QueryDeviceName(index));
+  ASSIGN_OR_RETURN(device.total_bytes, QueryDeviceTotalBytes(index));
+  RETURN_IF_ERROR(SetCurrentDevice(index));
+  RETURN_IF_ERROR(ToStatus(PrepareWqa16Gemm(), "prepare kernels"));
+  return device;
+}
+
+// Takes the large family into the parts, or goes on without it.
+absl::Status OpenLarge(BackendParts& parts) {
+  absl::StatusOr<std::unique_ptr<LargeGemm>> large = LargeGemm::Create();
+  if (large.ok()) {
+    parts.large = *std::move(large);
+    return absl::OkStatus();
+  }
+  if (!absl::IsFailedPrecondition(large.status()) ||
+      parts.choice == FamilyChoice::kAlwaysLarge) {
+    return large.status();
+  }
+  parts.no_large = large.status();
+  parts.choice = FamilyChoice::kAlwaysSmall;
+  return absl::OkStatus();
+}
+
+void FillIn(BackendParts& parts) {
+  CudaBackendOptions& options = parts.options;
+  if (options.max_weights_bytes == 0) {
+    options.max_weights_bytes = parts.device.total_bytes;
+  }
+  if (options.max_staging_bytes == 0) {
+    options.max_staging_bytes =
+        int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  }
+}
+
+}  // namespace
+}  // namespace cuda
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
+    const CudaBackendOptions& options) {
+  RETURN_IF_ERROR(cuda::CheckOptions(options));
+  cuda::BackendParts parts;
+  parts.options = options;
+  ASSIGN_OR_RETURN(parts.choice, cuda::ChoiceOf(options.kernel));
+  ASSIGN_OR_RETURN(parts.device, cuda::OpenDevice(options.device));
+  RETURN_IF_ERROR(cuda::OpenLarge(parts));
+  for (int i = 0; i < cuda::kExecutors; ++i) {
+    ASSIGN_OR_RETURN(auto executor, cuda::BatchExecutor::Create());
+    parts.executors.push_back(std::move(executor));
+  }
+  cuda::FillIn(parts);
+  return std::make_unique<cuda::CudaBackend>(std::move(parts));
+}
+
+}  // namespace qgemm

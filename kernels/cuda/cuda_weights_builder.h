@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Repacks a layer on the GPU as its panels arrive. Beside the layer's own
+// memory it takes a few megabytes for panels under way.
+
+#ifndef QGEMM_KERNELS_CUDA_CUDA_WEIGHTS_BUILDER_H_
+#define QGEMM_KERNELS_CUDA_CUDA_WEIGHTS_BUILDER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/cuda/cuda_weights.h"
+#include "kernels/cuda/panel_uploader.h"
+#include "kernels/cuda/tuning/device_traits.h"
+#include "kernels/matrix/backend.h"
+#include "kernels/matrix/weights.h"
+
+namespace qgemm::cuda {
+
+// Where layers go, and what Begin checks them against.
+struct CudaWeightsBudget {
+  int device_index = 0;
+  DeviceTraits device;
+  int64_t max_n = 0;
+  int64_t max_k = 0;
+  int64_t max_bytes = 0;  // of all layers together
+  std::shared_ptr<std::atomic<int64_t>> used_bytes;
+};
+
+// What a layer of that header will hold, in bytes; zero for one that Begin
+// refuses whatever the limits. Reads of the header what
+// Backend::EstimateResidentBytes names.
+int64_t EstimateResidentBytes(const WeightsHeader& header,
+                              const DeviceTraits& device);
+
+// Used by one thread at a time.
+class CudaWeightsBuilder final : public WeightsBuilder {
+ public:
+  explicit CudaWeightsBuilder(CudaWeightsBudget budget)
+      : budget_(std::move(budget)) {}
+
+  absl::Status Begin(const WeightsHeader& header) override;
+  absl::Status WriteCodes(const CodePanel& panel) override;
+  absl::Status WriteScales(const GroupPanel& panel) override;
+  absl::Status WriteZeros(const GroupPanel& panel) override;
+  absl::Status WriteDense(const DensePanel& panel) override;
+  absl::Status SetTensorScale(float tensor_scale) override;
+  absl::StatusOr<std::shared_ptr<const ResidentWeights>> Finish() override;
+
+ private:
+  absl::Status TakeMemory(const WeightsHeader& header, int64_t bytes);
+  absl::Status BeginQuantized(const WeightsHeader& header);
+  absl::Status BeginDense(const WeightsHeader& header);
+  // Bias, permutation and codebook.
+  absl::Status CopyVectors(const WeightsHeader& header);
+  absl::Status WriteGroups(PanelKind kind, const GroupPanel& panel,
+                           int64_t element_bytes);
+
+  const CudaWeightsBudget budget_;
+  int64_t n_ = 0;
+  int64_t k_ = 0;
+  int64_t groups_ = 0;  // of a row
+  CudaWeightsParts parts_;
+  std::unique_ptr<PanelUploader> uploader_;  // writes to parts_.memory
+};
+
+}  // namespace qgemm::cuda
+
+#endif  // QGEMM_KERNELS_CUDA_CUDA_WEIGHTS_BUILDER_H_

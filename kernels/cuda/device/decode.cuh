@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From codes to MMA operands by tables in shared memory. An entry holds the
+// two (2 bits: four) values of the codes that index it, once a lane, so that
+// no data makes a bank conflict; an address is one byte permutation, because
+// rows are 256 bytes apart and the index is a byte of the weights.
+
+#ifndef QGEMM_KERNELS_CUDA_DEVICE_DECODE_CUH_
+#define QGEMM_KERNELS_CUDA_DEVICE_DECODE_CUH_
+
+#include <cstdint>
+
+#include "kernels/cuda/device/ptx.cuh"
+
+namespace qgemm::cuda {
+
+// Two values in one register.
+__device__ __forceinline__ uint32_t PackPair(float low, float high, __half) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(pair);
+}
+__device__ __forceinline__ uint32_t PackPair(float low, float high,
+                                             __nv_bfloat16) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(pair);
+}
+
+// The integer 0 of codes with zeros stands at kIntegerBase, so that base + q
+// and base + z are one OR away from a byte and their difference is exact.
+template <typename T>
+struct IntegerBase;
+template <>
+struct IntegerBase<__half> {
+  static constexpr float kValue = 1024;
+  static constexpr uint32_t kPair = 0x64006400;
+};
+template <>
+struct IntegerBase<__nv_bfloat16> {
+  static constexpr float kValue = 128;
+  static constexpr uint32_t kPair = 0x43004300;
+};
+
+// Fills the table; all `threads` of the block take part.
+//   codebook  [2^bits] fp32 in global memory
+//   scale, offset: an entry is codebook * scale + offset.
+template <int kBits, typename T>
+__device__ __forceinline__ void FillTable(const float* codebook, float scale,
+                                          float offset, int thread, int threads,
+                                          char* shared) {
+  constexpr int kMask = (1 << kBits) - 1;
+  const auto value = [&](int code) {
+    return __ldg(codebook + (code & kMask)) * scale + offset;
+  };
+  constexpr int kRows = kBits == 5 ? 1024 : 256;
+  constexpr int kVectors = kBits == 2 ? 16 : 8;  // of 16 bytes a row
+  for (int i = thread; i < kRows * kVectors; i += threads) {
+    const int row = i / kVectors;
+    uint4 entry;
+    int place = row * 256;
+    if constexpr (kBits == 2) {
+      entry.x = PackPair(value(row), value(row >> 2), T());
+      entry.y = PackPair(value(row >> 4), value(row >> 6), T());
+      entry.z = entry.x;
+      entry.w = entry.y;
+    } else {
+      int low = row & kMask;
+      int high = row >> kBits;
+      if constexpr (kBits == 5) {
+        const int byte = row & 255;
+        low = (byte & 15) | (row >> 8 & 1) << 4;
+        high = byte >> 4 | (row >> 9) << 4;
+        place = byte * 256 + (row >> 8 & 1) * 128 + (row >> 9) * 65536;
+      }
+      const uint32_t pair = PackPair(value(low), value(high), T());
+      entry = make_uint4(pair, pair, pair, pair);
+    }
+    *reinterpret_cast<uint4*>(shared + place + i % kVectors * 16) = entry;
+  }
+}
+
+// Codes of one row tile and 64 columns, as a lane holds them.
+template <int kBits>
+struct HalfTile {
+  uint32_t words[kBits == 5 ? 5 : 4];
+};
+
+// Loads half q of the tile at `tile`.
+template <int kBits>
+__device__ __forceinline__ HalfTile<kBits> LoadHalfTile(const char* tile, int q,
+                                                        int lane) {
+  HalfTile<kBits> half;
+  if constexpr (kBits == 4 || kBits == 5) {
+    const uint4 v = *reinterpret_cast<const uint4*>(tile + q * 512 + lane * 16);
+    half.words[0] = v.x;
+    half.words[1] = v.y;
+    half.words[2] = v.z;
+    half.words[3] = v.w;
+    if constexpr (kBits == 5) {
+      half.words[4] =
+          *reinterpret_cast<const uint32_t*>(tile + 1024 + lane * 8 + q * 4);
+    }
+  } else if constexpr (kBits == 3) {
+    const uint4 v = *reinterpret_cast<const uint4*>(tile + lane * 16);
+    const uint2 u = *reinterpret_cast<const uint2*>(tile + 512 + lane * 8);
+    half.words[0] = q == 0 ? v.x : v.w;
+    half.words[1] = q == 0 ? v.y : u.x;
+    half.words[2] = q == 0 ? v.z : u.y;
+    half.words[3] = (half.words[0] >> 6 & 0x03030303u) |
+                    (half.words[1] >> 4 & 0x0c0c0c0cu) |
+                    (half.words[2] >> 2 & 0x30303030u);
+  } else {
+    const uint2 v = *reinterpret_cast<const uint2*>(tile + lane * 16 + q * 8);
+    half.words[0] = v.x;
+    half.words[1] = v.y;
+  }
+  return half;
+}
+
+// The A operand of MMA step s of block b (32 columns).
+template <int kBits>
+__device__ __forceinline__ void DecodeStep(const HalfTile<kBits>& half, int b,
+                                           int s, const char* shared, int lane,
+                                           uint32_t (&a)[4]) {
+  if constexpr (kBits == 2) {
+#pragma unroll
+    for (int r2 = 0; r2 < 2; ++r2) {
+      const uint32_t place =
+          __byte_perm(half.words[b], lane * 8, 0x7604 | (2 * s + r2) << 4);
+      const uint2 quad = *reinterpret_cast<const uint2*>(shared + place);
+      a[2 * r2] = quad.x;
+      a[2 * r2 + 1] = quad.y;
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      uint32_t place =
+          __byte_perm(half.words[2 * b + s], lane * 4, 0x7604 | j << 4);
+      if constexpr (kBits == 5) {
+        const int p = 8 * b + 4 * s + j;
+        place |= __funnelshift_r(half.words[4], half.words[4], 18 * p % 32) &
+                 0x10080u;
+      }
+      a[j] = *reinterpret_cast<const uint32_t*>(shared + place);
+    }
+  }
+}
+
+}  // namespace qgemm::cuda
+
+#endif  // QGEMM_KERNELS_CUDA_DEVICE_DECODE_CUH_

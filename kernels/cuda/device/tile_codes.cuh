@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One lane's half of a tile on the device: its words, its scales and zeros.
+
+#ifndef QGEMM_KERNELS_CUDA_DEVICE_TILE_CODES_CUH_
+#define QGEMM_KERNELS_CUDA_DEVICE_TILE_CODES_CUH_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/launch/tiled_weights.h"
+#include "kernels/cuda/tuning/tile_address.h"
+
+namespace qgemm::cuda {
+
+// The words that a half of a lane owns. kBits words are in use.
+template <int kBits>
+struct HalfWords {
+  static_assert(kBits >= 2 && kBits <= kMaxWordsPerHalf,
+                "tiles hold codes of 2 to 5 bits");
+  uint32_t words[kBits];
+};
+
+template <int kBits>
+__device__ __forceinline__ HalfWords<kBits> LoadHalf(const uint8_t* tile_codes,
+                                                     LaneHalf owner) {
+  HalfWords<kBits> half;
+#pragma unroll
+  for (int word = 0; word < kBits; ++word) {
+    half.words[word] = *reinterpret_cast<const uint32_t*>(
+        tile_codes + WordOffset(kBits, owner, word));
+  }
+  return half;
+}
+
+__device__ __forceinline__ float E4m4ToFloatOnDevice(uint8_t code) {
+  // The code's bits below a float exponent are the value times 2^-116.
+  return __uint_as_float(static_cast<uint32_t>(code) << 19) * 0x1p116f;
+}
+
+// Scale `index` of an array of scales as they are kept in tiles; not kRow.
+__device__ __forceinline__ float ScaleAt(ScaleKind kind, const uint8_t* scales,
+                                         int64_t index) {
+  switch (kind) {
+    case ScaleKind::kE4m4:
+      return E4m4ToFloatOnDevice(scales[index]);
+    case ScaleKind::kFloat16:
+      return __half2float(reinterpret_cast<const __half*>(scales)[index]);
+    case ScaleKind::kBFloat16:
+      return __bfloat162float(
+          reinterpret_cast<const __nv_bfloat16*>(scales)[index]);
+    default:
+      return reinterpret_cast<const float*>(scales)[index];
+  }
+}
+
+// a * b rounded to odd: rounding the result once more, to a type of at most
+// 22 bits, is then the same as rounding a * b at once.
+__device__ __forceinline__ float MultiplyRoundToOdd(float a, float b) {
+  const float product = __fmul_rz(a, b);
+  const bool inexact = __fmaf_rn(a, b, -product) != 0.0f;
+  return __uint_as_float(__float_as_uint(product) | (inexact ? 1u : 0u));
+}
+
+}  // namespace qgemm::cuda
+
+#endif  // QGEMM_KERNELS_CUDA_DEVICE_TILE_CODES_CUH_

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The small-M kernels for codes of 5 bits.
+
+#include "kernels/cuda/launch/wqa16_gemm_table.cuh"
+
+namespace qgemm::cuda {
+
+const Wqa16KernelTable& Wqa16KernelsW5() {
+  static const Wqa16KernelTable table = MakeTable<5>();
+  return table;
+}
+
+}  // namespace qgemm::cuda

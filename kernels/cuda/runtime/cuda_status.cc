@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sorts the codes by what a caller can do about them.
+
+#include "kernels/cuda/runtime/cuda_status.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace qgemm::cuda {
+namespace {
+
+absl::StatusCode CodeOf(cudaError_t code) {
+  switch (code) {
+    case cudaErrorMemoryAllocation:
+      return absl::StatusCode::kResourceExhausted;
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorStubLibrary:
+    case cudaErrorSystemDriverMismatch:
+    case cudaErrorSystemNotReady:
+    case cudaErrorCompatNotSupportedOnDevice:
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorJitCompilerNotFound:
+      return absl::StatusCode::kFailedPrecondition;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+}  // namespace
+
+bool IsSticky(cudaError_t code) {
+  switch (code) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorHardwareStackError:
+    case cudaErrorAssert:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorUnknown:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status ToStatus(cudaError_t code, absl::string_view operation) {
+  if (code == cudaSuccess) return absl::OkStatus();
+  cudaGetLastError();  // or the next launch check would blame another call
+  const absl::string_view remedy =
+      IsSticky(code)
+          ? "; the GPU context is lost and the process must be restarted"
+          : "";
+  return absl::Status(CodeOf(code),
+                      absl::StrCat(operation, ": ", cudaGetErrorString(code),
+                                   " (", cudaGetErrorName(code), ")", remedy));
+}
+
+}  // namespace qgemm::cuda

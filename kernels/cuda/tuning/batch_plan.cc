@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Small segments first, merged; then each large one by itself.
+
+#include "kernels/cuda/tuning/batch_plan.h"
+
+#include <algorithm>
+
+#include "base/checked_math.h"
+
+namespace qgemm::cuda {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+// Scratch that a wave takes, unless one piece needs more.
+constexpr int64_t kWaveBytes = int64_t{384} << 20;
+// Dequantizing a layer costs as much as multiplying some 300 rows: at 4096
+// rows that is 7 %.
+constexpr int64_t kMaxLargeRows = 4096;
+
+int64_t RowBytes(const BatchShape& shape) {
+  return shape.a_row_bytes + shape.rounded_row_bytes +
+         shape.prepared_row_bytes + shape.c_row_bytes;
+}
+
+// Takes room for `row_bytes` a row at `end`, and returns where it starts.
+int64_t Take(int64_t rows, int64_t row_bytes, int64_t& end) {
+  const int64_t offset = end;
+  end += RoundUp(rows * row_bytes, kAlignment);
+  return offset;
+}
+
+}  // namespace
+
+Family FamilyOf(int64_t segment_rows, FamilyChoice choice) {
+  switch (choice) {
+    case FamilyChoice::kAlwaysSmall:
+      return Family::kSmall;
+    case FamilyChoice::kAlwaysLarge:
+      return Family::kLarge;
+    case FamilyChoice::kByRows:
+      break;
+  }
+  return segment_rows <= kMaxSmallRows ? Family::kSmall : Family::kLarge;
+}
+
+int64_t MaxLargeRows(const BatchShape& shape) {
+  const int64_t fitting = kWaveBytes / std::max<int64_t>(1, RowBytes(shape));
+  return std::clamp(fitting / kPaddedRows * kPaddedRows, kPaddedRows,
+                    kMaxLargeRows);
+}
+
+void BatchPlan::Make(absl::Span<const RowSegment> segments,
+                     const BatchShape& shape) {
+  pieces_.clear();
+  CutSmall(segments, shape);
+  CutLarge(segments, shape);
+  Place(shape);
+}
+
+void BatchPlan::CutSmall(absl::Span<const RowSegment> segments,
+                         const BatchShape& shape) {
+  Piece piece;
+  const auto finish = [&] {
+    if (piece.rows == 0) return;
+    piece.padded_rows = shape.pads_small ? kMaxSmallRows : piece.rows;
+    pieces_.push_back(piece);
+    piece = Piece();
+  };
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const int64_t rows = segments[i].rows;
+    if (FamilyOf(rows, shape.choice) != Family::kSmall) continue;
+    for (int64_t row = 0; row < rows;) {
+      if (piece.rows == 0) {
+        piece.segment = static_cast<int64_t>(i);
+        piece.row = row;
+      }
+      const int64_t taken = std::min(rows - row, kMaxSmallRows - piece.rows);
+      piece.rows += taken;
+      row += taken;
+      if (piece.rows == kMaxSmallRows) finish();
+    }
+  }
+  finish();
+}
+
+void BatchPlan::CutLarge(absl::Span<const RowSegment> segments,
+                         const BatchShape& shape) {
+  const int64_t most = MaxLargeRows(shape);
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const int64_t rows = segments[i].rows;
+    if (FamilyOf(rows, shape.choice) != Family::kLarge) continue;
+    for (int64_t row = 0; row < rows; row += most) {
+      Piece piece;
+      piece.family = Family::kLarge;
+      piece.segment = static_cast<int64_t>(i);
+      piece.row = row;
+      piece.rows = std::min(most, rows - row);
+      piece.padded_rows = RoundUp(piece.rows, kPaddedRows);
+      pieces_.push_back(piece);
+    }
+  }
+}
+
+void BatchPlan::Place(const BatchShape& shape) {
+  waves_.clear();
+  scratch_bytes_ = 0;
+  int64_t end = 0;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    Piece& piece = pieces_[i];
+    const int64_t bytes = piece.padded_rows * RowBytes(shape) + 4 * kAlignment;
+    if (waves_.empty() || end + bytes > kWaveBytes) {
+      waves_.push_back({static_cast<int64_t>(i), 0});
+      end = 0;
+    }
+    ++waves_.back().count;
+    piece.a_offset = Take(piece.padded_rows, shape.a_row_bytes, end);
+    piece.rounded_offset =
+        Take(piece.padded_rows, shape.rounded_row_bytes, end);
+    piece.prepared_offset =
+        Take(piece.padded_rows, shape.prepared_row_bytes, end);
+    piece.c_offset = Take(piece.padded_rows, shape.c_row_bytes, end);
+    scratch_bytes_ = std::max(scratch_bytes_, end);
+  }
+}
+
+}  // namespace qgemm::cuda

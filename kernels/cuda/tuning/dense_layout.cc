@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Adds up the parts of a dense layer, checked in 64 bits.
+
+#include "kernels/cuda/tuning/dense_layout.h"
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
+
+namespace qgemm::cuda {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+constexpr int64_t kMaxElements = int64_t{1} << 50;
+
+}  // namespace
+
+absl::StatusOr<DenseLayout> DenseLayoutOf(const WeightsHeader& header) {
+  if (header.n < 1 || header.k < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "weights: n = ", header.n, ", k = ", header.k, "; both must be >= 1"));
+  }
+  const std::optional<int64_t> elements = CheckedMul(header.n, header.k);
+  if (!elements.has_value() || *elements > kMaxElements) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("weights: n = ", header.n, ", k = ", header.k,
+                     " are beyond 2^50 elements"));
+  }
+  if (header.dense_type == FloatType::kFloat32) {
+    return absl::UnimplementedError(
+        "weights: dense type = fp32; the cuda backend offers fp16 and bf16");
+  }
+  DenseLayout layout;
+  layout.n = header.n;
+  layout.k = header.k;
+  layout.type = header.dense_type;
+  layout.bias_offset = RoundUp(layout.n * layout.row_bytes(), kAlignment);
+  layout.total_bytes =
+      layout.bias_offset +
+      (header.bias.empty() ? 0 : RoundUp(header.n * 4, kAlignment));
+  return layout;
+}
+
+}  // namespace qgemm::cuda

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a layer is shared out over a GPU in the small-M family: which rows and
+// which part of K a block multiplies. It fixes the order in which a result is
+// summed, so it depends on the layer and the device, never on M.
+
+#ifndef QGEMM_KERNELS_CUDA_TUNING_PARTITION_H_
+#define QGEMM_KERNELS_CUDA_TUNING_PARTITION_H_
+
+#include <cstdint>
+
+#include "kernels/cuda/tuning/device_traits.h"
+
+namespace qgemm::cuda {
+
+// Rows and columns of a tile of weights: the rows of one MMA, and four
+// blocks of 32.
+inline constexpr int kTileRows = 16;
+inline constexpr int kTileColumns = 128;
+// Row tiles of a block of threads, at most.
+inline constexpr int kMaxRowTiles = 14;
+
+struct Partition {
+  int row_tiles = 1;     // of one block of threads, 1 to kMaxRowTiles
+  int splits = 1;        // of K: blocks of a cluster, 1, 2, 3 or 4
+  int column_warps = 1;  // warps that take turns at a tile's columns: 2, 3 or 4
+  int64_t row_blocks = 1;  // of row_tiles each; the last may reach beyond n
+
+  friend bool operator==(const Partition& a, const Partition& b) {
+    return a.row_tiles == b.row_tiles && a.splits == b.splits &&
+           a.column_warps == b.column_warps && a.row_blocks == b.row_blocks;
+  }
+};
+
+// The partition that keeps most multiprocessors busy for the same time. n and
+// k are at least 1.
+Partition ChoosePartition(int64_t n, int64_t k, const DeviceTraits& device);
+
+}  // namespace qgemm::cuda
+
+#endif  // QGEMM_KERNELS_CUDA_TUNING_PARTITION_H_

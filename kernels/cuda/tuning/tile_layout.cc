@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Adds up the parts of a layer, checked in 64 bits.
+
+#include "kernels/cuda/tuning/tile_layout.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "kernels/cuda/tuning/shared_plan.h"
+
+namespace qgemm::cuda {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+// Far beyond any memory, and far enough from overflow for the sums here.
+constexpr int64_t kMaxElements = int64_t{1} << 50;
+
+absl::Status CheckShape(const WeightsHeader& header) {
+  if (header.n < 1 || header.k < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "weights: n = ", header.n, ", k = ", header.k, "; both must be >= 1"));
+  }
+  if (header.n <= kMaxElements && header.k <= kMaxElements) {
+    const std::optional<int64_t> elements =
+        CheckedMul(RoundUp(header.n, kTileRows * kMaxRowTiles),
+                   RoundUp(header.k, kTileColumns));
+    if (elements.has_value() && *elements <= kMaxElements) {
+      return absl::OkStatus();
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat("weights: n = ", header.n,
+                                                 ", k = ", header.k,
+                                                 " are beyond 2^50 elements"));
+}
+
+absl::Status CheckCodes(const WeightsHeader& header) {
+  if (header.bits < 2 || header.bits > 5) {
+    return absl::UnimplementedError(absl::StrCat(
+        "weights: bits = ", header.bits, "; the cuda backend offers 2 to 5"));
+  }
+  if (header.has_zeros && (header.bits != 4 || !header.integer_codes)) {
+    return absl::UnimplementedError(absl::StrCat(
+        "weights: zeros with bits = ", header.bits,
+        "; the cuda backend offers zeros with 4-bit integer codes"));
+  }
+  return absl::OkStatus();
+}
+
+ScaleKind KindOf(ScaleType type) {
+  switch (type) {
+    case ScaleType::kE4m4:
+      return ScaleKind::kE4m4;
+    case ScaleType::kFloat16:
+      return ScaleKind::kFloat16;
+    case ScaleType::kBFloat16:
+      return ScaleKind::kBFloat16;
+    case ScaleType::kFloat32:
+      return ScaleKind::kFloat32;
+  }
+  return ScaleKind::kRow;
+}
+
+absl::Status SetScales(const WeightsHeader& header, TileLayout& layout) {
+  if (header.group_size < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "weights: group_size = ", header.group_size, "; it must be >= 1"));
+  }
+  if (header.group_size >= header.k) {
+    layout.scale_kind = ScaleKind::kRow;
+    return absl::OkStatus();
+  }
+  if (header.group_size != 32 && header.group_size != 64 &&
+      header.group_size != 128) {
+    return absl::UnimplementedError(absl::StrCat(
+        "weights: group_size = ", header.group_size,
+        "; the cuda backend offers 32, 64, 128 and k = ", header.k));
+  }
+  layout.scale_kind = KindOf(header.scale_type);
+  layout.groups = static_cast<int>(kTileColumns / header.group_size);
+  const bool e4m4 = layout.scale_kind == ScaleKind::kE4m4;
+  if (e4m4 && layout.groups != 4) {
+    return absl::UnimplementedError(
+        absl::StrCat("weights: e4m4 scales of group_size = ", header.group_size,
+                     "; the cuda backend offers 32"));
+  }
+  if (!e4m4 && header.bits != 4) {
+    return absl::UnimplementedError(absl::StrCat(
+        "weights: ", Name(header.scale_type), " scales of group_size = ",
+        header.group_size, " with bits = ", header.bits,
+        "; the cuda backend offers them with 4 bits"));
+  }
+  return absl::OkStatus();
+}
+
+// Warps that take turns at stages keep to ring slots of their own, so there
+// are no more of them than slots beside the activations of 64 tokens.
+int FittingColumnWarps(const TileLayout& layout) {
+  const int slots =
+      SlotsThatFit(layout.bits, 64, static_cast<int>(layout.stage_bytes()));
+  return std::clamp(slots, 1, layout.partition.column_warps);
+}
+
+// Takes `bytes` at the end of the layer and returns where they start.
+int64_t Take(int64_t bytes, TileLayout& layout) {
+  const int64_t offset = layout.total_bytes;
+  layout.total_bytes += RoundUp(bytes, kAlignment);
+  return offset;
+}
+
+}  // namespace
+
+absl::StatusOr<TileLayout> TileLayoutOf(const WeightsHeader& header,
+                                        const DeviceTraits& device) {
+  RETURN_IF_ERROR(CheckShape(header));
+  RETURN_IF_ERROR(CheckCodes(header));
+  TileLayout layout;
+  layout.n = header.n;
+  layout.k = header.k;
+  layout.bits = header.bits;
+  layout.has_zeros = header.has_zeros;
+  RETURN_IF_ERROR(SetScales(header, layout));
+  layout.partition = ChoosePartition(header.n, header.k, device);
+  layout.column_tiles = CeilDiv(header.k, kTileColumns);
+  layout.code_bytes = int64_t{kTileRows} * kTileColumns * header.bits / 8;
+  if (layout.scale_kind != ScaleKind::kRow) {
+    layout.scale_bytes =
+        int64_t{kTileRows} * layout.groups * SizeOf(header.scale_type);
+  }
+  if (header.has_zeros) layout.zero_bytes = kTileRows * layout.groups;
+  layout.partition.column_warps = FittingColumnWarps(layout);
+  Take(layout.tiles_bytes(), layout);
+  const bool row_scales = layout.scale_kind == ScaleKind::kRow;
+  layout.row_scales_offset =
+      Take(row_scales ? layout.padded_n() * 4 : 0, layout);
+  layout.bias_offset = Take(header.bias.empty() ? 0 : header.n * 4, layout);
+  layout.permutation_offset =
+      Take(header.permutation.empty() ? 0 : header.k * 4, layout);
+  layout.codebook_offset = Take(int64_t{4} << header.bits, layout);
+  return layout;
+}
+
+}  // namespace qgemm::cuda

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a builder makes of a layer on the GPU: every code, scale and zero comes
+// back, and dequantized weights are the exact ones, rounded once.
+
+#include "kernels/cuda/launch/repack.h"
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/checked_math.h"
+#include "gtest/gtest.h"
+#include "kernels/cuda/cuda_weights.h"
+#include "kernels/cuda/cuda_weights_builder.h"
+#include "kernels/cuda/launch/dequantize.h"
+#include "kernels/cuda/runtime/device_buffer.h"
+#include "kernels/cuda/tuning/tile_address.h"
+#include "kernels/matrix/canonical_weights.h"
+#include "tests/kernels/cuda/device_test.h"
+#include "tests/support/panel_writer.h"
+#include "tests/support/random_weights.h"
+#include "tests/support/seeds.h"
+
+namespace qgemm::cuda {
+namespace {
+
+// `count` bytes of device memory, after all that was enqueued.
+std::vector<uint8_t> ReadBack(const void* device, int64_t count) {
+  std::vector<uint8_t> bytes(count);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(cudaMemcpy(bytes.data(), device, count, cudaMemcpyDeviceToHost),
+            cudaSuccess);
+  return bytes;
+}
+
+// `value` as a float whose last bit is set if it is inexact: rounding it to
+// fp16 or bf16 is then rounding `value`.
+float RoundedToOdd(double value) {
+  float result = static_cast<float>(value);
+  if (result == value) return result;
+  if (std::fabs(result) > std::fabs(value)) {
+    result = std::nextafter(result, 0.0f);
+  }
+  uint32_t bits;
+  std::memcpy(&bits, &result, sizeof(bits));
+  bits |= 1;
+  std::memcpy(&result, &bits, sizeof(bits));
+  return result;
+}
+
+class RepackTest : public DeviceTest,
+                   public testing::WithParamInterface<WeightsRecipe> {
+ protected:
+  std::unique_ptr<CudaWeightsBuilder> NewBuilder(int64_t max_bytes = int64_t{1}
+                                                                     << 30) {
+    CudaWeightsBudget budget;
+    budget.device = device_;
+    budget.max_n = 1 << 20;
+    budget.max_k = 1 << 20;
+    budget.max_bytes = max_bytes;
+    budget.used_bytes = used_bytes_;
+    return std::make_unique<CudaWeightsBuilder>(budget);
+  }
+
+  std::shared_ptr<const CudaWeights> Build(const CanonicalWeights& weights) {
+    const auto builder = NewBuilder();
+    EXPECT_EQ(WriteInRandomPanels(weights, &random_, builder.get()),
+              absl::OkStatus());
+    auto built = builder->Finish();
+    EXPECT_TRUE(built.ok()) << built.status();
+    return std::dynamic_pointer_cast<const CudaWeights>(*built);
+  }
+
+  // Around the borders of tiles and row blocks, as far as the recipe allows.
+  std::vector<std::pair<int64_t, int64_t>> Shapes() const {
+    const int64_t multiple = GetParam().k_multiple;
+    std::vector<std::pair<int64_t, int64_t>> shapes;
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 1},
+                               {15, 127},
+                               {16, 128},
+                               {17, 129},
+                               {256, 384},
+                               {259, 1000},
+                               {4000, 520}}) {
+      shapes.push_back({n, RoundUp(k, multiple)});
+    }
+    return shapes;
+  }
+
+  const std::shared_ptr<std::atomic<int64_t>> used_bytes_ =
+      std::make_shared<std::atomic<int64_t>>(0);
+  RandomGenerator random_{FreshSeed()};
+};
+
+class QuantizedRepackTest : public RepackTest {};
+class DenseRepackTest : public RepackTest {};
+
+std::vector<uint8_t> UnpackedCodes(const CudaWeights& weights) {
+  const int64_t count = weights.n() * weights.k();
+  const auto codes = DeviceBuffer::Allocate(count);
+  EXPECT_TRUE(codes.ok()) << codes.status();
+  EXPECT_EQ(LaunchUnpackCodes(weights.tiled(), codes->data(), nullptr),
+            cudaSuccess);
+  return ReadBack(codes->data(), count);
+}
+
+TEST_P(QuantizedRepackTest, CodesComeBack) {
+  for (const auto& [n, k] : Shapes()) {
+    const CanonicalWeights weights = RandomWeights(GetParam(), n, k, &random_);
+    const auto built = Build(weights);
+    EXPECT_TRUE(UnpackedCodes(*built) == weights.codes()) << n << " x " << k;
+  }
+}
+
+TEST_P(QuantizedRepackTest, PaddingIsZero) {
+  const int64_t k = RoundUp(129, GetParam().k_multiple);
+  const CanonicalWeights weights = RandomWeights(GetParam(), 17, k, &random_);
+  const auto built = Build(weights);
+  const TileLayout& layout = built->tiled().layout;
+  const std::vector<uint8_t> memory =
+      ReadBack(built->tiled().memory, layout.total_bytes);
+  for (int64_t row = 0; row < layout.padded_n(); ++row) {
+    for (int64_t column = 0; column < layout.padded_k(); ++column) {
+      if (row < 17 && column < k) continue;
+      const CodePlace place =
+          PlaceOfCode(row % kTileRows, column % kTileColumns);
+      uint32_t words[kMaxWordsPerHalf];
+      const uint8_t* codes = &memory[CodesOffset(
+          layout, {row / kTileRows, column / kTileColumns})];
+      for (int word = 0; word < layout.bits; ++word) {
+        std::memcpy(&words[word],
+                    codes + WordOffset(layout.bits, place.owner, word), 4);
+      }
+      ASSERT_EQ(CodeIn(layout.bits, place.pair, place.element, words), 0u);
+    }
+  }
+}
+
+// Scales and zeros as the layer's memory holds them.
+class GroupReader {
+ public:
+  explicit GroupReader(const CudaWeights& weights)
+      : layout_(weights.tiled().layout),
+        scale_type_(weights.traits().scale_type),
+        memory_(ReadBack(weights.tiled().memory, layout_.total_bytes)) {}
+
+  float Scale(int64_t row, int64_t column) const {
+    if (layout_.scale_kind == ScaleKind::kRow) {
+      return LoadFloat(FloatType::kFloat32,
+                       &memory_[layout_.row_scales_offset + row * 4]);
+    }
+    return LoadScale(scale_type_,
+                     &memory_[ScalesOffset(layout_, TileOf(row, column)) +
+                              IndexOf(row, column) * SizeOf(scale_type_)]);
+  }
+  int Zero(int64_t row, int64_t column) const {
+    return memory_[ZerosOffset(layout_, TileOf(row, column)) +
+                   IndexOf(row, column)];
+  }
+
+ private:
+  static TileIndex TileOf(int64_t row, int64_t column) {
+    return {row / kTileRows, column / kTileColumns};
+  }
+  int64_t IndexOf(int64_t row, int64_t column) const {
+    return GroupIndex(layout_.groups, static_cast<int>(row % kTileRows),
+                      static_cast<int>(column % kTileColumns * layout_.groups /
+                                       kTileColumns));
+  }
+
+  const TileLayout layout_;
+  const ScaleType scale_type_;
+  const std::vector<uint8_t> memory_;
+};
+
+TEST_P(QuantizedRepackTest, ScalesAndZerosAreThoseOfEveryColumn) {
+  for (const auto& [n, k] : Shapes()) {
+    const CanonicalWeights weights = RandomWeights(GetParam(), n, k, &random_);
+    const WeightsHeader& header = weights.header();
+    const auto built = Build(weights);
+    const GroupReader reader(*built);
+    const int64_t size = SizeOf(header.scale_type);
+    for (int64_t row = 0; row < n; ++row) {
+      for (int64_t column = 0; column < k; ++column) {
+        const int64_t group =
+            row * header.groups_per_row() + column / header.group_size;
+        ASSERT_EQ(reader.Scale(row, column),
+                  LoadScale(header.scale_type, &weights.scales()[group * size]))
+            << n << " x " << k << ", " << row << ", " << column;
+        if (!header.has_zeros) continue;
+        ASSERT_EQ(reader.Zero(row, column), weights.zeros()[group])
+            << n << " x " << k << ", " << row << ", " << column;
+      }
+    }
+  }
+}
+
+TEST_P(QuantizedRepackTest, VectorsOfTheHeaderComeBack) {
+  const int64_t k = RoundUp(1000, GetParam().k_multiple);
+  const CanonicalWeights weights = RandomWeights(GetParam(), 259, k, &random_);
+  const WeightsHeader& header = weights.header();
+  const auto built = Build(weights);
+  const TiledWeights& tiled = built->tiled();
+  EXPECT_EQ(tiled.has_bias, !header.bias.empty());
+  EXPECT_EQ(tiled.has_permutation, !header.permutation.empty());
+  if (tiled.has_bias) {
+    const std::vector<uint8_t> bias = ReadBack(tiled.bias(), 259 * 4);
+    EXPECT_EQ(std::memcmp(bias.data(), header.bias.data(), 259 * 4), 0);
+  }
+  if (tiled.has_permutation) {
+    const std::vector<uint8_t> order = ReadBack(tiled.permutation(), k * 4);
+    EXPECT_EQ(std::memcmp(order.data(), header.permutation.data(), k * 4), 0);
+  }
+  const std::vector<uint8_t> codebook =
+      ReadBack(tiled.codebook(), header.codebook.size() * 4);
+  for (size_t i = 0; i < header.codebook.size(); ++i) {
+    const float value = LoadFloat(FloatType::kFloat32, &codebook[i * 4]);
+    EXPECT_LE(std::fabs(value), 1.0f);
+    EXPECT_EQ(value * tiled.factor,
+              header.codebook[i] * weights.tensor_scale());
+  }
+}
+
+// Rows [row_begin, row_begin + rows) with an ldo of k rounded up to 8.
+std::vector<uint8_t> Dequantized(const CudaWeights& weights, FloatType type,
+                                 int64_t row_begin, int64_t rows) {
+  DequantizeArgs args;
+  args.weights = weights.tiled();
+  args.row_begin = row_begin;
+  args.rows = rows;
+  args.out_type = type;
+  args.out_factor = 0.25f;
+  args.ldo = RoundUp(weights.k(), 8);
+  const int64_t bytes = rows * args.ldo * 2;
+  const auto out = DeviceBuffer::Allocate(bytes);
+  EXPECT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ(cudaMemset(out->data(), 0xff, bytes), cudaSuccess);
+  args.out = out->data();
+  EXPECT_EQ(LaunchDequantize(args, nullptr), cudaSuccess);
+  return ReadBack(out->data(), bytes);
+}
+
+TEST_P(QuantizedRepackTest, DequantizedWeightsAreRoundedOnce) {
+  for (const auto& [n, k] : Shapes()) {
+    const CanonicalWeights weights = RandomWeights(GetParam(), n, k, &random_);
+    const auto built = Build(weights);
+    const int64_t ldo = RoundUp(k, 8);
+    const int64_t first = RandomInt(0, n - 1, &random_);
+    const int64_t rows = RandomInt(1, n - first, &random_);
+    for (FloatType type : {FloatType::kFloat16, FloatType::kBFloat16}) {
+      const std::vector<uint8_t> out = Dequantized(*built, type, first, rows);
+      for (int64_t i = 0; i < rows * ldo; ++i) {
+        const int64_t column = i % ldo;
+        const double exact =
+            column < k ? weights.Weight(first + i / ldo, column) * 0.25 : 0;
+        ASSERT_EQ(LoadFloat(type, &out[i * 2]),
+                  RoundTo(type, RoundedToOdd(exact)))
+            << Name(type) << " " << n << " x " << k << ", row "
+            << first + i / ldo << ", column " << column;
+      }
+    }
+  }
+}
+
+// One column at a time, from the last to the first.
+TEST_P(QuantizedRepackTest, SingleColumnsMakeTheSameLayer) {
+  const int64_t n = 130;
+  const int64_t k = RoundUp(300, GetParam().k_multiple);
+  const CanonicalWeights weights = RandomWeights(GetParam(), n, k, &random_);
+  const int64_t groups = weights.header().groups_per_row();
+  const auto builder = NewBuilder();
+  ASSERT_EQ(builder->Begin(weights.header()), absl::OkStatus());
+  std::vector<uint8_t> column(n);
+  for (int64_t j = k - 1; j >= 0; --j) {
+    for (int64_t i = 0; i < n; ++i) column[i] = weights.codes()[i * k + j];
+    ASSERT_EQ(builder->WriteCodes({0, n, j, 1, column}), absl::OkStatus());
+  }
+  ASSERT_EQ(builder->WriteScales({0, n, 0, groups, weights.scales()}),
+            absl::OkStatus());
+  const auto built = builder->Finish();
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_TRUE(UnpackedCodes(dynamic_cast<const CudaWeights&>(**built)) ==
+              weights.codes());
+}
+
+TEST_P(QuantizedRepackTest, HoldsWhatWasEstimatedAndGivesItBack) {
+  const int64_t k = RoundUp(1000, GetParam().k_multiple);
+  const CanonicalWeights weights = RandomWeights(GetParam(), 259, k, &random_);
+  auto built = Build(weights);
+  EXPECT_EQ(built->resident_bytes(),
+            EstimateResidentBytes(weights.header(), device_));
+  EXPECT_EQ(used_bytes_->load(), built->resident_bytes());
+  built.reset();
+  EXPECT_EQ(used_bytes_->load(), 0);
+}
+
+TEST_P(QuantizedRepackTest, RefusesALayerBeyondTheBudget) {
+  const CanonicalWeights weights =
+      RandomWeights(GetParam(), 256, 384, &random_);
+  const int64_t bytes = EstimateResidentBytes(weights.header(), device_);
+  EXPECT_EQ(NewBuilder(bytes - 1)->Begin(weights.header()).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(used_bytes_->load(), 0);
+  EXPECT_EQ(NewBuilder(bytes)->Begin(weights.header()), absl::OkStatus());
+  EXPECT_EQ(used_bytes_->load(), 0);
+}
+
+TEST_P(DenseRepackTest, ElementsAndBiasComeBack) {
+  for (const auto& [n, k] : Shapes()) {
+    const CanonicalWeights weights = RandomWeights(GetParam(), n, k, &random_);
+    const auto built = Build(weights);
+    const DenseWeights& dense = built->dense();
+    EXPECT_EQ(built->resident_bytes(),
+              EstimateResidentBytes(weights.header(), device_));
+    EXPECT_TRUE(ReadBack(dense.memory, n * k * 2) == weights.dense())
+        << n << " x " << k;
+    const std::vector<float>& bias = weights.header().bias;
+    ASSERT_EQ(dense.bias() == nullptr, bias.empty());
+    if (bias.empty()) continue;
+    const std::vector<uint8_t> bytes = ReadBack(dense.bias(), n * 4);
+    EXPECT_EQ(std::memcmp(bytes.data(), bias.data(), n * 4), 0);
+  }
+}
+
+// A layer of several slots, in one panel.
+TEST_P(QuantizedRepackTest, PanelLargerThanASlotIsCut) {
+  const int64_t n = 2500;
+  const int64_t k = 5120;
+  const CanonicalWeights weights = RandomWeights(GetParam(), n, k, &random_);
+  const auto builder = NewBuilder();
+  ASSERT_EQ(WriteWhole(weights, builder.get()), absl::OkStatus());
+  const auto built = builder->Finish();
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_TRUE(UnpackedCodes(dynamic_cast<const CudaWeights&>(**built)) ==
+              weights.codes());
+}
+
+std::vector<WeightsRecipe> RecipesOf(WeightsHeader::Kind kind) {
+  std::vector<WeightsRecipe> recipes;
+  for (const WeightsRecipe& recipe : AllWeightsRecipes()) {
+    if (recipe.header.kind == kind) recipes.push_back(recipe);
+  }
+  return recipes;
+}
+
+std::string NameOf(const testing::TestParamInfo<WeightsRecipe>& info) {
+  return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Recipes, QuantizedRepackTest,
+    testing::ValuesIn(RecipesOf(WeightsHeader::Kind::kQuantized)), NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Recipes, DenseRepackTest,
+    testing::ValuesIn(RecipesOf(WeightsHeader::Kind::kDense)), NameOf);
+
+}  // namespace
+}  // namespace qgemm::cuda
