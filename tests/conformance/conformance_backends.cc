@@ -6,6 +6,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/backends/backends.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/reference/reference_backend.h"
@@ -30,20 +31,31 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpu(CpuIsa isa) {
   return CreateCpuBackend(options);
 }
 
+// FAILED_PRECONDITION in a build without CUDA and on a host without a GPU.
+absl::StatusOr<std::unique_ptr<Backend>> CreateCuda() {
+  BackendOptions options;
+  options.name = "cuda";
+  return CreateBackend(options);
+}
+
 }  // namespace
 
 std::vector<ConformanceBackend> ConformanceBackends() {
   std::vector<ConformanceBackend> backends = {
-      {"reference", [] { return CreateReferenceBackend({}); }},
+      {"reference", [] { return CreateReferenceBackend({}); },
+       MandatoryModes::kAll},
       {"fake_async",
        []() -> absl::StatusOr<std::unique_ptr<Backend>> {
          return std::make_unique<FakeAsyncBackend>();
-       }},
+       },
+       MandatoryModes::kAll},
   };
   for (const CpuIsa isa : kCpuIsas) {
-    backends.push_back(
-        {absl::StrCat("cpu_", Name(isa)), [isa] { return CreateCpu(isa); }});
+    backends.push_back({absl::StrCat("cpu_", Name(isa)),
+                        [isa] { return CreateCpu(isa); },
+                        MandatoryModes::kAll});
   }
+  backends.push_back({"cuda", CreateCuda, MandatoryModes::kA16Only});
   return backends;
 }
 

@@ -15,10 +15,15 @@
 
 namespace qgemm {
 
+// Beyond mode A16, which every backend offers for every layer: A8 for Q4_0
+// and A32 for ternary layers.
+enum class MandatoryModes { kA16Only, kAll };
+
 struct ConformanceBackend {
   std::string name;  // letters, digits and underscores
   // FAILED_PRECONDITION where this host cannot run it: tests are skipped.
   std::function<absl::StatusOr<std::unique_ptr<Backend>>()> create;
+  MandatoryModes modes = MandatoryModes::kAll;
 };
 
 std::vector<ConformanceBackend> ConformanceBackends();

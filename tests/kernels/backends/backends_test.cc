@@ -12,19 +12,23 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(BackendsTest, MakesEachThatItNames) {
+TEST(BackendsTest, MakesEachThatItNamesAndThisHostRuns) {
   ASSERT_FALSE(BackendNames().empty());
   for (const std::string& name : BackendNames()) {
     const auto backend = CreateBackend({name, 1});
+    if (name == "cuda" && absl::IsFailedPrecondition(backend.status())) {
+      continue;
+    }
     ASSERT_TRUE(backend.ok()) << backend.status();
     EXPECT_EQ((*backend)->describe().name, name);
   }
 }
 
-TEST(BackendsTest, AutoIsTheFirst) {
+TEST(BackendsTest, AutoIsTheFirstThatThisHostRuns) {
   const auto backend = CreateBackend({"auto", 1});
   ASSERT_TRUE(backend.ok()) << backend.status();
-  EXPECT_EQ((*backend)->describe().name, BackendNames().front());
+  const bool has_gpu = CreateBackend({"cuda", 1}).ok();
+  EXPECT_EQ((*backend)->describe().name, has_gpu ? "cuda" : "cpu");
 }
 
 TEST(BackendsTest, HandsThreadsOnToTheProcessor) {
@@ -33,10 +37,13 @@ TEST(BackendsTest, HandsThreadsOnToTheProcessor) {
   EXPECT_EQ((*backend)->describe().parallelism, 3);
 }
 
-TEST(BackendsTest, SaysWhatThisBuildHasInsteadOfCuda) {
+TEST(BackendsTest, SaysWhatStandsInForCuda) {
   const absl::Status status = CreateBackend({"cuda", 0}).status();
+  if (status.ok()) GTEST_SKIP() << "this host has a GPU";
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(status.message(), HasSubstr("it has: cpu, reference"));
+  const bool in_build = BackendNames().front() == "cuda";
+  EXPECT_THAT(status.message(),
+              HasSubstr(in_build ? "CUDA device" : "it has: cpu, reference"));
 }
 
 TEST(BackendsTest, RefusesANameThatIsNone) {
