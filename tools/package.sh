@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds qgemm for other machines, by --config=portable, and lays it out in
+# dist/qgemm-bundle beside dist/qgemm-bundle.tar.xz:
+#   bin/    qgemm_server, qgemm, qgemm_loadtest, kernel_bench
+#   tests/  the conformance suite and the tests of the CUDA backend
+#   lib/    prometheus-cpp and what it links, for the server
+#   share/qgemm/  the demo's weights and its script
+#   gpu_check.sh  runs the tests and the quick bench on a GPU machine
+# The bundle needs libc and, for a GPU, its driver and the system's cuBLAS.
+#
+# Usage: tools/package.sh    (BAZEL_FLAGS=--define=cuda_arch=all, the default,
+# makes machine code for every supported GPU)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly MAX_BYTES=$((40 * 1000 * 1000))
+readonly BUNDLE=dist/qgemm-bundle
+readonly BINARIES=(
+  //server:qgemm_server //client/cli:qgemm //client/loadtest:qgemm_loadtest
+  //bench:kernel_bench
+)
+# Of the system's, found wherever the bundle runs.
+readonly LIBC='^(linux-vdso|ld-linux.*|libc|libm|libdl|librt|libpthread)\.so'
+export BAZEL_FLAGS="${BAZEL_FLAGS:---define=cuda_arch=all}"
+
+say() { printf 'package: %s\n' "$*"; }
+
+# The test binaries of the bundle, as labels; those that this build leaves out
+# for want of a toolkit are no files afterwards.
+test_labels() {
+  tools/bazel.sh query --noshow_progress \
+    'kind(cc_test, //tests/conformance/... + //tests/kernels/cuda/...)' \
+    2>/dev/null
+}
+
+# install_label LABEL FOLDER: copies a built binary without its symbols.
+install_label() {
+  local path="${1#//}" binary
+  binary="$built/${path/://}"
+  [ -f "$binary" ] || return 0
+  install -D -m 755 "$binary" "$2/${path##*:}"
+  strip --strip-all "$2/${path##*:}"
+}
+
+# What the server links but libc: prometheus-cpp and what that stands on.
+install_libraries() {
+  local name arrow path
+  while read -r name arrow path _; do
+    [ "$arrow" = "=>" ] || continue
+    if [[ "$name" =~ $LIBC ]]; then continue; fi
+    if [ ! -f "$path" ]; then
+      echo "package: $name is not installed" >&2
+      return 1
+    fi
+    install -D -m 644 "$path" "$BUNDLE/lib/$name"
+  done < <(ldd "$built/server/qgemm_server")
+}
+
+install_demo() {
+  local share="$BUNDLE/share/qgemm" file
+  for file in demo/minilm_block.safetensors demo/README.md LICENSE \
+    tools/demo/lib.sh; do
+    install -D -m 644 "$file" "$share/$file"
+  done
+  for file in tools/demo.sh tools/demo/run.sh; do
+    install -D -m 755 "$file" "$share/$file"
+  done
+  install -m 755 tools/package/gpu_check.sh "$BUNDLE/gpu_check.sh"
+}
+
+tools/setup.sh build
+mapfile -t tests < <(test_labels)
+if [ "${#tests[@]}" -eq 0 ]; then
+  echo "package: the query for the tests found none" >&2
+  exit 1
+fi
+say "building"
+# By pattern, so that a build without the toolkit skips what needs it.
+tools/bazel.sh build --noshow_progress --config=portable "${BINARIES[@]}" \
+  //tests/conformance/... //tests/kernels/cuda/...
+built="$(tools/bazel.sh info --config=portable bazel-bin 2>/dev/null)"
+rm -rf "$BUNDLE" "$BUNDLE.tar.xz"
+for label in "${BINARIES[@]}"; do install_label "$label" "$BUNDLE/bin"; done
+for label in "${tests[@]}"; do install_label "$label" "$BUNDLE/tests"; done
+install_libraries
+install_demo
+tar -C dist -cf - qgemm-bundle | xz -T0 -6 >"$BUNDLE.tar.xz"
+bytes="$(stat -c %s "$BUNDLE.tar.xz")"
+say "$BUNDLE: $(du -sb "$BUNDLE" | cut -f1) bytes; $BUNDLE.tar.xz: $bytes bytes"
+if [ "$bytes" -gt "$MAX_BYTES" ]; then
+  echo "package: the archive is larger than $MAX_BYTES bytes" >&2
+  exit 1
+fi
