@@ -65,9 +65,8 @@ int64_t ClustersOfH100(int size) {
 double BusyFraction(const LayerShape& shape, const Partition& partition) {
   const int64_t at_once = ClustersOfH100(partition.splits);
   const int64_t waves = (partition.row_blocks + at_once - 1) / at_once;
-  const double tiles =
-      static_cast<double>((shape.n + kTileRows - 1) / kTileRows);
-  return tiles * partition.splits /
+  const int64_t tiles = (shape.n + kTileRows - 1) / kTileRows;
+  return static_cast<double>(tiles * partition.splits) /
          (static_cast<double>(waves) * partition.row_tiles * 132);
 }
 
@@ -91,7 +90,7 @@ double BestOneWaveFraction(const LayerShape& shape) {
 
 class PartitionTest : public ::testing::TestWithParam<LayerShape> {
  protected:
-  const DeviceTraits h100_;
+  const DeviceTraits h100_ = {};
   const Partition partition_ =
       ChoosePartition(GetParam().n, GetParam().k, h100_);
 };

@@ -212,7 +212,8 @@ TEST_P(QuantizedRepackTest, VectorsOfTheHeaderComeBack) {
   EXPECT_EQ(tiled.has_permutation, !header.permutation.empty());
   if (tiled.has_bias) {
     const std::vector<uint8_t> bias = ReadBack(tiled.bias(), 259 * 4);
-    EXPECT_EQ(std::memcmp(bias.data(), header.bias.data(), 259 * 4), 0);
+    const auto* expected = reinterpret_cast<const uint8_t*>(header.bias.data());
+    EXPECT_TRUE(std::equal(bias.begin(), bias.end(), expected));
   }
   if (tiled.has_permutation) {
     const std::vector<uint8_t> order = ReadBack(tiled.permutation(), k * 4);
