@@ -471,11 +471,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
                            warp / row_warps * kTokenTiles * 8 *
                                PartialStride(args.row_tiles));
   }
-  if (args.splits > 1) {
-    ClusterSync();
-  } else {
-    __syncthreads();
-  }
+  __syncthreads();
+  if (args.splits > 1) ClusterSync();
   ReduceAndStore<kTokenTiles>(args, work, shared);
   // No block leaves while another reads its sums.
   if (args.splits > 1) ClusterSync();

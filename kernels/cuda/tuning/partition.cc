@@ -15,12 +15,12 @@ namespace {
 constexpr int64_t kMinColumnTiles = 2;
 // What is lost, in parts of the device's time. Measured on an H100, kbit4 at
 // M = 1: 14336x4096 takes 15.9 us with 4 row tiles and 2 splits, 20.4 with 2
-// and 1; 2048x1536 takes 4.7 us with 2 splits, 5.1 with 4, 5.4 with 8;
+// and 1; 2048x1536 takes 4.7 us with 2 splits, 5.1 with 4, 7.1 with 8;
 // 4096x14336 takes 15.0 us with 7 row tiles and no split, 17 with 14 and 2.
 constexpr int kGoodRowTiles = 7;
 constexpr double kNarrowCost = 0.05;
-constexpr int kFewRowTiles = 2;
-constexpr double kFewRowTilesCost = 0.15;
+constexpr int kEnoughRowTiles = 3;
+constexpr double kMissingRowTileCost = 0.1;
 
 double SplitCost(int splits) {
   switch (splits) {
@@ -29,9 +29,9 @@ double SplitCost(int splits) {
     case 2:
       return 0.03;
     case 4:
-      return 0.10;
+      return 0.15;
   }
-  return 0.20;
+  return 0.40;
 }
 
 // Clusters of `splits` blocks that run at once. A cluster does not cross a
@@ -66,7 +66,8 @@ double Score(const Partition& partition, int64_t tiles,
   double score = static_cast<double>(tiles) / slots;
   score -= SplitCost(partition.splits);
   if (partition.row_tiles < kGoodRowTiles) score -= kNarrowCost;
-  if (partition.row_tiles <= kFewRowTiles) score -= kFewRowTilesCost;
+  const int missing = std::max(0, kEnoughRowTiles - partition.row_tiles);
+  score -= kMissingRowTileCost * missing;
   return score;
 }
 
