@@ -71,6 +71,9 @@ def main():
             if "testResult" in event:
                 label = identity["testResult"]["label"]
                 totals.add(count_suite(label, event["testResult"]))
+            elif event.get("aborted", {}).get("reason") == "SKIPPED":
+                # Incompatible with the configuration: counts as one case.
+                totals.skipped += "targetCompleted" in identity
             elif ("targetCompleted" in identity and
                   not event.get("completed", {}).get("success", False)):
                 not_built.add(identity["targetCompleted"]["label"])

@@ -11,7 +11,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 readonly ALL_STAGES=(
-  setup format layering golden unit tidy asan tsan python install readme
+  setup format layering golden unit nocuda tidy asan tsan python install readme
 )
 # ASan and UBSan together run every suite but those tagged nosanitize, which
 # measure the process's memory, drive other processes or are too slow there.
@@ -63,11 +63,13 @@ count_script() {
 }
 
 # Runs suites by Bazel with the given flags and counts their cases.
-bazel_suites() {
+bazel_suites() { bazel_targets "$@" //tests/...; }
+
+bazel_targets() {
   local events="$LOG_DIR/events.json"
   rm -f "$events"
   tools/bazel.sh test --keep_going --noshow_progress \
-    --build_event_json_file="$events" "$@" //tests/...
+    --build_event_json_file="$events" "$@"
   if [ ! -s "$events" ]; then
     failed=$((failed + 1))
     return 1
@@ -87,6 +89,14 @@ stage_golden() {
   count_check "$CACHE_DIR/venv/bin/python" tests/golden/make_golden.py --check
 }
 stage_unit() { bazel_suites; }
+# The product without a CUDA toolkit: all of it builds, and says what it lacks.
+stage_nocuda() {
+  count_check tools/bazel.sh build --noshow_progress \
+    --repo_env=QGEMM_CUDA=off --platform_suffix=-nocuda \
+    //server/... //client/... //bench/... &&
+    bazel_targets --repo_env=QGEMM_CUDA=off --platform_suffix=-nocuda \
+      //tests/kernels/backends/... //tests/kernels/cuda/...
+}
 stage_tidy() { count_check bash tools/tidy.sh; }
 stage_asan() {
   bazel_suites --config=asan --config=ubsan --platform_suffix=-ubsan \

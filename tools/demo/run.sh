@@ -121,9 +121,17 @@ show_format() {
     fi
     qgemm load "${file[@]}" --name="$name" "${source[@]}" --json \
       >"$SCRATCH/load.json"
-    qgemm gemm "$name" --m="$ROWS" --out_dtype=fp32 "${gemm[@]}" \
+    if ! qgemm gemm "$name" --m="$ROWS" --out_dtype=fp32 "${gemm[@]}" \
       --out="$SCRATCH/$row.$layer.npy" --verify "${from[@]}" "${source[@]}" \
-      --json >"$SCRATCH/gemm.json"
+      --json >"$SCRATCH/gemm.json" 2>"$SCRATCH/gemm.error"; then
+      # A backend need not offer the modes beyond A16.
+      if grep -q UNIMPLEMENTED "$SCRATCH/gemm.error"; then
+        printf '%-20s not offered by this backend\n' "$label"
+        return
+      fi
+      cat "$SCRATCH/gemm.error" >&2
+      return 1
+    fi
     bytes+=("$(json_value "$SCRATCH/load.json" resident_bytes)")
     worst+=("$(json_value "$SCRATCH/gemm.json" worst_ratio)")
     kernel+=("$(json_value "$SCRATCH/gemm.json" kernel)")

@@ -21,9 +21,9 @@ inline constexpr int kTileColumns = 128;
 inline constexpr int kMaxRowTiles = 14;
 
 struct Partition {
-  int row_tiles = 1;     // of one block of threads, 1 to kMaxRowTiles
-  int splits = 1;        // of K: blocks of a cluster, 1, 1 to 4
-  int column_warps = 1;  // warps that take turns at a tile's columns: 1 to 4
+  int row_tiles = 1;       // of one block of threads, 1 to kMaxRowTiles
+  int splits = 1;          // of K: blocks of a cluster, 1, 2, 4 or 8
+  int column_warps = 1;    // warps that take turns at a tile's columns: 1 to 4
   int64_t row_blocks = 1;  // of row_tiles each; the last may reach beyond n
 
   friend bool operator==(const Partition& a, const Partition& b) {
