@@ -26,6 +26,7 @@
 #include "kernels/cuda/launch/wqa16_gemm.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/cuda/runtime/device_info.h"
+#include "kernels/cuda/tuning/shared_plan.h"
 #include "kernels/cuda/waiting_queue.h"
 
 namespace qgemm {
@@ -309,10 +310,21 @@ absl::StatusOr<FamilyChoice> ChoiceOf(const std::string& kernel) {
       "cuda backend: kernel = \"", kernel, "\"; legal: auto, small, large"));
 }
 
+absl::Status CheckSharedMemory(const DeviceTraits& traits) {
+  if (traits.shared_bytes_per_block >= kBlockSharedBytes) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the GPU gives a block ", traits.shared_bytes_per_block,
+                   " bytes of shared memory; the cuda backend needs ",
+                   kBlockSharedBytes, ", as Hopper has"));
+}
+
 absl::StatusOr<Device> OpenDevice(int index) {
   Device device;
   device.index = index;
   ASSIGN_OR_RETURN(device.traits, QueryDevice(index));
+  RETURN_IF_ERROR(CheckSharedMemory(device.traits));
   ASSIGN_OR_RETURN(device.name, QueryDeviceName(index));
   ASSIGN_OR_RETURN(device.total_bytes, QueryDeviceTotalBytes(index));
   RETURN_IF_ERROR(SetCurrentDevice(index));
