@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parses sweeps.
+// Parses what flags name.
 
 #include "bench/bench_case.h"
 
@@ -20,26 +20,6 @@ constexpr int64_t kMaxExtent = int64_t{1} << 20;
 
 constexpr std::array<const char*, 8> kFormats = {
     "kbit2", "kbit3", "kbit4", "kbit5", "q4_0", "int4", "ternary", "dense"};
-
-constexpr char kFullShapes[] =
-    "8192x28672,28672x8192,8192x10240,8192x8192,4096x14336,14336x4096,"
-    "4096x11008,11008x4096,4096x4096,5120x13824,3584x18944,18944x3584,"
-    "2048x10240,2048x1536,1024x4096,14336x8192";
-
-SweepText DefaultsOf(SweepSize size) {
-  switch (size) {
-    case SweepSize::kQuick:
-      return {"4096x4096", "1,8", "kbit4,q4_0", "fp16"};
-    case SweepSize::kDefault:
-      return {"4096x14336,14336x4096", "1,16",
-              "kbit2,kbit3,kbit4,kbit5,q4_0,int4,ternary,dense", "fp16"};
-    case SweepSize::kFull:
-      return {kFullShapes, "1,2,4,8,16,32,64,128,256,512,1024,2048,4096",
-              "kbit2,kbit3,kbit4,kbit5,q4_0,int4,ternary,dense",
-              "fp16,bf16,fp32"};
-  }
-  return {};
-}
 
 absl::Status Wrong(const char* flag, absl::string_view piece,
                    absl::string_view legal) {
@@ -126,23 +106,16 @@ std::vector<BenchCase> Variants(const std::string& format,
   return variants;
 }
 
-const std::string& Or(const std::string& text, const std::string& fallback) {
-  return text.empty() ? fallback : text;
-}
-
 }  // namespace
 
-absl::StatusOr<std::vector<BenchCase>> CasesOf(const SweepText& text,
-                                               SweepSize size) {
-  const SweepText defaults = DefaultsOf(size);
+absl::StatusOr<std::vector<BenchCase>> ExpandSweep(const SweepText& text) {
   ASSIGN_OR_RETURN(const std::vector<BenchShape> shapes,
-                   ParseShapes(Or(text.shapes, defaults.shapes)));
-  ASSIGN_OR_RETURN(const std::vector<int64_t> rows,
-                   ParseRows(Or(text.m, defaults.m)));
+                   ParseShapes(text.shapes));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> rows, ParseRows(text.m));
   ASSIGN_OR_RETURN(const std::vector<std::string> formats,
-                   ParseFormats(Or(text.formats, defaults.formats)));
+                   ParseFormats(text.formats));
   ASSIGN_OR_RETURN(const std::vector<FloatType> dtypes,
-                   ParseTypes(Or(text.dtypes, defaults.dtypes)));
+                   ParseTypes(text.dtypes));
   std::vector<BenchCase> cases;
   for (const BenchShape& shape : shapes) {
     for (const std::string& format : formats) {
@@ -156,6 +129,13 @@ absl::StatusOr<std::vector<BenchCase>> CasesOf(const SweepText& text,
     }
   }
   return cases;
+}
+
+absl::StatusOr<KernelChoice> ParseKernelChoice(absl::string_view text) {
+  if (text == "auto") return KernelChoice::kAuto;
+  if (text == "small") return KernelChoice::kSmall;
+  if (text == "large") return KernelChoice::kLarge;
+  return Wrong("kernel", text, "auto small large");
 }
 
 bool SameLayer(const BenchCase& a, const BenchCase& b) {

@@ -4,11 +4,13 @@
 
 #include "bench/bench_report.h"
 
-#include <sys/utsname.h>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "nlohmann/json.hpp"
 
 namespace qgemm {
@@ -31,77 +33,136 @@ double Gflops(const MeasuredCase& measured) {
          Microseconds(measured.result.median) * 1e-3;
 }
 
+// To so many decimals: more would be noise, and in a committed file a burden.
+double Rounded(double value, double decimals) {
+  const double unit = std::pow(10.0, decimals);
+  return std::round(value * unit) / unit;
+}
+
+double JsonMicroseconds(absl::Duration duration) {
+  return Rounded(Microseconds(duration), 3);
+}
+
 nlohmann::json CaseToJson(const ReadRoof& roof, const MeasuredCase& measured) {
   const BenchCase& bench_case = measured.bench_case;
   const CaseResult& result = measured.result;
-  return {
+  nlohmann::json json = {
       {"format", bench_case.format},
       {"mode", std::string(Name(bench_case.mode))},
       {"dtype", std::string(Name(bench_case.dtype))},
       {"m", bench_case.m},
       {"n", bench_case.shape.n},
       {"k", bench_case.shape.k},
-      {"us", Microseconds(result.median)},
-      {"us_min", Microseconds(result.fastest)},
-      {"us_max", Microseconds(result.slowest)},
+      {"us", JsonMicroseconds(result.median)},
+      {"us_min", JsonMicroseconds(result.fastest)},
+      {"us_max", JsonMicroseconds(result.slowest)},
       {"bytes", result.bytes_moved},
       {"copies", result.copies},
-      {"roof_fraction", Gbps(measured) / roof.gbps},
-      {"gflops", Gflops(measured)},
+      {"roof_fraction", Rounded(Gbps(measured) / roof.gbps, 4)},
+      {"gflops", Rounded(Gflops(measured), 1)},
   };
+  if (!result.family.empty()) json["family"] = result.family;
+  if (result.cublas.has_value()) {
+    json["cublas_us"] = JsonMicroseconds(*result.cublas);
+    json["speedup_vs_cublas"] = Rounded(SpeedupVsCublas(result), 3);
+  }
+  if (result.dequantize_cublas.has_value()) {
+    json["dequant_cublas_us"] = JsonMicroseconds(*result.dequantize_cublas);
+  }
+  return json;
 }
 
-std::string OperatingSystem() {
-  utsname name{};
-  if (uname(&name) != 0) return "unknown";
-  return absl::StrCat(name.sysname, " ", name.release);
+// Everything but the results.
+nlohmann::json HeadToJson(const BenchReport& report) {
+  const BenchMachine& machine = report.machine;
+  nlohmann::json json = {
+      {"version", kJsonVersion},
+      {"tool", "kernel_bench"},
+      {"time", absl::FormatTime(absl::Now(), absl::UTCTimeZone())},
+      {"backend", machine.backend.name},
+      {"device", machine.backend.device},
+      {"isa", machine.backend.detail},
+      {"threads", machine.backend.parallelism},
+      {"driver", machine.driver},
+      {"build", machine.build},
+      {"roof_gbps", Rounded(report.roof.gbps, 2)},
+      {"roof_median_gbps", Rounded(report.roof.median_gbps, 2)},
+  };
+  if (machine.clocks.has_value()) {
+    json["clocks"] = {{"sm_mhz", machine.clocks->sm_mhz},
+                      {"memory_mhz", machine.clocks->memory_mhz}};
+  }
+  return json;
+}
+
+std::string CublasHead() {
+  return absl::StrFormat(" %6s %9s %8s %10s", "family", "cuBLAS us", "x cuBLAS",
+                         "deq+cuBLAS");
+}
+
+// A time, or a dash.
+std::string Cell(const std::optional<absl::Duration>& time) {
+  if (!time.has_value()) return "-";
+  return absl::StrFormat("%.1f", Microseconds(*time));
+}
+
+std::string CublasCells(const CaseResult& result) {
+  const std::string speedup =
+      result.cublas.has_value()
+          ? absl::StrFormat("%.2f", SpeedupVsCublas(result))
+          : "-";
+  return absl::StrFormat(" %6s %9s %8s %10s", result.family,
+                         Cell(result.cublas), speedup,
+                         Cell(result.dequantize_cublas));
 }
 
 }  // namespace
 
-std::string TableHead(const BenchReport& report) {
-  return absl::StrFormat(
-      "%s: %s, %s, %d threads; read roof %.1f GB/s (median pass %.1f)\n"
-      "%-8s %-4s %-5s %5s %6s %6s %10s %21s %7s %6s %8s\n",
-      report.backend.name, report.backend.device, report.backend.detail,
-      report.backend.parallelism, report.roof.gbps, report.roof.median_gbps,
-      "format", "mode", "dtype", "m", "k", "n", "us", "min..max", "GB/s",
-      "roof", "GFLOP/s");
+double SpeedupVsCublas(const CaseResult& result) {
+  return absl::FDivDuration(*result.cublas, result.median);
 }
 
-std::string TableLine(const ReadRoof& roof, const MeasuredCase& measured) {
+std::string TableHead(const BenchReport& report) {
+  const BackendDescription& backend = report.machine.backend;
+  const bool gpu = report.machine.has_cublas();
+  std::string head = absl::StrFormat(
+      "%s: %s, %s, %d %s; read roof %.1f GB/s (median pass %.1f)\n",
+      backend.name, backend.device, backend.detail, backend.parallelism,
+      gpu ? "multiprocessors" : "threads", report.roof.gbps,
+      report.roof.median_gbps);
+  absl::StrAppendFormat(&head,
+                        "%-8s %-4s %-5s %5s %6s %6s %10s %21s %7s %6s %8s",
+                        "format", "mode", "dtype", "m", "k", "n", "us",
+                        "min..max", "GB/s", "roof", "GFLOP/s");
+  return absl::StrCat(head, gpu ? CublasHead() : "", "\n");
+}
+
+std::string TableLine(const BenchReport& report, const MeasuredCase& measured) {
   const BenchCase& bench_case = measured.bench_case;
   const CaseResult& result = measured.result;
   const std::string spread = absl::StrFormat(
       "%.1f..%.1f", Microseconds(result.fastest), Microseconds(result.slowest));
-  return absl::StrFormat(
-      "%-8s %-4s %-5s %5d %6d %6d %10.1f %21s %7.1f %5.0f%% %8.1f\n",
+  const std::string line = absl::StrFormat(
+      "%-8s %-4s %-5s %5d %6d %6d %10.1f %21s %7.1f %5.0f%% %8.1f",
       bench_case.format, Name(bench_case.mode), Name(bench_case.dtype),
       bench_case.m, bench_case.shape.k, bench_case.shape.n,
       Microseconds(result.median), spread, Gbps(measured),
-      100 * Gbps(measured) / roof.gbps, Gflops(measured));
+      100 * Gbps(measured) / report.roof.gbps, Gflops(measured));
+  const bool gpu = report.machine.has_cublas();
+  return absl::StrCat(line, gpu ? CublasCells(result) : "", "\n");
 }
 
 std::string ToJson(const BenchReport& report) {
-  nlohmann::json results = nlohmann::json::array();
+  // One result a line: short, and a diff of two runs reads well.
+  std::string text = HeadToJson(report).dump(1);
+  text.resize(text.rfind("\n}"));
+  text += ",\n \"results\": [";
+  absl::string_view separator = "\n  ";
   for (const MeasuredCase& measured : report.measured) {
-    results.push_back(CaseToJson(report.roof, measured));
+    absl::StrAppend(&text, separator, CaseToJson(report.roof, measured).dump());
+    separator = ",\n  ";
   }
-  const nlohmann::json json = {
-      {"version", kJsonVersion},
-      {"tool", "kernel_bench"},
-      {"time", absl::FormatTime(absl::Now(), absl::UTCTimeZone())},
-      {"backend", report.backend.name},
-      {"device", report.backend.device},
-      {"isa", report.backend.detail},
-      {"threads", report.backend.parallelism},
-      {"driver", OperatingSystem()},
-      {"build", absl::StrCat("compiler ", __VERSION__)},
-      {"roof_gbps", report.roof.gbps},
-      {"roof_median_gbps", report.roof.median_gbps},
-      {"results", results},
-  };
-  return json.dump(1) + "\n";
+  return text + "\n ]\n}\n";
 }
 
 }  // namespace qgemm

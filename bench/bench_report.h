@@ -10,9 +10,7 @@
 #include <vector>
 
 #include "bench/bench_case.h"
-#include "bench/case_runner.h"
-#include "bench/read_roof.h"
-#include "kernels/matrix/backend.h"
+#include "bench/measurer.h"
 
 namespace qgemm {
 
@@ -22,16 +20,19 @@ struct MeasuredCase {
 };
 
 struct BenchReport {
-  BackendDescription backend;
+  BenchMachine machine;
   ReadRoof roof;
   std::vector<MeasuredCase> measured;
 };
 
+// cuBLAS's time over ours. Only of a case with a figure of cuBLAS.
+double SpeedupVsCublas(const CaseResult& result);
+
 // The lines above the cases.
 std::string TableHead(const BenchReport& report);
 
-// One case as a line.
-std::string TableLine(const ReadRoof& roof, const MeasuredCase& measured);
+// One case as a line; the roof and the columns are the report's.
+std::string TableLine(const BenchReport& report, const MeasuredCase& measured);
 
 // The whole run (bench/README.md names the fields).
 std::string ToJson(const BenchReport& report);

@@ -77,8 +77,7 @@ absl::StatusOr<CaseResult> CaseRunner::Run(const BenchCase& bench_case) {
   RETURN_IF_ERROR(LoadCopies(bench_case));
   GemmBatch batch;
   batch.weights = copies_[0];
-  batch.signature = {bench_case.dtype, bench_case.dtype, bench_case.mode,
-                     FloatType::kBFloat16};
+  batch.signature = bench_case.signature();
   RETURN_IF_ERROR(backend_->CheckSupport(*copies_[0], batch.signature));
   const int64_t element = SizeOf(bench_case.dtype);
   const int64_t a_elements = bench_case.m * bench_case.shape.k;

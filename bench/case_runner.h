@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures one case: rotating copies of the layer, so that no weight is read
-// from a cache, warm-ups, and the median of repeated samples.
+// Measures one case through a Backend: rotating copies of the layer, so that
+// no weight is read from a cache, warm-ups, and the median of repeated
+// samples.
 
 #ifndef QGEMM_BENCH_CASE_RUNNER_H_
 #define QGEMM_BENCH_CASE_RUNNER_H_
@@ -14,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "bench/bench_case.h"
+#include "bench/measurer.h"
 #include "kernels/matrix/backend.h"
 
 namespace qgemm {
@@ -24,15 +26,6 @@ struct RotationOptions {
   int warm_ups = 3;
   // A sample makes as many launches as fit, at least one.
   absl::Duration sample_time = absl::Milliseconds(60);
-};
-
-// Times are those of one launch.
-struct CaseResult {
-  absl::Duration median;
-  absl::Duration fastest;
-  absl::Duration slowest;
-  int64_t bytes_moved = 0;  // of weights, A and C in one launch
-  int copies = 0;
 };
 
 // Used by one thread at a time. Keeps the copies of the last layer.

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Times a backend's kernels against the read roof measured in the same run:
+// Times a backend's kernels against the read roof, and on a GPU against
+// cuBLAS, measured in the same run:
 //   kernel_bench --backend=cpu --shapes=4096x14336 --m=1 --formats=kbit4
 // The protocol is in bench/README.md.
 
-#include <cstdio>
+#include <cstdint>
 #include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -20,12 +22,18 @@
 #include "base/status_macros.h"
 #include "bench/bench_case.h"
 #include "bench/bench_report.h"
-#include "bench/case_runner.h"
-#include "bench/read_roof.h"
+#include "bench/calibration.h"
+#include "bench/gpu_measurer.h"
+#include "bench/host_measurer.h"
+#include "bench/measurer.h"
+#include "bench/speedup_summary.h"
+#include "bench/sweep.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/tuning/tuning.h"
 #include "kernels/reference/reference_backend.h"
 
-ABSL_FLAG(std::string, backend, "cpu", "What to measure: cpu or reference.");
+ABSL_FLAG(std::string, backend, "cpu",
+          "What to measure: cpu, reference or cuda.");
 ABSL_FLAG(std::string, shapes, "", "Layers as KxN, comma-separated.");
 ABSL_FLAG(std::string, m, "", "Rows of activations, comma-separated.");
 ABSL_FLAG(std::string, formats, "",
@@ -35,6 +43,11 @@ ABSL_FLAG(std::string, dtypes, "",
 ABSL_FLAG(bool, quick, false, "A sweep of seconds.");
 ABSL_FLAG(bool, full, false, "Every shape, M, format and dtype.");
 ABSL_FLAG(std::string, json, "", "Also write the results to this file.");
+ABSL_FLAG(std::string, kernel, "auto",
+          "Of the cuda backend, whichever it would choose: small or large.");
+ABSL_FLAG(std::string, calibrate, "",
+          "Measure the cuda backend's thresholds instead, and write them to "
+          "this file, for the server's --tuning_file.");
 ABSL_FLAG(int, threads, 0, "Of the cpu backend; 0 = one a processor.");
 ABSL_FLAG(std::string, isa, "",
           "Of the cpu backend: scalar avx2 avx512 avx512vnni; empty = the "
@@ -45,14 +58,14 @@ ABSL_FLAG(int64_t, rotate_bytes, int64_t{400} << 20,
 namespace qgemm {
 namespace {
 
-constexpr int64_t kRoofBytes = int64_t{512} << 20;
+bool OnGpu() { return absl::GetFlag(FLAGS_backend) == "cuda"; }
 
-absl::StatusOr<std::unique_ptr<Backend>> CreateBackend() {
+absl::StatusOr<std::unique_ptr<Backend>> CreateHostBackend() {
   const std::string name = absl::GetFlag(FLAGS_backend);
   if (name == "reference") return CreateReferenceBackend({});
   if (name != "cpu") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--backend: '", name, "'; legal: cpu, reference"));
+        absl::StrCat("--backend: '", name, "'; legal: cpu, reference, cuda"));
   }
   CpuBackendOptions options;
   options.threads = absl::GetFlag(FLAGS_threads);
@@ -67,6 +80,22 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend() {
   return CreateCpuBackend(options);
 }
 
+absl::StatusOr<std::unique_ptr<Measurer>> CreateMeasurer() {
+  const int64_t rotate_bytes = absl::GetFlag(FLAGS_rotate_bytes);
+  if (OnGpu()) {
+    GpuMeasurerOptions options;
+    options.rotate_bytes = rotate_bytes;
+    options.with_yardsticks = absl::GetFlag(FLAGS_calibrate).empty();
+    return CreateGpuMeasurer(options);
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateHostBackend());
+  RotationOptions options;
+  // The reference is a yardstick of correctness, not of speed.
+  options.total_bytes =
+      absl::GetFlag(FLAGS_backend) == "reference" ? 1 : rotate_bytes;
+  return std::make_unique<HostMeasurer>(std::move(backend), options);
+}
+
 SweepSize SizeOfSweep() {
   if (absl::GetFlag(FLAGS_full)) return SweepSize::kFull;
   return absl::GetFlag(FLAGS_quick) ? SweepSize::kQuick : SweepSize::kDefault;
@@ -75,62 +104,87 @@ SweepSize SizeOfSweep() {
 absl::StatusOr<std::vector<BenchCase>> CasesOfFlags() {
   SweepText text = {absl::GetFlag(FLAGS_shapes), absl::GetFlag(FLAGS_m),
                     absl::GetFlag(FLAGS_formats), absl::GetFlag(FLAGS_dtypes)};
-  // The reference is a yardstick of correctness; a layer takes it seconds.
+  // A layer of another size takes the reference seconds.
   if (absl::GetFlag(FLAGS_backend) == "reference" && text.shapes.empty()) {
     text.shapes = "256x256";
   }
-  return CasesOf(text, SizeOfSweep());
+  ASSIGN_OR_RETURN(const KernelChoice kernel,
+                   ParseKernelChoice(absl::GetFlag(FLAGS_kernel)));
+  ASSIGN_OR_RETURN(std::vector<BenchCase> cases,
+                   CasesOf(text, SizeOfSweep(),
+                           OnGpu() ? SweepTarget::kGpu : SweepTarget::kHost));
+  for (BenchCase& one : cases) one.kernel = kernel;
+  return cases;
 }
 
-RotationOptions RotationOfFlags() {
-  RotationOptions options;
-  options.total_bytes = absl::GetFlag(FLAGS_backend) == "reference"
-                            ? 1
-                            : absl::GetFlag(FLAGS_rotate_bytes);
-  return options;
-}
-
-absl::Status WriteJson(const BenchReport& report) {
-  const std::string path = absl::GetFlag(FLAGS_json);
-  if (path.empty()) return absl::OkStatus();
-  std::ofstream file(path);
-  file << ToJson(report);
-  file.close();
-  if (file.fail()) {
-    return absl::InvalidArgumentError(absl::StrCat("--json: write ", path));
+absl::Status CheckFlags() {
+  const int64_t rotate_bytes = absl::GetFlag(FLAGS_rotate_bytes);
+  if (rotate_bytes < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rotate_bytes: ", rotate_bytes, "; legal: 1 or more"));
   }
-  return absl::OkStatus();
+  if (absl::GetFlag(FLAGS_calibrate).empty() || OnGpu()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--calibrate: with --backend=", absl::GetFlag(FLAGS_backend),
+                   "; legal: with cuda"));
+}
+
+absl::Status WriteFile(const char* flag, const std::string& path,
+                       const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file.fail()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--", flag, ": write ", path));
 }
 
 // Other work on the machine lowers a measured roof; the better of one before
 // and one after the sweep is what the results are judged by.
-absl::Status MeasureRoofAgain(BenchReport& report) {
-  ASSIGN_OR_RETURN(const ReadRoof after,
-                   MeasureReadRoof(report.backend.parallelism, kRoofBytes));
+absl::Status MeasureRoofAgain(Measurer* measurer, BenchReport& report) {
+  ASSIGN_OR_RETURN(const ReadRoof after, measurer->MeasureRoof());
   std::cout << absl::StrFormat("read roof after the sweep: %.1f GB/s\n",
                                after.gbps);
   if (after.gbps > report.roof.gbps) report.roof = after;
   return absl::OkStatus();
 }
 
-absl::Status RunBench() {
-  ASSIGN_OR_RETURN(const std::vector<BenchCase> cases, CasesOfFlags());
-  ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, CreateBackend());
+absl::Status RunSweep(Measurer* measurer, const std::vector<BenchCase>& cases) {
   BenchReport report;
-  report.backend = backend->describe();
-  ASSIGN_OR_RETURN(report.roof,
-                   MeasureReadRoof(report.backend.parallelism, kRoofBytes));
+  report.machine = measurer->machine();
+  ASSIGN_OR_RETURN(report.roof, measurer->MeasureRoof());
   std::cout << TableHead(report) << std::flush;
-  CaseRunner runner(backend.get(), RotationOfFlags());
   for (const BenchCase& bench_case : cases) {
-    absl::StatusOr<CaseResult> result = runner.Run(bench_case);
+    absl::StatusOr<CaseResult> result = measurer->Measure(bench_case);
     if (absl::IsUnimplemented(result.status())) continue;
     RETURN_IF_ERROR(result.status());
     report.measured.push_back({bench_case, *result});
-    std::cout << TableLine(report.roof, report.measured.back()) << std::flush;
+    std::cout << TableLine(report, report.measured.back()) << std::flush;
   }
-  RETURN_IF_ERROR(MeasureRoofAgain(report));
-  return WriteJson(report);
+  RETURN_IF_ERROR(MeasureRoofAgain(measurer, report));
+  std::cout << FormatSpeedups(SummarizeSpeedups(report.measured));
+  const std::string path = absl::GetFlag(FLAGS_json);
+  return path.empty() ? absl::OkStatus()
+                      : WriteFile("json", path, ToJson(report));
+}
+
+absl::Status RunCalibration(Measurer* measurer, const std::string& path) {
+  // Brings the clocks up, too.
+  ASSIGN_OR_RETURN(const ReadRoof roof, measurer->MeasureRoof());
+  std::cout << absl::StrFormat("read roof %.1f GB/s\n", roof.gbps);
+  ASSIGN_OR_RETURN(const Calibration calibration, Calibrate(measurer));
+  std::cout << FormatCalibration(calibration);
+  return WriteFile("calibrate", path, cuda::FormatTuning(calibration.tuning));
+}
+
+absl::Status RunBench() {
+  RETURN_IF_ERROR(CheckFlags());
+  ASSIGN_OR_RETURN(const std::vector<BenchCase> cases, CasesOfFlags());
+  ASSIGN_OR_RETURN(const std::unique_ptr<Measurer> measurer, CreateMeasurer());
+  const std::string calibrate = absl::GetFlag(FLAGS_calibrate);
+  return calibrate.empty() ? RunSweep(measurer.get(), cases)
+                           : RunCalibration(measurer.get(), calibrate);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the memory gives: the bound that a kernel at M = 1 runs into.
+// The read roof of a processor.
 
 #ifndef QGEMM_BENCH_READ_ROOF_H_
 #define QGEMM_BENCH_READ_ROOF_H_
@@ -8,13 +8,9 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "bench/measurer.h"
 
 namespace qgemm {
-
-struct ReadRoof {
-  double gbps = 0;         // the best pass
-  double median_gbps = 0;  // how quiet the machine is
-};
 
 // Reads a buffer of `bytes` on `threads` threads, several times over.
 absl::StatusOr<ReadRoof> MeasureReadRoof(int threads, int64_t bytes);

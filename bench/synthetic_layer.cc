@@ -8,14 +8,16 @@
 #include <random>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "kernels/formats/codebooks.h"
-#include "kernels/matrix/weights.h"
 
 namespace qgemm {
 namespace {
 
 constexpr int64_t kPanelRows = 16;
+// Scales of a window, at least: panels with few still differ.
+constexpr int64_t kMinGroupWindow = 4096;
 
 WeightsHeader KbitHeader(int bits) {
   WeightsHeader header;
@@ -62,98 +64,126 @@ WeightsHeader HeaderOf(const BenchCase& bench_case) {
   return header;
 }
 
-// Codes below `limit`, one a byte. `limit` divides 2^32 or is small beside it.
-std::vector<uint8_t> RandomBytes(int64_t count, int limit,
-                                 std::mt19937_64* random) {
-  std::vector<uint8_t> bytes(count);
-  for (uint8_t& byte : bytes) byte = ((*random)() >> 32) % limit;
-  return bytes;
+// Random elements, more than a panel needs, of which each panel takes a window
+// that starts elsewhere: drawing every element anew would take far longer than
+// to repack it.
+class RandomPool {
+ public:
+  // Windows of up to `window` elements of `element_bytes`; `draw` stores one
+  // element made of a random number.
+  template <typename Draw>
+  RandomPool(int64_t window, int64_t element_bytes, std::mt19937_64* random,
+             Draw draw)
+      : starts_(window),
+        element_bytes_(element_bytes),
+        bytes_(2 * window * element_bytes) {
+    for (int64_t i = 0; i < 2 * window; ++i) {
+      draw(static_cast<uint32_t>((*random)() >> 32),
+           bytes_.data() + i * element_bytes);
+    }
+  }
+
+  // Valid as long as the pool.
+  absl::Span<const uint8_t> Window(int64_t elements,
+                                   std::mt19937_64* random) const {
+    const int64_t start = static_cast<int64_t>((*random)() % starts_);
+    return absl::MakeConstSpan(bytes_).subspan(start * element_bytes_,
+                                               elements * element_bytes_);
+  }
+
+ private:
+  const int64_t starts_;
+  const int64_t element_bytes_;
+  std::vector<uint8_t> bytes_;
+};
+
+// Codes or zeros below `limit`, which is small beside 2^32.
+RandomPool CodePool(int64_t window, uint32_t limit, std::mt19937_64* random) {
+  return RandomPool(window, 1, random, [limit](uint32_t draw, uint8_t* code) {
+    *code = static_cast<uint8_t>(draw % limit);
+  });
 }
 
 // Magnitudes of 2^-9 to 2^-6, as trained layers have.
-std::vector<uint8_t> RandomScales(ScaleType type, int64_t count,
-                                  std::mt19937_64* random) {
-  std::vector<uint8_t> bytes(count * SizeOf(type));
-  for (int64_t i = 0; i < count; ++i) {
-    uint8_t* scale = bytes.data() + i * SizeOf(type);
-    const uint32_t draw = (*random)() >> 32;
-    const float value =
-        (1 + draw % 16 / 16.0f) * 0x1p-9f * (1 << draw / 16 % 3);
-    switch (type) {
-      case ScaleType::kE4m4:
-        *scale = static_cast<uint8_t>(32 + draw % 48);
-        break;
-      case ScaleType::kFloat16:
-        StoreFloat(FloatType::kFloat16, value, scale);
-        break;
-      case ScaleType::kBFloat16:
-        StoreFloat(FloatType::kBFloat16, value, scale);
-        break;
-      case ScaleType::kFloat32:
-        StoreFloat(FloatType::kFloat32, value, scale);
-        break;
-    }
-  }
-  return bytes;
+RandomPool ScalePool(int64_t window, ScaleType type, std::mt19937_64* random) {
+  return RandomPool(
+      window, SizeOf(type), random, [type](uint32_t draw, uint8_t* scale) {
+        const float value =
+            (1 + draw % 16 / 16.0f) * 0x1p-9f * (1 << draw / 16 % 3);
+        switch (type) {
+          case ScaleType::kE4m4:
+            *scale = static_cast<uint8_t>(32 + draw % 48);
+            break;
+          case ScaleType::kFloat16:
+            StoreFloat(FloatType::kFloat16, value, scale);
+            break;
+          case ScaleType::kBFloat16:
+            StoreFloat(FloatType::kBFloat16, value, scale);
+            break;
+          case ScaleType::kFloat32:
+            StoreFloat(FloatType::kFloat32, value, scale);
+            break;
+        }
+      });
 }
 
 absl::Status WriteQuantized(const WeightsHeader& header,
                             std::mt19937_64* random, WeightsSink* sink) {
-  // A window slides over one pool of random codes: drawing every code anew
-  // would take far longer than to repack it.
   const int codes =
       header.bits == 2 && header.integer_codes ? 3 : 1 << header.bits;
-  const int64_t panel = kPanelRows * header.k;
-  const std::vector<uint8_t> pool = RandomBytes(2 * panel, codes, random);
   const int64_t groups = header.groups_per_row();
+  const RandomPool code_pool = CodePool(kPanelRows * header.k, codes, random);
+  const RandomPool scale_pool =
+      ScalePool(std::max(kPanelRows * groups, kMinGroupWindow),
+                header.scale_type, random);
+  const RandomPool zero_pool =
+      CodePool(std::max(kPanelRows * groups, kMinGroupWindow), 16, random);
   for (int64_t row = 0; row < header.n; row += kPanelRows) {
     const int64_t rows = std::min(kPanelRows, header.n - row);
-    const int64_t window = (*random)() % panel;
     RETURN_IF_ERROR(sink->WriteCodes(
-        {row, rows, 0, header.k,
-         absl::MakeConstSpan(pool).subspan(window, rows * header.k)}));
-    const std::vector<uint8_t> scales =
-        RandomScales(header.scale_type, rows * groups, random);
-    RETURN_IF_ERROR(sink->WriteScales({row, rows, 0, groups, scales}));
+        {row, rows, 0, header.k, code_pool.Window(rows * header.k, random)}));
+    RETURN_IF_ERROR(sink->WriteScales(
+        {row, rows, 0, groups, scale_pool.Window(rows * groups, random)}));
     if (!header.has_zeros) continue;
-    const std::vector<uint8_t> zeros = RandomBytes(rows * groups, 16, random);
-    RETURN_IF_ERROR(sink->WriteZeros({row, rows, 0, groups, zeros}));
+    RETURN_IF_ERROR(sink->WriteZeros(
+        {row, rows, 0, groups, zero_pool.Window(rows * groups, random)}));
   }
   return absl::OkStatus();
 }
 
 absl::Status WriteDense(const WeightsHeader& header, std::mt19937_64* random,
                         WeightsSink* sink) {
-  const int64_t panel = kPanelRows * header.k;
-  std::vector<uint8_t> pool(2 * panel * 2);
-  for (int64_t i = 0; i < 2 * panel; ++i) {
-    const float value = static_cast<int32_t>((*random)() >> 32) * 0x1p-36f;
-    StoreFloat(header.dense_type, value, pool.data() + 2 * i);
-  }
+  const FloatType type = header.dense_type;
+  const RandomPool pool(
+      kPanelRows * header.k, SizeOf(type), random,
+      [type](uint32_t draw, uint8_t* weight) {
+        StoreFloat(type, static_cast<int32_t>(draw) * 0x1p-36f, weight);
+      });
   for (int64_t row = 0; row < header.n; row += kPanelRows) {
     const int64_t rows = std::min(kPanelRows, header.n - row);
-    const int64_t window = (*random)() % panel;
-    RETURN_IF_ERROR(sink->WriteDense(
-        {row, rows,
-         absl::MakeConstSpan(pool).subspan(2 * window, 2 * rows * header.k)}));
+    RETURN_IF_ERROR(
+        sink->WriteDense({row, rows, pool.Window(rows * header.k, random)}));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const ResidentWeights>> MakeSyntheticLayer(
-    const BenchCase& bench_case, uint64_t seed, Backend* backend) {
+absl::Status WriteSyntheticLayer(const BenchCase& bench_case, uint64_t seed,
+                                 WeightsSink* sink) {
   std::mt19937_64 random(seed);
   const WeightsHeader header = HeaderOf(bench_case);
+  RETURN_IF_ERROR(sink->Begin(header));
+  return header.kind == WeightsHeader::Kind::kDense
+             ? WriteDense(header, &random, sink)
+             : WriteQuantized(header, &random, sink);
+}
+
+absl::StatusOr<std::shared_ptr<const ResidentWeights>> MakeSyntheticLayer(
+    const BenchCase& bench_case, uint64_t seed, Backend* backend) {
   ASSIGN_OR_RETURN(std::unique_ptr<WeightsBuilder> builder,
                    backend->NewBuilder());
-  RETURN_IF_ERROR(builder->Begin(header));
-  if (header.kind == WeightsHeader::Kind::kDense) {
-    RETURN_IF_ERROR(WriteDense(header, &random, builder.get()));
-  } else {
-    RETURN_IF_ERROR(WriteQuantized(header, &random, builder.get()));
-  }
+  RETURN_IF_ERROR(WriteSyntheticLayer(bench_case, seed, builder.get()));
   return builder->Finish();
 }
 

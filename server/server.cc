@@ -242,6 +242,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(
   BackendOptions backend_options;
   backend_options.name = options.backend;
   backend_options.threads = options.threads;
+  backend_options.kernel = options.kernel;
+  backend_options.tuning_file = options.tuning_file;
   ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
                    CreateBackend(backend_options));
   return Create(options, std::move(backend));

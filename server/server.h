@@ -29,6 +29,9 @@ struct ServerOptions {
 
   std::string backend = "auto";
   int threads = 0;  // of the CPU backend; 0 = one a core
+  // Of the CUDA backend.
+  std::string kernel = "auto";  // or "small" or "large"
+  std::string tuning_file;      // empty = built-in thresholds
 
   int64_t weights_budget_bytes = 0;  // 0 = no budget
   int64_t max_message_bytes = int64_t{64} << 20;
@@ -41,9 +44,9 @@ struct ServerOptions {
 class Server {
  public:
   // Listens and serves when it returns.
-  // Errors: INVALID_ARGUMENT (an option, by its flag's name),
-  // FAILED_PRECONDITION (not a loopback address; an address that is in use; a
-  // backend that is not there).
+  // Errors: INVALID_ARGUMENT (an option, by its flag's name), NOT_FOUND (a
+  // tuning file that is not there), FAILED_PRECONDITION (not a loopback
+  // address; an address that is in use; a backend that is not there).
   static absl::StatusOr<std::unique_ptr<Server>> Create(
       const ServerOptions& options);
 

@@ -32,6 +32,13 @@ ABSL_FLAG(std::string, backend, "auto",
           "fastest that runs here.");
 ABSL_FLAG(int32_t, threads, 0,
           "Threads that compute, of the cpu backend. 0: one a core.");
+ABSL_FLAG(std::string, kernel, "auto",
+          "Which family of kernels multiplies, of the cuda backend: auto (by "
+          "the number of rows), or small or large for every request, for "
+          "debugging.");
+ABSL_FLAG(std::string, tuning_file, "",
+          "File with the thresholds of --kernel=auto, as kernel_bench "
+          "--calibrate writes it, of the cuda backend. Empty: built-in ones.");
 ABSL_FLAG(int64_t, weights_budget_bytes, 0,
           "Memory for resident weights, uploads in progress included. 0: no "
           "budget.");
@@ -92,6 +99,8 @@ CommandLine FromFlags() {
   server.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
   server.backend = absl::GetFlag(FLAGS_backend);
   server.threads = absl::GetFlag(FLAGS_threads);
+  server.kernel = absl::GetFlag(FLAGS_kernel);
+  server.tuning_file = absl::GetFlag(FLAGS_tuning_file);
   server.weights_budget_bytes = absl::GetFlag(FLAGS_weights_budget_bytes);
   server.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
   server.weights_limits.max_n = absl::GetFlag(FLAGS_max_n);

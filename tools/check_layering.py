@@ -56,7 +56,7 @@ GRPC_OR_PROTO = re.compile(r'<(grpc|grpcpp|google/protobuf)/|\.pb\.h')
 GRPC_HOMES = ("server/rpc/", "server/server.", "server/main.", "client/",
               "proto/", "tests/", "bench/")
 CUDA = re.compile(r'<(cuda|cublas|cuda_\w+|cublasLt|driver_types)[\w.]*\.h>')
-CUDA_HOMES = ("kernels/cuda/", "tests/")
+CUDA_HOMES = ("kernels/cuda/", "bench/cuda/", "tests/")
 NOBODY_INCLUDES = ("tests/", "bench/", "tools/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<][^">]+[">])')
 SOURCES = (".h", ".cc", ".cu", ".cuh")

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "base/status_macros.h"
 #include "kernels/backends/optional_cuda.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/reference_backend.h"
@@ -27,26 +28,71 @@ BackendOrError CreateReference(const BackendOptions&) {
   return CreateReferenceBackend({});
 }
 
-BackendOrError CreateCuda(const BackendOptions&) {
-  return CreateOptionalCuda();
+BackendOrError CreateCuda(const BackendOptions& options) {
+  return CreateOptionalCuda(options.kernel, options.tuning_file);
 }
 
 bool Always() { return true; }
+
+enum class KernelChoice { kNone, kByFamily };
 
 struct BackendRow {
   absl::string_view name;
   bool (*is_in_build)();
   BackendOrError (*create)(const BackendOptions& options);
+  // Whether it takes BackendOptions' kernel and tuning_file.
+  KernelChoice kernel_choice;
 };
 
 // In the order in which "auto" prefers them.
 constexpr BackendRow kBackends[] = {
-    {"cuda", BuildHasCuda, CreateCuda},
-    {"cpu", Always, CreateCpu},
-    {"reference", Always, CreateReference},
+    {"cuda", BuildHasCuda, CreateCuda, KernelChoice::kByFamily},
+    {"cpu", Always, CreateCpu, KernelChoice::kNone},
+    {"reference", Always, CreateReference, KernelChoice::kNone},
 };
 
 std::string ListOfNames() { return absl::StrJoin(BackendNames(), ", "); }
+
+absl::Status CheckOptions(const BackendOptions& options) {
+  if (options.threads < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "backend: threads = ", options.threads, "; legal: 0 or more"));
+  }
+  for (const absl::string_view legal : {"auto", "small", "large"}) {
+    if (options.kernel == legal) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--kernel = \"", options.kernel, "\"; legal: auto, small, large"));
+}
+
+// Whether the backend takes the choices that the options make.
+absl::Status CheckKernelChoice(const BackendRow& row,
+                               const BackendOptions& options) {
+  if (row.kernel_choice == KernelChoice::kByFamily) return absl::OkStatus();
+  if (options.kernel != "auto") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--kernel = \"", options.kernel, "\": backend ", row.name,
+                     " has one family of kernels; legal: auto"));
+  }
+  if (options.tuning_file.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--tuning_file = \"", options.tuning_file, "\": backend ",
+                   row.name, " takes none; legal: empty"));
+}
+
+BackendOrError Create(const BackendRow& row, const BackendOptions& options) {
+  RETURN_IF_ERROR(CheckKernelChoice(row, options));
+  return row.create(options);
+}
+
+// `status`, and why a backend before that one was passed over.
+absl::Status WithReason(const absl::Status& status,
+                        const absl::Status& passed_over) {
+  if (passed_over.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), " (auto took it because: ",
+                                   passed_over.message(), ")"));
+}
 
 // The first that this host can run. An error of another kind than a missing
 // device is told, not passed over.
@@ -54,8 +100,11 @@ BackendOrError CreateFastest(const BackendOptions& options) {
   absl::Status missing;
   for (const BackendRow& row : kBackends) {
     if (!row.is_in_build()) continue;
-    BackendOrError backend = row.create(options);
-    if (!absl::IsFailedPrecondition(backend.status())) return backend;
+    BackendOrError backend = Create(row, options);
+    if (backend.ok()) return backend;
+    if (!absl::IsFailedPrecondition(backend.status())) {
+      return WithReason(backend.status(), missing);
+    }
     missing = backend.status();
   }
   return missing;
@@ -73,14 +122,11 @@ std::vector<std::string> BackendNames() {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options) {
-  if (options.threads < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "backend: threads = ", options.threads, "; legal: 0 or more"));
-  }
+  RETURN_IF_ERROR(CheckOptions(options));
   if (options.name == "auto") return CreateFastest(options);
   for (const BackendRow& row : kBackends) {
     if (options.name != row.name) continue;
-    if (row.is_in_build()) return row.create(options);
+    if (row.is_in_build()) return Create(row, options);
     return absl::FailedPreconditionError(
         absl::StrCat("this build has no ", absl::AsciiStrToUpper(row.name),
                      " backend; it has: ", ListOfNames()));

@@ -19,13 +19,20 @@ struct BackendOptions {
   std::string name = "auto";
   // Of a backend that computes on the processor; 0 = one a core.
   int threads = 0;
+  // Of a backend that chooses between families of kernels (cuda): "auto" by
+  // the number of rows, "small" or "large" whatever that is.
+  std::string kernel = "auto";
+  // Of such a backend: a file of measured thresholds. Empty: built-in ones.
+  std::string tuning_file;
 };
 
 // What this build has, in the order in which "auto" prefers them.
 std::vector<std::string> BackendNames();
 
-// Errors: INVALID_ARGUMENT (no such backend, or illegal options),
-// FAILED_PRECONDITION (a backend that this build or this host lacks).
+// Errors: INVALID_ARGUMENT (no such backend, illegal options, or options that
+// the backend does not take; they are named as the programs' flags are),
+// NOT_FOUND (no such file), FAILED_PRECONDITION (a backend that this build or
+// this host lacks).
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options);
 

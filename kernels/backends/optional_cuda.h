@@ -7,6 +7,7 @@
 #define QGEMM_KERNELS_BACKENDS_OPTIONAL_CUDA_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "kernels/matrix/backend.h"
@@ -16,9 +17,12 @@ namespace qgemm {
 // Whether this build has the CUDA backend.
 bool BuildHasCuda();
 
-// FAILED_PRECONDITION if this host has no driver or no GPU that the backend
-// runs on. Called only if BuildHasCuda().
-absl::StatusOr<std::unique_ptr<Backend>> CreateOptionalCuda();
+// `kernel` and `tuning_file` are BackendOptions'. Called only if
+// BuildHasCuda(). Errors: INVALID_ARGUMENT and NOT_FOUND (the tuning file),
+// then FAILED_PRECONDITION if this host has no driver or no GPU that the
+// backend runs on.
+absl::StatusOr<std::unique_ptr<Backend>> CreateOptionalCuda(
+    const std::string& kernel, const std::string& tuning_file);
 
 }  // namespace qgemm
 

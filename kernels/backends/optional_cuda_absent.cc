@@ -9,7 +9,8 @@ namespace qgemm {
 
 bool BuildHasCuda() { return false; }
 
-absl::StatusOr<std::unique_ptr<Backend>> CreateOptionalCuda() {
+absl::StatusOr<std::unique_ptr<Backend>> CreateOptionalCuda(
+    const std::string&, const std::string&) {
   return absl::FailedPreconditionError("this build has no CUDA backend");
 }
 

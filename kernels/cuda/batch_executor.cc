@@ -22,7 +22,8 @@ absl::StatusOr<std::unique_ptr<BatchExecutor>> BatchExecutor::Create() {
 }
 
 BatchExecutor::Job BatchExecutor::JobOf(const GemmBatch& batch,
-                                        FamilyChoice choice, LargeGemm* large) {
+                                        const FamilyPolicy& policy,
+                                        LargeGemm* large) {
   const MatmulSignature& signature = batch.signature;
   auto weights = std::static_pointer_cast<const CudaWeights>(batch.weights);
   const bool rounds = signature.a_type == FloatType::kFloat32;
@@ -41,14 +42,15 @@ BatchExecutor::Job BatchExecutor::JobOf(const GemmBatch& batch,
   }
   shape.c_row_bytes = weights->n() * SizeOf(signature.c_type);
   shape.pads_small = weights->traits().dense;
-  shape.choice = choice;
-  return {batch, std::move(weights), choice, large, rounded, operand, shape};
+  shape.max_small_segment = MaxSmallSegment(policy, weights->traits().bits);
+  return {batch, std::move(weights), large, rounded, operand, shape};
 }
 
-absl::Status BatchExecutor::Enqueue(const GemmBatch& batch, FamilyChoice choice,
+absl::Status BatchExecutor::Enqueue(const GemmBatch& batch,
+                                    const FamilyPolicy& policy,
                                     LargeGemm* large) {
   marked_ = 0;
-  const Job job = JobOf(batch, choice, large);
+  const Job job = JobOf(batch, policy, large);
   plan_.Make(batch.segments, job.shape);
   if (scratch_.size_bytes() < plan_.scratch_bytes()) {
     scratch_ = DeviceBuffer();
@@ -74,7 +76,8 @@ absl::Status BatchExecutor::EnqueueWave(const Job& job, const Wave& wave) {
 absl::Status BatchExecutor::CopyIn(const Job& job, const Piece& piece) {
   const int64_t row_bytes = job.shape.a_row_bytes;
   return ForEachSlice(
-      job.batch.segments, job.choice, piece, [&](const Slice& slice) {
+      job.batch.segments, job.shape.max_small_segment, piece,
+      [&](const Slice& slice) {
         const uint8_t* from = job.batch.segments[slice.segment].a;
         return ToStatus(
             cudaMemcpyAsync(At(piece.a_offset + slice.row_in_piece * row_bytes),
@@ -88,7 +91,8 @@ absl::Status BatchExecutor::CopyIn(const Job& job, const Piece& piece) {
 absl::Status BatchExecutor::CopyOut(const Job& job, const Piece& piece) {
   const int64_t row_bytes = job.shape.c_row_bytes;
   return ForEachSlice(
-      job.batch.segments, job.choice, piece, [&](const Slice& slice) {
+      job.batch.segments, job.shape.max_small_segment, piece,
+      [&](const Slice& slice) {
         uint8_t* to = job.batch.segments[slice.segment].c;
         return ToStatus(
             cudaMemcpyAsync(to + slice.row * row_bytes,

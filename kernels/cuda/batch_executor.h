@@ -30,10 +30,10 @@ class BatchExecutor {
   // On the calling thread's current device.
   static absl::StatusOr<std::unique_ptr<BatchExecutor>> Create();
 
-  // Enqueues a batch whose weights are CudaWeights. `large` may be null if
-  // `choice` is kAlwaysSmall and the layer is quantized. In steady state it
+  // Enqueues a batch whose weights are CudaWeights. `large` may be null if the
+  // policy is kAlwaysSmall and the layer is quantized. In steady state it
   // neither blocks nor allocates. Wait must follow, on an error too.
-  absl::Status Enqueue(const GemmBatch& batch, FamilyChoice choice,
+  absl::Status Enqueue(const GemmBatch& batch, const FamilyPolicy& policy,
                        LargeGemm* large);
 
   // Waits until the device is done with what was enqueued; returns where the
@@ -48,7 +48,6 @@ class BatchExecutor {
   struct Job {
     const GemmBatch& batch;
     std::shared_ptr<const CudaWeights> weights;
-    FamilyChoice choice;
     LargeGemm* large;
     FloatType rounded_type;  // fp16 or bf16: what activations are rounded to
     FloatType operand_type;  // fp16 or bf16: what kernels read
@@ -57,7 +56,7 @@ class BatchExecutor {
 
   explicit BatchExecutor(Stream stream) : stream_(std::move(stream)) {}
 
-  static Job JobOf(const GemmBatch& batch, FamilyChoice choice,
+  static Job JobOf(const GemmBatch& batch, const FamilyPolicy& policy,
                    LargeGemm* large);
 
   absl::Status EnqueueWave(const Job& job, const Wave& wave);

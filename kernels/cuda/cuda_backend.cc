@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "kernels/cuda/batch_executor.h"
@@ -26,7 +27,9 @@
 #include "kernels/cuda/launch/wqa16_gemm.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/cuda/runtime/device_info.h"
+#include "kernels/cuda/tuning/batch_plan.h"
 #include "kernels/cuda/tuning/shared_plan.h"
+#include "kernels/cuda/upload_lanes.h"
 #include "kernels/cuda/waiting_queue.h"
 
 namespace qgemm {
@@ -80,7 +83,7 @@ struct Device {
 struct BackendParts {
   CudaBackendOptions options;  // without zeros that stand for something else
   Device device;
-  FamilyChoice choice = FamilyChoice::kByRows;
+  FamilyPolicy policy;
   std::unique_ptr<LargeGemm> large;  // null if there is no cuBLASLt
   absl::Status no_large;             // why
   std::vector<std::unique_ptr<BatchExecutor>> executors;
@@ -106,9 +109,10 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(BackendParts parts)
       : options_(std::move(parts.options)),
         device_(std::move(parts.device)),
-        choice_(parts.choice),
+        policy_(std::move(parts.policy)),
         no_large_(std::move(parts.no_large)),
         weights_bytes_(std::make_shared<std::atomic<int64_t>>(0)),
+        upload_lanes_(std::make_shared<UploadLanePool>(device_.index)),
         large_(std::move(parts.large)),
         executors_(std::move(parts.executors)),
         staging_(device_.index, {options_.max_pooled_staging_bytes,
@@ -135,6 +139,7 @@ class CudaBackend final : public Backend {
     budget.max_k = options_.max_k;
     budget.max_bytes = options_.max_weights_bytes;
     budget.used_bytes = weights_bytes_;
+    budget.lanes = upload_lanes_;
     return std::make_unique<CudaWeightsBuilder>(std::move(budget));
   }
 
@@ -198,9 +203,10 @@ class CudaBackend final : public Backend {
 
   const CudaBackendOptions options_;
   const Device device_;
-  const FamilyChoice choice_;
+  const FamilyPolicy policy_;
   const absl::Status no_large_;
   const std::shared_ptr<std::atomic<int64_t>> weights_bytes_;
+  const std::shared_ptr<UploadLanePool> upload_lanes_;
   const std::unique_ptr<LargeGemm> large_;  // the dispatcher's
   const std::vector<std::unique_ptr<BatchExecutor>> executors_;
 
@@ -227,7 +233,7 @@ void CudaBackend::Dispatch() {
     running.status = current;
     if (current.ok()) {
       running.status =
-          running.executor->Enqueue(next->batch, choice_, large_.get());
+          running.executor->Enqueue(next->batch, policy_, large_.get());
     }
     running.waiting = *std::move(next);
     running_.Push(std::move(running));
@@ -256,8 +262,9 @@ void CudaBackend::Complete() {
 BatchExecutor* CudaBackend::TakeExecutor() {
   MutexLock lock(&mutex_);
   while (free_.empty()) given_back_.Wait(&mutex_);
-  BatchExecutor* const executor = free_.back();
-  free_.pop_back();
+  // In turn, so that the scratch of each has soon grown to what batches need.
+  BatchExecutor* const executor = free_.front();
+  free_.erase(free_.begin());
   return executor;
 }
 
@@ -332,6 +339,13 @@ absl::StatusOr<Device> OpenDevice(int index) {
   return device;
 }
 
+// Thresholds of another GPU may cost time; they never cost correctness.
+void WarnOfForeignTuning(const Tuning& tuning, const Device& device) {
+  if (tuning.device.empty() || tuning.device == device.name) return;
+  LOG(WARNING) << "cuda backend: the tuning was measured on \"" << tuning.device
+               << "\" and is used on \"" << device.name << "\"";
+}
+
 // Takes the large family into the parts, or goes on without it.
 absl::Status OpenLarge(BackendParts& parts) {
   absl::StatusOr<std::unique_ptr<LargeGemm>> large = LargeGemm::Create();
@@ -340,11 +354,11 @@ absl::Status OpenLarge(BackendParts& parts) {
     return absl::OkStatus();
   }
   if (!absl::IsFailedPrecondition(large.status()) ||
-      parts.choice == FamilyChoice::kAlwaysLarge) {
+      parts.policy.choice == FamilyChoice::kAlwaysLarge) {
     return large.status();
   }
   parts.no_large = large.status();
-  parts.choice = FamilyChoice::kAlwaysSmall;
+  parts.policy.choice = FamilyChoice::kAlwaysSmall;
   return absl::OkStatus();
 }
 
@@ -367,8 +381,10 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
   RETURN_IF_ERROR(cuda::CheckOptions(options));
   cuda::BackendParts parts;
   parts.options = options;
-  ASSIGN_OR_RETURN(parts.choice, cuda::ChoiceOf(options.kernel));
+  ASSIGN_OR_RETURN(parts.policy.choice, cuda::ChoiceOf(options.kernel));
+  parts.policy.tuning = options.tuning;
   ASSIGN_OR_RETURN(parts.device, cuda::OpenDevice(options.device));
+  cuda::WarnOfForeignTuning(options.tuning, parts.device);
   RETURN_IF_ERROR(cuda::OpenLarge(parts));
   for (int i = 0; i < cuda::kExecutors; ++i) {
     ASSIGN_OR_RETURN(auto executor, cuda::BatchExecutor::Create());

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "kernels/cuda/tuning/tuning.h"
 #include "kernels/matrix/backend.h"
 
 namespace qgemm {
@@ -32,6 +33,9 @@ struct CudaBackendOptions {
   // Which family of kernels multiplies, for debugging: "auto" by the number
   // of rows, "small" or "large" whatever that is.
   std::string kernel = "auto";
+  // Where "auto" draws the line. A tuning of another device is used, and a
+  // warning logged.
+  cuda::Tuning tuning = cuda::DefaultTuning();
 };
 
 // Without cuBLASLt on the system dense layers are refused, and quantized ones

@@ -77,7 +77,9 @@ struct CudaWeightsParts {
   ByteCharge charge;    // outlives the memory that it counts
   DeviceBuffer memory;  // what the views below point into
   TiledWeights tiled;   // of a quantized layer
-  DenseWeights dense;   // of a dense layer
+  // Of a quantized layer, the largest magnitude as stored: it bounds weights.
+  float largest_scale = 0;
+  DenseWeights dense;  // of a dense layer
 };
 
 // Immutable and thread-safe. The memory goes back with the last reference:
@@ -92,6 +94,7 @@ class CudaWeights final : public ResidentWeights {
   const CudaWeightsTraits& traits() const { return parts_.traits; }
   // Only of a quantized layer.
   const TiledWeights& tiled() const { return parts_.tiled; }
+  float largest_scale() const { return parts_.largest_scale; }
   // Only of a dense layer.
   const DenseWeights& dense() const { return parts_.dense; }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -80,13 +81,9 @@ absl::Status CudaWeightsBuilder::BeginQuantized(const WeightsHeader& header) {
   tiled.has_bias = parts_.traits.has_bias;
   tiled.has_permutation = parts_.traits.has_permutation;
   UploadTarget target;
-  target.device_index = budget_.device_index;
-  target.memory = parts_.memory.data();
-  target.memory_bytes = tiled.layout.total_bytes;
   target.layout = tiled.layout;
   target.scale_type = header.scale_type;
-  ASSIGN_OR_RETURN(uploader_, PanelUploader::Create(target));
-  return absl::OkStatus();
+  return OpenUploader(std::move(target));
 }
 
 absl::Status CudaWeightsBuilder::BeginDense(const WeightsHeader& header) {
@@ -95,10 +92,16 @@ absl::Status CudaWeightsBuilder::BeginDense(const WeightsHeader& header) {
   RETURN_IF_ERROR(TakeMemory(header, dense.layout.total_bytes));
   dense.memory = parts_.memory.data();
   dense.has_bias = parts_.traits.has_bias;
-  UploadTarget target;
+  return OpenUploader({});
+}
+
+absl::Status CudaWeightsBuilder::OpenUploader(UploadTarget target) {
+  target.lanes = budget_.lanes != nullptr
+                     ? budget_.lanes
+                     : std::make_shared<UploadLanePool>(budget_.device_index);
   target.device_index = budget_.device_index;
   target.memory = parts_.memory.data();
-  target.memory_bytes = dense.layout.total_bytes;
+  target.memory_bytes = parts_.memory.size_bytes();
   ASSIGN_OR_RETURN(uploader_, PanelUploader::Create(target));
   return absl::OkStatus();
 }
@@ -181,7 +184,12 @@ absl::Status CudaWeightsBuilder::SetTensorScale(float tensor_scale) {
 absl::StatusOr<std::shared_ptr<const ResidentWeights>>
 CudaWeightsBuilder::Finish() {
   CHECK(uploader_ != nullptr) << "Finish comes once, after Begin";
-  RETURN_IF_ERROR(uploader_->Finish());
+  if (parts_.traits.dense) {
+    RETURN_IF_ERROR(uploader_->Finish());
+  } else {
+    ASSIGN_OR_RETURN(parts_.largest_scale,
+                     uploader_->FinishScales(parts_.tiled));
+  }
   uploader_ = nullptr;
   std::shared_ptr<const ResidentWeights> weights =
       std::make_shared<CudaWeights>(n_, k_, std::move(parts_));

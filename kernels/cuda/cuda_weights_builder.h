@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Repacks a layer on the GPU as its panels arrive. Beside the layer's own
-// memory it takes a few megabytes for panels under way.
+// Repacks a layer on the GPU as its panels arrive, so that little is left to
+// do at the end. Beside the layer's own memory it holds an upload lane.
 
 #ifndef QGEMM_KERNELS_CUDA_CUDA_WEIGHTS_BUILDER_H_
 #define QGEMM_KERNELS_CUDA_CUDA_WEIGHTS_BUILDER_H_
@@ -16,6 +16,7 @@
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/cuda/panel_uploader.h"
 #include "kernels/cuda/tuning/device_traits.h"
+#include "kernels/cuda/upload_lanes.h"
 #include "kernels/matrix/backend.h"
 #include "kernels/matrix/weights.h"
 
@@ -29,6 +30,8 @@ struct CudaWeightsBudget {
   int64_t max_k = 0;
   int64_t max_bytes = 0;  // of all layers together
   std::shared_ptr<std::atomic<int64_t>> used_bytes;
+  // Null: a lane of the builder's own, which goes with it.
+  std::shared_ptr<UploadLanePool> lanes;
 };
 
 // What a layer of that header will hold, in bytes; zero for one that Begin
@@ -53,6 +56,8 @@ class CudaWeightsBuilder final : public WeightsBuilder {
 
  private:
   absl::Status TakeMemory(const WeightsHeader& header, int64_t bytes);
+  // Starts the upload to parts_.memory.
+  absl::Status OpenUploader(UploadTarget target);
   absl::Status BeginQuantized(const WeightsHeader& header);
   absl::Status BeginDense(const WeightsHeader& header);
   // Bias, permutation and codebook.

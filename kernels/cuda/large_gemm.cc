@@ -6,15 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "kernels/cuda/launch/add_bias.h"
 #include "kernels/cuda/launch/dequantize.h"
-#include "kernels/cuda/launch/largest_scale.h"
 #include "kernels/cuda/launch/prepare_rows.h"
 #include "kernels/cuda/runtime/cuda_status.h"
+#include "kernels/cuda/runtime/stream.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -27,8 +26,9 @@ constexpr int64_t kSumsBytes = int64_t{64} << 20;
 // Rows of a slab: a multiple, where there are as many.
 constexpr int64_t kSlabUnit = 128;
 constexpr int64_t kRowUnit = 64;
-// Layers whose factor is remembered before those that are gone are dropped.
-constexpr size_t kManyLayers = 4096;
+// The multiplication that starts the library.
+constexpr int64_t kWarmUpRows = 64;
+constexpr int64_t kWarmUpSide = 1024;
 
 bool IsDense(const CudaWeights& weights) { return weights.traits().dense; }
 
@@ -105,6 +105,26 @@ absl::Status GrowScratch(const Scheme& scheme, const LargeGemmCall& call) {
               scratch.sums);
 }
 
+// The power of two that brings the layer's weights into the range of the
+// operands.
+float FactorOf(const LargeGemmCall& call) {
+  // bf16 has the range of fp32, in which every weight is.
+  if (IsDense(*call.weights) || call.operand_type != FloatType::kFloat16) {
+    return 1.0f;
+  }
+  const TiledWeights& tiled = call.weights->tiled();
+  // Codebook entries are at most 1 in the unit of the table, zeros at most 16.
+  const float entry =
+      1 + (tiled.layout.has_zeros ? 16 * tiled.zero_unit : 0.0f);
+  const double bound =
+      static_cast<double>(entry) * call.weights->largest_scale() * tiled.factor;
+  if (!(bound > 0) || !std::isfinite(bound)) return 1.0f;
+  // The largest weight comes near 2^15, half the range of fp16, so that small
+  // ones stay clear of its subnormals.
+  const int exponent = std::clamp(14 - std::ilogb(bound), -100, 100);
+  return std::ldexp(1.0f, exponent);
+}
+
 // Rows of weights as cuBLASLt reads them, in scratch.
 absl::Status ConvertSlab(const LargeGemmCall& call, int64_t row_begin,
                          int64_t rows, float factor) {
@@ -147,16 +167,43 @@ FloatType LargeOperandType(const CudaWeights& weights, FloatType type) {
 
 absl::StatusOr<std::unique_ptr<LargeGemm>> LargeGemm::Create() {
   ASSIGN_OR_RETURN(std::unique_ptr<LtMatmul> matmul, LtMatmul::Create());
-  ASSIGN_OR_RETURN(DeviceBuffer largest, DeviceBuffer::Allocate(sizeof(float)));
-  ASSIGN_OR_RETURN(PinnedBuffer on_host, PinnedBuffer::Allocate(sizeof(float)));
-  return std::unique_ptr<LargeGemm>(
-      new LargeGemm(std::move(matmul), std::move(largest), std::move(on_host)));
+  std::unique_ptr<LargeGemm> gemm(new LargeGemm(std::move(matmul)));
+  RETURN_IF_ERROR(gemm->WarmUp());
+  return gemm;
+}
+
+// cuBLASLt loads its kernels and the data of its heuristics at the first use:
+// a first request on a dense layer took 50 ms for it on an H100.
+absl::Status LargeGemm::WarmUp() {
+  const int64_t operand_bytes = kWarmUpSide * kWarmUpSide * 2;
+  ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
+  ASSIGN_OR_RETURN(const DeviceBuffer workspace,
+                   DeviceBuffer::Allocate(LtMatmul::kWorkspaceBytes));
+  ASSIGN_OR_RETURN(const DeviceBuffer operands,
+                   DeviceBuffer::Allocate(2 * operand_bytes));
+  RETURN_IF_ERROR(ToStatus(
+      cudaMemsetAsync(operands.data(), 0, operands.size_bytes(), stream.get()),
+      "zero operands"));
+  uint8_t* const c = operands.data() + operand_bytes;
+  for (const FloatType type : {FloatType::kFloat16, FloatType::kBFloat16}) {
+    for (const LtSums sums : {LtSums::kUnsplit, LtSums::kSplit}) {
+      LtShape shape = {kWarmUpRows, kWarmUpSide, kWarmUpSide,
+                       kWarmUpSide, kWarmUpSide, kWarmUpSide};
+      shape.operand_type = type;
+      shape.c_type = type;
+      shape.sums = sums;
+      RETURN_IF_ERROR(matmul_->Enqueue(
+          shape, {operands.data(), operands.data(), c, 1, workspace.data()},
+          stream.get()));
+    }
+  }
+  return stream.Synchronize();
 }
 
 absl::Status LargeGemm::Enqueue(const LargeGemmCall& call) {
   const Scheme scheme = SchemeOf(call);
   RETURN_IF_ERROR(GrowScratch(scheme, call));
-  ASSIGN_OR_RETURN(const float factor, FactorOf(call));
+  const float factor = FactorOf(call);
   const int64_t n = call.weights->n();
   for (int64_t row = 0; row < n; row += scheme.slab_rows) {
     const int64_t rows = std::min(scheme.slab_rows, n - row);
@@ -202,49 +249,6 @@ absl::Status LargeGemm::MultiplySlab(const LargeGemmCall& call,
   last.m = call.m;
   last.n = rows;
   return ToStatus(LaunchAddBias(last, call.stream), "add the bias");
-}
-
-absl::StatusOr<float> LargeGemm::FactorOf(const LargeGemmCall& call) {
-  // bf16 has the range of fp32, in which every weight is.
-  if (IsDense(*call.weights) || call.operand_type != FloatType::kFloat16) {
-    return 1.0f;
-  }
-  const auto known = factors_.find(call.weights.get());
-  if (known != factors_.end() && known->second.weights.lock() == call.weights) {
-    return known->second.factor;
-  }
-  ASSIGN_OR_RETURN(const float factor, MeasureFactor(call));
-  if (factors_.size() >= kManyLayers) {
-    for (auto it = factors_.begin(); it != factors_.end();) {
-      it = it->second.weights.expired() ? factors_.erase(it) : std::next(it);
-    }
-  }
-  factors_[call.weights.get()] = {call.weights, factor};
-  return factor;
-}
-
-absl::StatusOr<float> LargeGemm::MeasureFactor(const LargeGemmCall& call) {
-  const TiledWeights& tiled = call.weights->tiled();
-  float* const largest = reinterpret_cast<float*>(largest_.data());
-  RETURN_IF_ERROR(ToStatus(LaunchLargestScale(tiled, largest, call.stream),
-                           "find the largest scale"));
-  RETURN_IF_ERROR(
-      ToStatus(cudaMemcpyAsync(largest_on_host_.data(), largest, sizeof(float),
-                               cudaMemcpyDeviceToHost, call.stream),
-               "copy the largest scale"));
-  RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(call.stream),
-                           "wait for the largest scale"));
-  float scale;
-  std::memcpy(&scale, largest_on_host_.data(), sizeof(scale));
-  // Codebook entries are at most 1 in the unit of the table, zeros at most 16.
-  const float entry =
-      1 + (tiled.layout.has_zeros ? 16 * tiled.zero_unit : 0.0f);
-  const double bound = static_cast<double>(entry) * scale * tiled.factor;
-  if (!(bound > 0) || !std::isfinite(bound)) return 1.0f;
-  // The largest weight comes near 2^15, half the range of fp16, so that small
-  // ones stay clear of its subnormals.
-  const int exponent = std::clamp(14 - std::ilogb(bound), -100, 100);
-  return std::ldexp(1.0f, exponent);
 }
 
 }  // namespace qgemm::cuda

@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <unordered_map>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -19,7 +18,6 @@
 #include "kernels/cuda/cublas/lt_matmul.h"
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/cuda/runtime/device_buffer.h"
-#include "kernels/cuda/runtime/pinned_buffer.h"
 #include "kernels/matrix/types.h"
 
 namespace qgemm::cuda {
@@ -61,39 +59,27 @@ struct LargeGemmCall {
 // Used by one thread at a time, on one device.
 class LargeGemm {
  public:
-  // Errors: FAILED_PRECONDITION (no cuBLASLt on this system).
+  // Starts the library, which takes some ten milliseconds, so that no request
+  // does. Errors: FAILED_PRECONDITION (no cuBLASLt on this system),
+  // RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<LargeGemm>> Create();
 
-  // C = A * W^T + bias. Enqueues and returns; but a quantized layer's first
-  // call waits for the stream, to learn the range of its scales. With
-  // LtSums::kUnsplit and m <= 64 a row's bits depend on that row alone; else
-  // on m too. Allocates only where scratch grows or a shape is the first of
-  // its kind. Errors: RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL.
+  // C = A * W^T + bias. Enqueues and returns. With LtSums::kUnsplit and m <= 64
+  // a row's bits depend on that row alone; else on m too. Waits for the stream
+  // and allocates only where scratch grows or a shape is the first of its
+  // kind. Errors: RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL.
   absl::Status Enqueue(const LargeGemmCall& call);
 
  private:
-  // The power of two that brings a layer's weights into the range of fp16.
-  // Known once a layer; forgotten when the layer is gone.
-  struct KnownFactor {
-    std::weak_ptr<const CudaWeights> weights;
-    float factor;
-  };
+  explicit LargeGemm(std::unique_ptr<LtMatmul> matmul)
+      : matmul_(std::move(matmul)) {}
 
-  LargeGemm(std::unique_ptr<LtMatmul> matmul, DeviceBuffer largest,
-            PinnedBuffer largest_on_host)
-      : matmul_(std::move(matmul)),
-        largest_(std::move(largest)),
-        largest_on_host_(std::move(largest_on_host)) {}
-
-  absl::StatusOr<float> FactorOf(const LargeGemmCall& call);
-  absl::StatusOr<float> MeasureFactor(const LargeGemmCall& call);
+  // Multiplies zeros once in each type.
+  absl::Status WarmUp();
   absl::Status MultiplySlab(const LargeGemmCall& call, int64_t row_begin,
                             int64_t rows, float factor);
 
   const std::unique_ptr<LtMatmul> matmul_;
-  const DeviceBuffer largest_;
-  const PinnedBuffer largest_on_host_;
-  std::unordered_map<const CudaWeights*, KnownFactor> factors_;
 };
 
 }  // namespace qgemm::cuda

@@ -14,64 +14,44 @@
 #include "base/checked_math.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "kernels/cuda/launch/largest_scale.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/cuda/runtime/device_info.h"
 
 namespace qgemm::cuda {
 namespace {
 
-constexpr int kSlots = 3;
-// Large enough that a copy runs at the bus's rate, small enough that taking
-// page-locked memory does not cost more than a small layer's upload.
-constexpr int64_t kMaxSlotBytes = int64_t{4} << 20;
-constexpr int64_t kMinSlotBytes = int64_t{64} << 10;
-// A panel is cut into pieces of at most this part of a slot, so that little
-// of a slot stays empty.
-constexpr int64_t kPiecesPerSlot = 4;
+// A panel is cut into pieces of at most so much, so that little of a slot
+// stays empty.
+constexpr int64_t kPieceBytes = kUploadSlotBytes / 4;
 constexpr int64_t kAlignment = 16;
-
-int64_t SlotBytes(const UploadTarget& target) {
-  const int64_t wanted = RoundUp(target.memory_bytes, kAlignment);
-  return std::min(kMaxSlotBytes, std::max(kMinSlotBytes, wanted));
-}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PanelUploader>> PanelUploader::Create(
     const UploadTarget& target) {
-  RETURN_IF_ERROR(SetCurrentDevice(target.device_index));
-  std::unique_ptr<PanelUploader> uploader(new PanelUploader(target));
-  RETURN_IF_ERROR(uploader->AddSlots());
+  ASSIGN_OR_RETURN(std::unique_ptr<UploadLane> lane, target.lanes->Take());
+  std::unique_ptr<PanelUploader> uploader(
+      new PanelUploader(target, std::move(lane)));
   RETURN_IF_ERROR(
       ToStatus(cudaMemsetAsync(target.memory, 0, target.memory_bytes,
-                               uploader->stream_.get()),
+                               uploader->lane_->stream.get()),
                "zero a layer's memory"));
   return uploader;
 }
 
-absl::Status PanelUploader::AddSlots() {
-  ASSIGN_OR_RETURN(stream_, Stream::Create());
-  slot_bytes_ = SlotBytes(target_);
-  for (int i = 0; i < kSlots; ++i) {
-    Slot slot;
-    ASSIGN_OR_RETURN(slot.host, PinnedBuffer::Allocate(slot_bytes_));
-    ASSIGN_OR_RETURN(slot.device, DeviceBuffer::Allocate(slot_bytes_));
-    ASSIGN_OR_RETURN(slot.done, Event::Create(EventKind::kOrdering));
-    slots_.push_back(std::move(slot));
-  }
-  return absl::OkStatus();
-}
-
 PanelUploader::~PanelUploader() {
-  if (stream_.get() == nullptr) return;
-  const absl::Status status = stream_.Synchronize();
-  if (!status.ok()) LOG(ERROR) << "drop a layer's upload: " << status;
+  const absl::Status status = lane_->stream.Synchronize();
+  if (status.ok()) {
+    target_.lanes->GiveBack(std::move(lane_));
+  } else {
+    LOG(ERROR) << "drop a layer's upload: " << status;
+  }
 }
 
 absl::Status PanelUploader::Scatter(PanelKind kind, const HostPanel& panel) {
   if (panel.rows == 0 || panel.columns == 0) return absl::OkStatus();
-  const int64_t piece_elements =
-      slot_bytes_ / kPiecesPerSlot / panel.element_bytes;
+  const int64_t piece_elements = kPieceBytes / panel.element_bytes;
   // Whole tiles where a panel is cut along its rows' length.
   const int64_t piece_columns =
       std::min(panel.columns, piece_elements / kTileColumns * kTileColumns);
@@ -97,7 +77,7 @@ absl::Status PanelUploader::ScatterPiece(PanelKind kind, const HostPanel& piece,
                                          int64_t pitch_bytes) {
   const int64_t row_bytes = piece.columns * piece.element_bytes;
   RETURN_IF_ERROR(Reserve(piece.rows * row_bytes));
-  uint8_t* to = slots_[current_].host.data() + used_bytes_;
+  uint8_t* to = lane_->slots[current_].host.data() + used_bytes_;
   if (row_bytes == pitch_bytes) {
     std::memcpy(to, piece.bytes, piece.rows * row_bytes);
   } else {
@@ -122,18 +102,30 @@ absl::Status PanelUploader::Copy(int64_t offset,
                                  absl::Span<const uint8_t> bytes) {
   CHECK(offset >= 0 &&
         offset + static_cast<int64_t>(bytes.size()) <= target_.memory_bytes);
-  const int64_t piece_bytes = slot_bytes_ / kPiecesPerSlot;
   while (!bytes.empty()) {
     const int64_t size =
-        std::min<int64_t>(piece_bytes, static_cast<int64_t>(bytes.size()));
+        std::min<int64_t>(kPieceBytes, static_cast<int64_t>(bytes.size()));
     RETURN_IF_ERROR(Reserve(size));
-    std::memcpy(slots_[current_].host.data() + used_bytes_, bytes.data(), size);
-    copies_.push_back({offset, used_bytes_, size});
+    std::memcpy(lane_->slots[current_].host.data() + used_bytes_, bytes.data(),
+                size);
+    AddCopy({offset, used_bytes_, size});
     used_bytes_ += RoundUp(size, kAlignment);
     offset += size;
     bytes.remove_prefix(size);
   }
   return absl::OkStatus();
+}
+
+void PanelUploader::AddCopy(const CopyRun& run) {
+  if (!copies_.empty()) {
+    CopyRun& last = copies_.back();
+    if (last.target_offset + last.size_bytes == run.target_offset &&
+        last.slot_offset + last.size_bytes == run.slot_offset) {
+      last.size_bytes += run.size_bytes;
+      return;
+    }
+  }
+  copies_.push_back(run);
 }
 
 absl::Status PanelUploader::Reserve(int64_t bytes) {
@@ -145,28 +137,28 @@ absl::Status PanelUploader::Reserve(int64_t bytes) {
       records * static_cast<int64_t>(sizeof(DevicePanel)) + kAlignment;
   const int64_t needed =
       used_bytes_ + RoundUp(bytes, kAlignment) + record_bytes;
-  if (needed > slot_bytes_) RETURN_IF_ERROR(Flush());
+  if (needed > kUploadSlotBytes) RETURN_IF_ERROR(Flush());
   // An event that was never recorded counts as reached.
-  if (used_bytes_ == 0) return slots_[current_].done.Synchronize();
+  if (used_bytes_ == 0) return lane_->slots[current_].done.Synchronize();
   return absl::OkStatus();
 }
 
 absl::Status PanelUploader::Flush() {
   if (used_bytes_ == 0) return absl::OkStatus();
   RETURN_IF_ERROR(SetCurrentDevice(target_.device_index));
-  Slot& slot = slots_[current_];
+  UploadSlot& slot = lane_->slots[current_];
   RETURN_IF_ERROR(SendPanels(slot));
   RETURN_IF_ERROR(SendCopies(slot));
-  RETURN_IF_ERROR(slot.done.Record(stream_.get()));
+  RETURN_IF_ERROR(slot.done.Record(lane_->stream.get()));
   for (std::vector<DevicePanel>& panels : panels_) panels.clear();
   units_ = {};
   copies_.clear();
   used_bytes_ = 0;
-  current_ = (current_ + 1) % slots_.size();
+  current_ = (current_ + 1) % lane_->slots.size();
   return absl::OkStatus();
 }
 
-absl::Status PanelUploader::SendPanels(Slot& slot) {
+absl::Status PanelUploader::SendPanels(UploadSlot& slot) {
   std::array<int64_t, kPanelKinds> records;
   int64_t end = used_bytes_;
   for (int kind = 0; kind < kPanelKinds; ++kind) {
@@ -178,11 +170,11 @@ absl::Status PanelUploader::SendPanels(Slot& slot) {
     records[kind] = end;
     end += size;
   }
-  CHECK_LE(end, slot_bytes_);
+  CHECK_LE(end, kUploadSlotBytes);
   if (end == used_bytes_) return absl::OkStatus();
   RETURN_IF_ERROR(
       ToStatus(cudaMemcpyAsync(slot.device.data(), slot.host.data(), end,
-                               cudaMemcpyHostToDevice, stream_.get()),
+                               cudaMemcpyHostToDevice, lane_->stream.get()),
                "copy panels to the device"));
   for (int kind = 0; kind < kPanelKinds; ++kind) {
     PanelBatch batch;
@@ -201,27 +193,27 @@ absl::Status PanelUploader::Launch(PanelKind kind, const PanelBatch& batch) {
   const TileLayout& layout = target_.layout;
   switch (kind) {
     case PanelKind::kCodes:
-      return ToStatus(
-          LaunchScatterCodes(layout, batch, target_.memory, stream_.get()),
-          "scatter codes into tiles");
+      return ToStatus(LaunchScatterCodes(layout, batch, target_.memory,
+                                         lane_->stream.get()),
+                      "scatter codes into tiles");
     case PanelKind::kScales:
       return ToStatus(LaunchScatterScales(layout, batch, target_.scale_type,
-                                          target_.memory, stream_.get()),
+                                          target_.memory, lane_->stream.get()),
                       "scatter scales into tiles");
     case PanelKind::kZeros:
-      return ToStatus(
-          LaunchScatterZeros(layout, batch, target_.memory, stream_.get()),
-          "scatter zeros into tiles");
+      return ToStatus(LaunchScatterZeros(layout, batch, target_.memory,
+                                         lane_->stream.get()),
+                      "scatter zeros into tiles");
   }
   return absl::InternalError("scatter: no such kind of panel");
 }
 
-absl::Status PanelUploader::SendCopies(Slot& slot) {
+absl::Status PanelUploader::SendCopies(UploadSlot& slot) {
   for (const CopyRun& run : copies_) {
     RETURN_IF_ERROR(ToStatus(
         cudaMemcpyAsync(target_.memory + run.target_offset,
                         slot.host.data() + run.slot_offset, run.size_bytes,
-                        cudaMemcpyHostToDevice, stream_.get()),
+                        cudaMemcpyHostToDevice, lane_->stream.get()),
         "copy a layer's bytes to the device"));
   }
   return absl::OkStatus();
@@ -229,7 +221,23 @@ absl::Status PanelUploader::SendCopies(Slot& slot) {
 
 absl::Status PanelUploader::Finish() {
   RETURN_IF_ERROR(Flush());
-  return stream_.Synchronize();
+  return lane_->stream.Synchronize();
+}
+
+absl::StatusOr<float> PanelUploader::FinishScales(const TiledWeights& weights) {
+  RETURN_IF_ERROR(Flush());
+  float* const largest = reinterpret_cast<float*>(lane_->device_value.data());
+  uint8_t* const on_host = lane_->host_value.data();
+  const cudaStream_t stream = lane_->stream.get();
+  RETURN_IF_ERROR(ToStatus(LaunchLargestScale(weights, largest, stream),
+                           "find the largest scale"));
+  RETURN_IF_ERROR(ToStatus(cudaMemcpyAsync(on_host, largest, sizeof(float),
+                                           cudaMemcpyDeviceToHost, stream),
+                           "copy the largest scale"));
+  RETURN_IF_ERROR(lane_->stream.Synchronize());
+  float scale;
+  std::memcpy(&scale, on_host, sizeof(scale));
+  return scale;
 }
 
 }  // namespace qgemm::cuda

@@ -9,17 +9,16 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/cuda/launch/repack.h"
-#include "kernels/cuda/runtime/device_buffer.h"
-#include "kernels/cuda/runtime/event.h"
-#include "kernels/cuda/runtime/pinned_buffer.h"
-#include "kernels/cuda/runtime/stream.h"
+#include "kernels/cuda/launch/tiled_weights.h"
 #include "kernels/cuda/tuning/tile_layout.h"
+#include "kernels/cuda/upload_lanes.h"
 #include "kernels/matrix/types.h"
 
 namespace qgemm::cuda {
@@ -29,6 +28,7 @@ inline constexpr int kPanelKinds = 3;
 
 // Where panels go.
 struct UploadTarget {
+  std::shared_ptr<UploadLanePool> lanes;
   int device_index = 0;
   uint8_t* memory = nullptr;  // device; lives longer than the uploader
   int64_t memory_bytes = 0;
@@ -60,15 +60,13 @@ class PanelUploader {
   absl::Status Scatter(PanelKind kind, const HostPanel& panel);
   // Bytes for [offset, offset + bytes.size()) of the memory.
   absl::Status Copy(int64_t offset, absl::Span<const uint8_t> bytes);
-  // Sends what is left and waits until all of it is in place.
+  // Sends what is left, less than a slot, and waits until all is in place.
   absl::Status Finish();
+  // The same for a quantized layer of that target; returns its largest scale,
+  // as stored.
+  absl::StatusOr<float> FinishScales(const TiledWeights& weights);
 
  private:
-  struct Slot {
-    PinnedBuffer host;
-    DeviceBuffer device;
-    Event done;
-  };
   // Bytes of a slot that go to the memory as they are.
   struct CopyRun {
     int64_t target_offset;
@@ -76,22 +74,21 @@ class PanelUploader {
     int64_t size_bytes;
   };
 
-  explicit PanelUploader(const UploadTarget& target) : target_(target) {}
+  PanelUploader(const UploadTarget& target, std::unique_ptr<UploadLane> lane)
+      : target_(target), lane_(std::move(lane)) {}
 
-  absl::Status AddSlots();
   absl::Status ScatterPiece(PanelKind kind, const HostPanel& piece,
                             int64_t pitch_bytes);
+  void AddCopy(const CopyRun& run);
   // Makes room for `bytes` and a panel's record at used_bytes_.
   absl::Status Reserve(int64_t bytes);
   absl::Status Flush();
-  absl::Status SendPanels(Slot& slot);
-  absl::Status SendCopies(Slot& slot);
+  absl::Status SendPanels(UploadSlot& slot);
+  absl::Status SendCopies(UploadSlot& slot);
   absl::Status Launch(PanelKind kind, const PanelBatch& batch);
 
   const UploadTarget target_;
-  Stream stream_;
-  std::vector<Slot> slots_;
-  int64_t slot_bytes_ = 0;
+  std::unique_ptr<UploadLane> lane_;
   // The slot being filled.
   size_t current_ = 0;
   int64_t used_bytes_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sweeps come out as their flags say, and wrong flags are named.
+// Cases come out as their flags say, and wrong flags are named.
 
 #include "bench/bench_case.h"
 
@@ -10,8 +10,8 @@ namespace qgemm {
 namespace {
 
 TEST(BenchCaseTest, CrossesShapesFormatsAndRows) {
-  const auto cases = CasesOf({"64x128,32x256", "1,7", "kbit3,dense", "bf16"},
-                             SweepSize::kDefault);
+  const auto cases =
+      ExpandSweep({"64x128,32x256", "1,7", "kbit3,dense", "bf16"});
   ASSERT_TRUE(cases.ok()) << cases.status();
   ASSERT_EQ(cases->size(), 8u);
   EXPECT_EQ(cases->front().shape.k, 64);
@@ -21,8 +21,7 @@ TEST(BenchCaseTest, CrossesShapesFormatsAndRows) {
 }
 
 TEST(BenchCaseTest, Q4IsMeasuredInBothModes) {
-  const auto cases =
-      CasesOf({"64x128", "1", "q4_0", "fp16"}, SweepSize::kDefault);
+  const auto cases = ExpandSweep({"64x128", "1", "q4_0", "fp16"});
   ASSERT_TRUE(cases.ok()) << cases.status();
   ASSERT_EQ(cases->size(), 2u);
   EXPECT_EQ((*cases)[0].mode, ComputeMode::kA16);
@@ -30,27 +29,17 @@ TEST(BenchCaseTest, Q4IsMeasuredInBothModes) {
 }
 
 TEST(BenchCaseTest, SinglesAreMeasuredAccuratelyWhereCodesAreIntegers) {
-  const auto cases =
-      CasesOf({"64x128", "1", "ternary,kbit4", "fp32"}, SweepSize::kDefault);
+  const auto cases = ExpandSweep({"64x128", "1", "ternary,kbit4", "fp32"});
   ASSERT_TRUE(cases.ok()) << cases.status();
   ASSERT_EQ(cases->size(), 2u);
   EXPECT_EQ((*cases)[0].mode, ComputeMode::kA32);
   EXPECT_EQ((*cases)[1].mode, ComputeMode::kA16);
 }
 
-TEST(BenchCaseTest, DefaultsHaveTheLayerThatTheTargetNames) {
-  const auto cases = CasesOf({}, SweepSize::kDefault);
-  ASSERT_TRUE(cases.ok()) << cases.status();
-  bool found = false;
-  for (const BenchCase& one : *cases) {
-    found |= one.format == "kbit4" && one.m == 1 && one.shape.k == 4096 &&
-             one.shape.n == 14336;
-  }
-  EXPECT_TRUE(found);
-}
-
 TEST(BenchCaseTest, DenseLayersOfTwoTypesDiffer) {
-  BenchCase half{"dense", {64, 64}, 1, FloatType::kFloat16, ComputeMode::kA16};
+  BenchCase half;
+  half.format = "dense";
+  half.shape = {64, 64};
   BenchCase bfloat = half;
   bfloat.dtype = FloatType::kBFloat16;
   EXPECT_FALSE(SameLayer(half, bfloat));
@@ -61,18 +50,27 @@ TEST(BenchCaseTest, DenseLayersOfTwoTypesDiffer) {
 class BadSweepTest : public testing::TestWithParam<SweepText> {};
 
 TEST_P(BadSweepTest, IsInvalid) {
-  EXPECT_EQ(CasesOf(GetParam(), SweepSize::kDefault).status().code(),
+  EXPECT_EQ(ExpandSweep(GetParam()).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 
-INSTANTIATE_TEST_SUITE_P(Texts, BadSweepTest,
-                         testing::Values(SweepText{"4096", "", "", ""},
-                                         SweepText{"33x64", "", "", ""},
-                                         SweepText{"64x9999999", "", "", ""},
-                                         SweepText{"", "0", "", ""},
-                                         SweepText{"", "1,", "", ""},
-                                         SweepText{"", "", "kbit6", ""},
-                                         SweepText{"", "", "", "fp64"}));
+INSTANTIATE_TEST_SUITE_P(
+    Texts, BadSweepTest,
+    testing::Values(SweepText{"4096", "1", "kbit4", "fp16"},
+                    SweepText{"33x64", "1", "kbit4", "fp16"},
+                    SweepText{"64x9999999", "1", "kbit4", "fp16"},
+                    SweepText{"64x64", "0", "kbit4", "fp16"},
+                    SweepText{"64x64", "1,", "kbit4", "fp16"},
+                    SweepText{"64x64", "1", "kbit6", "fp16"},
+                    SweepText{"64x64", "1", "kbit4", "fp64"}));
+
+TEST(KernelChoiceTest, NamesAreFamilies) {
+  EXPECT_EQ(*ParseKernelChoice("auto"), KernelChoice::kAuto);
+  EXPECT_EQ(*ParseKernelChoice("small"), KernelChoice::kSmall);
+  EXPECT_EQ(*ParseKernelChoice("large"), KernelChoice::kLarge);
+  EXPECT_EQ(ParseKernelChoice("medium").status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
 
 }  // namespace
 }  // namespace qgemm

@@ -31,10 +31,12 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpu(CpuIsa isa) {
   return CreateCpuBackend(options);
 }
 
-// FAILED_PRECONDITION in a build without CUDA and on a host without a GPU.
-absl::StatusOr<std::unique_ptr<Backend>> CreateCuda() {
+// One choice of kernels of the CUDA backend. FAILED_PRECONDITION in a build
+// without CUDA, on a host without a GPU, and where a family is not there.
+absl::StatusOr<std::unique_ptr<Backend>> CreateCuda(const char* kernel) {
   BackendOptions options;
   options.name = "cuda";
+  options.kernel = kernel;
   return CreateBackend(options);
 }
 
@@ -55,7 +57,13 @@ std::vector<ConformanceBackend> ConformanceBackends() {
                         [isa] { return CreateCpu(isa); },
                         MandatoryModes::kAll});
   }
-  backends.push_back({"cuda", CreateCuda, MandatoryModes::kA16Only});
+  backends.push_back(
+      {"cuda", [] { return CreateCuda("auto"); }, MandatoryModes::kA16Only});
+  for (const char* const kernel : {"small", "large"}) {
+    backends.push_back({absl::StrCat("cuda_", kernel),
+                        [kernel] { return CreateCuda(kernel); },
+                        MandatoryModes::kA16Only});
+  }
   return backends;
 }
 

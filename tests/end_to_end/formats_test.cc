@@ -31,7 +31,10 @@ class FormatsTest
     : public ::testing::TestWithParam<std::tuple<std::string, NamedSpec>> {
  protected:
   void SetUp() override {
-    auto backend = CreateBackend({BackendName(), /*threads=*/2});
+    BackendOptions options;
+    options.name = BackendName();
+    options.threads = 2;
+    auto backend = CreateBackend(options);
     if (absl::IsFailedPrecondition(backend.status())) {
       GTEST_SKIP() << backend.status();
     }

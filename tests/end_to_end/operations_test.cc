@@ -132,6 +132,9 @@ TEST(Flags, RefusesWhatIsNotKnown) {
   ExpectCannotStart({"--max_message_bytes=4294967296"}, "--max_message_bytes");
   ExpectCannotStart({"--drain_timeout=-1s"}, "--drain_timeout");
   ExpectCannotStart({"--listen="}, "--listen");
+  ExpectCannotStart({"--kernel=medium"}, "--kernel = \"medium\"");
+  ExpectCannotStart({"--backend=cpu", "--tuning_file=/no/such/file"},
+                    "--tuning_file = \"/no/such/file\"");
 }
 
 // grpc.health.v1.HealthCheckResponse { status = 1 }.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A flag that may be repeated, in every spelling that Abseil takes.
+// A flag that may be repeated, in every spelling that Abseil takes; flags that
+// choose kernels, from the command line to the backend.
 
 #include "server/server_flags.h"
 
@@ -14,6 +15,7 @@ namespace qgemm {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::vector<std::string> Join(const std::vector<std::string>& arguments) {
   return JoinRepeated(arguments, "listen");
@@ -42,6 +44,30 @@ TEST(JoinRepeated, LeavesAFlagWithoutItsValue) {
 TEST(JoinRepeated, StopsWhereFlagsEnd) {
   EXPECT_THAT(Join({"server", "--listen=a", "--", "--listen=b"}),
               ElementsAre("server", "--listen=a", "--", "--listen=b"));
+}
+
+absl::StatusOr<CommandLine> Parse(std::vector<std::string> arguments) {
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  return ParseServerFlags(static_cast<int>(pointers.size()), pointers.data());
+}
+
+// One case: Abseil's flags are the process's.
+TEST(ServerFlagsTest, HandsTheChoiceOfKernelsToTheBackend) {
+  const absl::StatusOr<CommandLine> line =
+      Parse({"server", "--listen=127.0.0.1:0", "--backend=cpu",
+             "--kernel=large", "--tuning_file=/some/file"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->server.kernel, "large");
+  EXPECT_EQ(line->server.tuning_file, "/some/file");
+  ServerOptions options = line->server;
+  absl::Status status = Server::Create(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("--kernel = \"large\""));
+  options.kernel = "auto";
+  status = Server::Create(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("--tuning_file = \"/some/file\""));
 }
 
 }  // namespace

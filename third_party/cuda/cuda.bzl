@@ -22,6 +22,9 @@ _NVCC_FLAGS = [
     "-std=c++17",
     "-O3",
     "--Werror=all-warnings",
+    # Not in /tmp, where the names of two compilers in sandboxes of their own
+    # meet: both are process 2.
+    "--objdir-as-tempdir",
     "-Xcompiler=-fPIC",
     "-Xcompiler=-fno-strict-aliasing",
 ]

@@ -7,6 +7,7 @@
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_PTX_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_PTX_CUH_
 
+#include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -77,22 +78,6 @@ __device__ __forceinline__ void BarrierArriveExpect(uint32_t barrier,
 #endif
 }
 
-// Lets the phase end only after that many more bytes, without arriving.
-__device__ __forceinline__ void BarrierExpect(uint32_t barrier,
-                                              uint32_t bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier),
-      "r"(bytes)
-      : "memory");
-#endif
-}
-
-__device__ __forceinline__ void StoreSharedZeros(uint32_t shared) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(shared), "r"(0)
-               : "memory");
-}
-
 __device__ __forceinline__ bool BarrierTryWait(uint32_t barrier,
                                                uint32_t parity) {
   uint32_t done;
@@ -160,27 +145,107 @@ __device__ __forceinline__ void WaitForPreviousKernel() {
 #endif
 }
 
-__device__ __forceinline__ void ClusterSync() {
+// Says that this thread has come so far; its writes are seen by those that
+// wait for all threads of the cluster.
+__device__ __forceinline__ void ClusterArrive() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void ClusterWait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }
 
-// The float at that place in the shared memory of a block of the cluster.
-__device__ __forceinline__ float LoadClusterFloat(uint32_t shared, int rank) {
-  float value = 0;
+// The address of that place in the shared memory of a block of the cluster.
+__device__ __forceinline__ uint32_t ClusterAddress(uint32_t shared, int rank) {
+  uint32_t address = shared;
+#if __CUDA_ARCH__ >= 900
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(address)
+      : "r"(shared), "r"(rank));
+#endif
+  return address;
+}
+
+// Writes to a block of the cluster, and counts the four bytes at the barrier
+// there when they have come.
+__device__ __forceinline__ void SendFloat(uint32_t cluster_address, float value,
+                                          uint32_t cluster_barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
-      "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %1, %2; "
-      "ld.shared::cluster.f32 %0, [remote]; }"
-      : "=f"(value)
-      : "r"(shared), "r"(rank)
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], "
+      "%1, [%2];" ::"r"(cluster_address),
+      "r"(__float_as_uint(value)), "r"(cluster_barrier)
       : "memory");
 #endif
-  return value;
+}
+
+// Two 8x8 matrices of 16-bit elements as a B operand; lane 8 i + r gives the
+// address of row r of matrix i, i below 2.
+__device__ __forceinline__ void LoadMatrices(uint32_t shared,
+                                             uint32_t (&b)[2]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+               : "=r"(b[0]), "=r"(b[1])
+               : "r"(shared)
+               : "memory");
+}
+
+// One box of a tensor in two dimensions by the copy engine.
+__device__ __forceinline__ void CopyTensor(uint32_t shared,
+                                           const CUtensorMap& map, int32_t x,
+                                           int32_t y, uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::"
+      "bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(shared),
+      "l"(&map), "r"(x), "r"(y), "r"(barrier)
+      : "memory");
+#endif
+}
+
+__device__ __forceinline__ void PrefetchTensorMap(const CUtensorMap& map) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+#endif
+}
+
+// Gives registers of this group of four warps back, or takes more, up to
+// kCount a thread. Only where the compiler compiles each group's part apart.
+template <int kCount>
+__device__ __forceinline__ void ShrinkRegisters() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+#endif
+}
+template <int kCount>
+__device__ __forceinline__ void GrowRegisters() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+#endif
+}
+
+// Waits for `threads` threads that name the same barrier, 1 to 15; or says
+// that this one has come so far.
+__device__ __forceinline__ void NamedBarrier(int name, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void NamedBarrierArrive(int name, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
+// Keeps the compiler from moving accesses of these registers
+// over other instructions of this file.
+template <int kCount>
+__device__ __forceinline__ void PinRegisters(float (&d)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+template <int kCount>
+__device__ __forceinline__ void PinRegisters(uint32_t (&a)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(a[i])::"memory");
 }
 
 }  // namespace qgemm::cuda

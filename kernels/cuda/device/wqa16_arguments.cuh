@@ -6,22 +6,20 @@
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_WQA16_ARGUMENTS_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_WQA16_ARGUMENTS_CUH_
 
+#include <cuda.h>
+
 #include <cstdint>
 
 #include "kernels/cuda/tuning/shared_plan.h"
 
 namespace qgemm::cuda {
 
-inline constexpr int kTilesPerWarp = 2;
-// With the producers, sixteen warps: 128 registers a thread.
-inline constexpr int kMaxConsumerWarps = 14;
-// One warp brings the weights, one the activations.
-inline constexpr int kProducerWarps = 2;
-inline constexpr int kMaxThreads = (kMaxConsumerWarps + kProducerWarps) * 32;
+// Warps that multiply together, a row tile each.
+inline constexpr int kGroupWarps = 4;
+inline constexpr int kMaxGroups = 4;
+// With the group of the warp that brings weights and activations, at most.
+inline constexpr int kMaxThreads = (kMaxGroups + 1) * kGroupWarps * 32;
 
-// How the kernel reads scales: E4M4 a block of 32, or any other kind.
-enum class ScaleReader { kE4m4, kGeneral };
-enum class GeneralScale : int { kFloat16, kBFloat16, kFloat32, kRow };
 enum class ResultType : int { kFloat16, kBFloat16, kFloat32 };
 
 struct GemmArguments {
@@ -31,6 +29,7 @@ struct GemmArguments {
   const float* codebook;    // [2^bits]
   float table_scale;        // of codebook values in the table
   float factor;             // of every sum
+  CUtensorMap a_map;        // of a, for chips that have a copy engine
   const void* a;            // [m, lda]
   void* c;                  // [m, n]
   int64_t lda;
@@ -46,14 +45,19 @@ struct GemmArguments {
   int tile_scale_bytes;
   int stage_bytes;
   int groups;  // of scales in 128 columns
-  GeneralScale scale;
   ResultType result;
 };
 
-// Floats between two tokens' rows of partial sums: lanes then write to
-// different banks.
-__host__ __device__ inline int PartialStride(int row_tiles) {
-  return row_tiles * 16 + 4;
+// Groups of warps that a row block's tiles need.
+__host__ __device__ inline int RowGroups(int row_tiles) {
+  return (row_tiles + kGroupWarps - 1) / kGroupWarps;
+}
+
+__device__ __forceinline__ SharedPlan PlanOf(const GemmArguments& args,
+                                             int bits, int tokens) {
+  const SharedShape shape = {bits,           tokens,      args.stage_bytes,
+                             args.row_tiles, args.splits, args.column_warps};
+  return PlanShared(shape, args.slots);
 }
 
 struct BlockWork {

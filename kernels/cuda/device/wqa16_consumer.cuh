@@ -1,204 +1,291 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The warps that multiply: decode a stage's codes, multiply them with its
-// activations, scale and add.
+// The warps that multiply, a row tile each: decode a stage's codes, multiply
+// them with its activations, add up. Four warps always go the same way.
 
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_WQA16_CONSUMER_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_WQA16_CONSUMER_CUH_
 
 #include <cstdint>
 
-#include "kernels/cuda/device/decode.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/device/wqa16_arguments.cuh"
+#include "kernels/cuda/device/wqa16_multiply.cuh"
+#include "kernels/cuda/device/wqa16_ring.cuh"
+#include "kernels/cuda/device/wqa16_tile.cuh"
 
 namespace qgemm::cuda {
 
-// Scales of a tile's rows g and g + 8 in the four blocks of a stage.
-template <ScaleReader kReader>
-struct TileScales {
-  uint2 e4m4;
-  const char* general;
-
-  __device__ __forceinline__ void Load(const GemmArguments& args,
-                                       const char* tile_scales, int g) {
-    if constexpr (kReader == ScaleReader::kE4m4) {
-      e4m4 = *reinterpret_cast<const uint2*>(tile_scales + g * 8);
-    } else {
-      const int pair_bytes = args.scale == GeneralScale::kFloat32 ? 8 : 4;
-      general = tile_scales + g * args.groups * pair_bytes;
-    }
-  }
-
-  __device__ __forceinline__ float2 OfBlock(const GemmArguments& args,
-                                            int block) const {
-    if constexpr (kReader == ScaleReader::kE4m4) {
-      // half(code << 6) is a sixteenth of the scale; factor makes it good.
-      const uint32_t word = block < 2 ? e4m4.x : e4m4.y;
-      const uint32_t pair =
-          __byte_perm(word, 0, block % 2 == 0 ? 0x1404 : 0x3424) >> 2;
-      return __half22float2(reinterpret_cast<const __half2&>(pair));
-    } else {
-      if (args.scale == GeneralScale::kRow) return make_float2(1, 1);
-      const int j = block * args.groups >> 2;
-      if (args.scale == GeneralScale::kFloat32) {
-        return *reinterpret_cast<const float2*>(general + j * 8);
-      }
-      const uint32_t pair = *reinterpret_cast<const uint32_t*>(general + j * 4);
-      if (args.scale == GeneralScale::kFloat16) {
-        return __half22float2(reinterpret_cast<const __half2&>(pair));
-      }
-      return make_float2(__uint_as_float(pair << 16),
-                         __uint_as_float(pair & 0xffff0000u));
-    }
-  }
+// Which stages a warp takes: first, first + step, ... of `stages`.
+struct Turns {
+  int first;
+  int step;
+  int stages;
 };
 
-template <typename T>
-__device__ __forceinline__ uint32_t SubtractPair(uint32_t a, uint32_t b);
-template <>
-__device__ __forceinline__ uint32_t SubtractPair<__half>(uint32_t a,
-                                                         uint32_t b) {
-  const __half2 d = __hsub2(reinterpret_cast<const __half2&>(a),
-                            reinterpret_cast<const __half2&>(b));
-  return reinterpret_cast<const uint32_t&>(d);
-}
-template <>
-__device__ __forceinline__ uint32_t SubtractPair<__nv_bfloat16>(uint32_t a,
-                                                                uint32_t b) {
-  const __nv_bfloat162 d = __hsub2(reinterpret_cast<const __nv_bfloat162&>(a),
-                                   reinterpret_cast<const __nv_bfloat162&>(b));
-  return reinterpret_cast<const uint32_t&>(d);
-}
+// Where a warp stands in the ring, stage by stage.
+class RingReader {
+ public:
+  __device__ __forceinline__ RingReader(const Ring& ring, const Turns& turns)
+      : ring_(ring), step_(turns.step), slot_(turns.first) {}
 
-// One warp that multiplies: tiles kTilesPerWarp * row_warp and on.
-template <int kBits, ScaleReader kReader, bool kZeros, typename T,
-          int kTokenTiles>
-struct Consumer {
-  const GemmArguments& args;
-  const SharedPlan& plan;
-  const char* shared;
-  int lane;
-  int first_tile;
-  float sums[kTilesPerWarp][kTokenTiles][4];
-
-  __device__ __forceinline__ void Clear() {
-#pragma unroll
-    for (int r = 0; r < kTilesPerWarp; ++r) {
-#pragma unroll
-      for (int token = 0; token < kTokenTiles; ++token) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[r][token][i] = 0;
-      }
+  // The current stage's slot, once it is full.
+  __device__ __forceinline__ int Wait() const {
+    BarrierWait(ring_.Full(slot_), parity_);
+    return slot_;
+  }
+  // The barrier that gives the current slot back.
+  __device__ __forceinline__ uint32_t empty() const {
+    return ring_.Empty(slot_);
+  }
+  // There are at least as many slots as warps that take turns.
+  __device__ __forceinline__ void Next() {
+    slot_ += step_;
+    if (slot_ >= ring_.slots) {
+      slot_ -= ring_.slots;
+      parity_ ^= 1;
     }
   }
 
-  // A tile of the warp that does not exist is computed as the last one.
-  __device__ __forceinline__ int Tile(int r) const {
-    const int tile = first_tile + r;
-    return tile < args.row_tiles ? tile : args.row_tiles - 1;
+ private:
+  const Ring& ring_;
+  const int step_;
+  int slot_;
+  uint32_t parity_ = 0;
+};
+
+template <int kBits, ScaleKind kScale, bool kZeros, typename T, int kTokenTiles>
+class Consumer {
+ public:
+  // A warp for which there is no row tile computes the last one for nobody.
+  __device__ __forceinline__ Consumer(const GemmArguments& args,
+                                      const SharedPlan& plan,
+                                      const char* shared, int tile)
+      : args_(args),
+        plan_(plan),
+        shared_(shared),
+        lane_(threadIdx.x % 32),
+        exists_(tile < args.row_tiles),
+        tile_(exists_ ? tile : args.row_tiles - 1) {
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sums_[i] = 0;
   }
 
-  // Decodes one tile's block of 32 columns into two A operands.
-  __device__ __forceinline__ void Decode(const HalfTile<kBits>& half, int b,
-                                         const char* zeros, int block,
-                                         uint32_t (&a)[2][4]) const {
-#pragma unroll
-    for (int s = 0; s < 2; ++s) {
-      DecodeStep<kBits>(half, b, s, shared, lane, a[s]);
-    }
-    if constexpr (kZeros) {
-      const int j = block * args.groups >> 2;
-      const uint32_t pair = *reinterpret_cast<const uint16_t*>(
-          zeros + 2 * ((lane >> 2) * args.groups + j));
-      const uint32_t zero[2] = {
-          IntegerBase<T>::kPair | __byte_perm(pair, 0, 0x4040),
-          IntegerBase<T>::kPair | __byte_perm(pair, 0, 0x4141)};
-#pragma unroll
-      for (int s = 0; s < 2; ++s) {
-#pragma unroll
-        for (int j4 = 0; j4 < 4; ++j4) {
-          a[s][j4] = SubtractPair<T>(a[s][j4], zero[j4 & 1]);
-        }
-      }
-    }
-  }
-
-  __device__ __forceinline__ void MultiplyBlock(
-      const uint32_t (&a)[kTilesPerWarp][2][4],
-      const float2 (&scales)[kTilesPerWarp], const char* activations) {
-#pragma unroll
-    for (int token = 0; token < kTokenTiles; ++token) {
-      const uint4 b = *reinterpret_cast<const uint4*>(activations +
-                                                      token * 8 * kTokenBytes);
-#pragma unroll
-      for (int r = 0; r < kTilesPerWarp; ++r) {
-        float d[4] = {0, 0, 0, 0};
-        Mma16816<T>(d, a[r][0], b.x, b.y);
-        Mma16816<T>(d, a[r][1], b.z, b.w);
-        float(&sum)[4] = sums[r][token];
-        sum[0] = fmaf(d[0], scales[r].x, sum[0]);
-        sum[1] = fmaf(d[1], scales[r].x, sum[1]);
-        sum[2] = fmaf(d[2], scales[r].y, sum[2]);
-        sum[3] = fmaf(d[3], scales[r].y, sum[3]);
-      }
-    }
-  }
-
-  __device__ __forceinline__ void MultiplyStage(int slot) {
-    const char* stage = shared + plan.weights + slot * args.stage_bytes;
-    const char* scales_at = stage + args.row_tiles * args.tile_code_bytes;
-    const char* zeros_at = scales_at + args.row_tiles * args.tile_scale_bytes;
-    const char* activations = shared + plan.activations +
-                              slot * kTokenTiles * 8 * kTokenBytes +
-                              (lane >> 2) * kTokenBytes + (lane & 3) * 16;
-    const int g = lane >> 2;
-    TileScales<kReader> tile_scales[kTilesPerWarp];
-#pragma unroll
-    for (int r = 0; r < kTilesPerWarp; ++r) {
-      tile_scales[r].Load(args, scales_at + Tile(r) * args.tile_scale_bytes, g);
-    }
-#pragma unroll
-    for (int q = 0; q < 2; ++q) {
-      HalfTile<kBits> half[kTilesPerWarp];
-#pragma unroll
-      for (int r = 0; r < kTilesPerWarp; ++r) {
-        half[r] = LoadHalfTile<kBits>(stage + Tile(r) * args.tile_code_bytes, q,
-                                      lane);
-      }
-#pragma unroll
-      for (int b = 0; b < 2; ++b) {
-        const int block = 2 * q + b;
-        uint32_t a[kTilesPerWarp][2][4];
-        float2 scales[kTilesPerWarp];
-#pragma unroll
-        for (int r = 0; r < kTilesPerWarp; ++r) {
-          Decode(half[r], b, zeros_at + Tile(r) * 16 * args.groups, block,
-                 a[r]);
-          scales[r] = tile_scales[r].OfBlock(args, block);
-        }
-        MultiplyBlock(a, scales, activations + block * 64);
+  // Adds the products of those stages up.
+  __device__ __forceinline__ void Run(const Ring& ring, const Turns& turns) {
+    if constexpr (Tile::kFolded || kScale == ScaleKind::kRow) {
+      RunChains(ring, turns, kChainStages);
+    } else {
+      if (args_.groups == 1) {
+        RunChains(ring, turns, 1);
+      } else {
+        RunBlocks(ring, turns);
       }
     }
   }
 
   // Writes the sums to [token][row of the row block].
-  __device__ __forceinline__ void StorePartials(float* partials) const {
-    const int stride = PartialStride(args.row_tiles);
+  __device__ __forceinline__ void StoreSums(float* all) const {
+    if (!exists_) return;
+    const int stride = SumStride(args_.row_tiles);
 #pragma unroll
-    for (int r = 0; r < kTilesPerWarp; ++r) {
-      if (first_tile + r >= args.row_tiles) break;
-#pragma unroll
-      for (int token = 0; token < kTokenTiles; ++token) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int m = token * 8 + (lane & 3) * 2 + (i & 1);
-          const int row = (first_tile + r) * 16 + (lane >> 2) + (i >> 1) * 8;
-          partials[m * stride + row] = sums[r][token][i];
-        }
-      }
+    for (int i = 0; i < kSums; ++i) {
+      const int m = (i >> 2) * 8 + (lane_ & 3) * 2 + (i & 1);
+      const int row = tile_ * 16 + (lane_ >> 2) + (i >> 1 & 1) * 8;
+      all[m * stride + row] = sums_[i];
     }
   }
+
+ private:
+  using Tile = StageTile<kBits, kScale, kZeros, T>;
+  static constexpr int kSums = kTokenTiles * 4;
+  static constexpr int kPanelBytes = kTokenTiles * 8 * kPanelTokenBytes;
+  // Tensor cores truncate as they add, so that they add 1024 columns at most.
+  static constexpr int kChainStages = 8;
+  // Blocks of 32 columns that are decoded and multiplied at a time: as many as
+  // there are registers for.
+  static constexpr int kBlocks = kTokenTiles == 8 ? 1 : 2;
+
+  __device__ __forceinline__ Tile LoadTile(int slot) const {
+    Tile tile;
+    tile.Load(args_, shared_ + plan_.weights + slot * args_.stage_bytes, tile_,
+              lane_);
+    return tile;
+  }
+
+  __device__ __forceinline__ TokenPanel PanelOf(int slot, int q) const {
+    return TokenPanel(SharedAddress(shared_) + plan_.activations +
+                      (slot * 2 + q) * kPanelBytes);
+  }
+
+  __device__ __forceinline__ void Release(uint32_t empty_barrier) const {
+    if (empty_barrier != 0 && lane_ == 0) BarrierArrive(empty_barrier);
+  }
+
+  __device__ __forceinline__ void Add(const float (&products)[kSums],
+                                      float2 scales) {
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      const float scale = (i >> 1 & 1) == 0 ? scales.x : scales.y;
+      sums_[i] = fmaf(products[i], scale, sums_[i]);
+    }
+  }
+
+  // For layers whose scales change with every stage or less often: the tensor
+  // cores add `chain_stages` stages, then their sum is scaled and added.
+  __device__ __forceinline__ void RunChains(const Ring& ring,
+                                            const Turns& turns,
+                                            int chain_stages) {
+    RingReader reader(ring, turns);
+    // A warp that has one slot must give it back to get the next stage.
+    const bool one_slot = ring.slots == turns.step;
+    int stage = turns.first;
+    while (stage < turns.stages) {
+      const int left = stage + chain_stages * turns.step;
+      const int end = left < turns.stages ? left : turns.stages;
+      float products[kSums];
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) products[i] = 0;
+      uint32_t operands[2][kBlocks][2][4];
+      float2 scales = {1, 1};
+      uint32_t before = 0;  // the barrier of the stage before
+      for (; stage < end; stage += turns.step) {
+        const int slot = reader.Wait();
+        const Tile tile = LoadTile(slot);
+        if constexpr (!Tile::kFolded) scales = tile.scales.OfBlock(args_, 0);
+#pragma unroll
+        for (int first = 0; first < 4; first += kBlocks) {
+          WaitForSteps<1>();
+          if (first == kBlocks) Release(before);
+          Chain(tile, first, PanelOf(slot, first / 2),
+                operands[first / kBlocks & 1], products);
+        }
+        before = reader.empty();
+        if (one_slot) {
+          WaitForSteps<0>();
+          Release(before);
+          before = 0;
+        }
+        reader.Next();
+      }
+      WaitForSteps<0>();
+      Release(before);
+      PinRegisters(products);
+      Add(products, scales);
+    }
+  }
+
+  // products += kBlocks blocks of the tile, from block `first` on.
+  __device__ __forceinline__ void Chain(const Tile& tile, int first,
+                                        const TokenPanel& panel,
+                                        uint32_t (&a)[kBlocks][2][4],
+                                        float (&products)[kSums]) const {
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      tile.Decode(args_, first + b, shared_, lane_, a[b]);
+    }
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      PinRegisters(a[b][0]);
+      PinRegisters(a[b][1]);
+    }
+    PinRegisters(products);
+    BeginSteps();
+#pragma unroll
+    for (int step = 0; step < 2 * kBlocks; ++step) {
+      panel.template Multiply<T, kTokenTiles, true>(
+          products, a[step >> 1][step & 1], 2 * (first & 1) + step);
+    }
+    CommitSteps();
+  }
+
+  // For layers with a scale for every 32 or 64 columns: each block of 32 has
+  // products of its own. While kBlocks of them are multiplied the next are
+  // decoded.
+  __device__ __forceinline__ void RunBlocks(const Ring& ring,
+                                            const Turns& turns) {
+    RingReader reader(ring, turns);
+    const bool one_slot = ring.slots == turns.step;
+    float products[kBlocks][kSums];
+#pragma unroll
+    for (auto& block : products) {
+#pragma unroll
+      for (float& product : block) product = 0;
+    }
+    uint32_t operands[2][kBlocks][2][4];
+    float2 scales[kBlocks] = {};
+    uint32_t before = 0;
+    for (int stage = turns.first; stage < turns.stages; stage += turns.step) {
+      const int slot = reader.Wait();
+      const Tile tile = LoadTile(slot);
+#pragma unroll
+      for (int first = 0; first < 4; first += kBlocks) {
+        auto& a = operands[first / kBlocks & 1];
+        float2 next[kBlocks];
+#pragma unroll
+        for (int b = 0; b < kBlocks; ++b) {
+          tile.Decode(args_, first + b, shared_, lane_, a[b]);
+          next[b] = tile.scales.OfBlock(args_, first + b);
+        }
+        WaitForSteps<0>();
+        AddBlocks(products, scales);
+        if (first == 0) Release(before);
+        MultiplyBlocks(a, PanelOf(slot, first / 2), first & 1, products);
+#pragma unroll
+        for (int b = 0; b < kBlocks; ++b) scales[b] = next[b];
+      }
+      before = reader.empty();
+      if (one_slot) {
+        WaitForSteps<0>();
+        Release(before);
+        before = 0;
+      }
+      reader.Next();
+    }
+    WaitForSteps<0>();
+    AddBlocks(products, scales);
+  }
+
+  __device__ __forceinline__ void AddBlocks(float (&products)[kBlocks][kSums],
+                                            const float2 (&scales)[kBlocks]) {
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      PinRegisters(products[b]);
+      Add(products[b], scales[b]);
+    }
+  }
+
+  // Starts kBlocks blocks, the first of them block `first` of the panel.
+  __device__ __forceinline__ void MultiplyBlocks(
+      uint32_t (&a)[kBlocks][2][4], const TokenPanel& panel, int first,
+      float (&products)[kBlocks][kSums]) {
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      PinRegisters(a[b][0]);
+      PinRegisters(a[b][1]);
+      PinRegisters(products[b]);
+    }
+    BeginSteps();
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      panel.template Multiply<T, kTokenTiles, false>(products[b], a[b][0],
+                                                     2 * (first + b));
+    }
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      panel.template Multiply<T, kTokenTiles, true>(products[b], a[b][1],
+                                                    2 * (first + b) + 1);
+    }
+    CommitSteps();
+  }
+
+  const GemmArguments& args_;
+  const SharedPlan& plan_;
+  const char* const shared_;
+  const int lane_;
+  const bool exists_;
+  const int tile_;
+  float sums_[kSums];
 };
 
 }  // namespace qgemm::cuda

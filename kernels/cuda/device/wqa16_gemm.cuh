@@ -2,12 +2,12 @@
 //
 // C = A * W^T + bias for M <= 64, weights of 2 to 5 bits, 16-bit activations.
 //
-// A block owns a row block and a part of K. Two of its warps bring stages
-// (codes, scales and zeros; the activations of 128 columns) through a ring in
-// shared memory; the others multiply: a pair of row tiles a warp, column_warps
-// warps taking turns at the stages. Weights are the A operand of
-// the MMA, tokens its eight columns. A block of 32 columns is summed by the
-// tensor core, then scaled and added in fp32. Blocks of a cluster share K;
+// A block owns a row block and a part of K. One warp brings stages (codes,
+// scales and zeros; the activations of 128 columns) through a ring in shared
+// memory; the others multiply in groups of four warps, a row tile each;
+// groups with the same rows take turns at the stages. Weights are the A
+// operand of the MMA, tokens its columns. A block of 32 columns is summed by
+// the tensor core, then scaled and added in fp32. Blocks of a cluster share K;
 // their sums meet through distributed shared memory, always in one order.
 //
 // The order of arithmetic depends on the layer's partition alone, so a row's
@@ -22,107 +22,117 @@
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/device/wqa16_arguments.cuh"
 #include "kernels/cuda/device/wqa16_consumer.cuh"
+#include "kernels/cuda/device/wqa16_reduce.cuh"
 #include "kernels/cuda/device/wqa16_ring.cuh"
 
 namespace qgemm::cuda {
 
-__device__ __forceinline__ void StoreResult(const GemmArguments& args,
-                                            int64_t index, float value) {
-  if (args.result == ResultType::kFloat16) {
-    static_cast<__half*>(args.c)[index] = __float2half_rn(value);
-  } else if (args.result == ResultType::kBFloat16) {
-    static_cast<__nv_bfloat16*>(args.c)[index] = __float2bfloat16_rn(value);
-  } else {
-    static_cast<float*>(args.c)[index] = value;
-  }
-}
+// What a block of threads is made of.
+struct BlockShape {
+  int row_groups;
+  int consumers;  // threads that multiply; four warps more bring stages
 
-// Adds the partial sums of all warps and blocks that share K, for the rows
-// that fall to this block of the cluster, and stores C.
-template <int kTokenTiles>
-__device__ __forceinline__ void ReduceAndStore(const GemmArguments& args,
-                                               const BlockWork& work,
-                                               const char* shared) {
-  const int stride = PartialStride(args.row_tiles);
-  const int rows = args.row_tiles * 16 / args.splits;
-  const int partial = kTokenTiles * 8 * stride;
-  for (int i = threadIdx.x; i < args.m * rows; i += blockDim.x) {
-    const int m = i / rows;
-    const int row = work.rank * rows + i % rows;
-    float sum = 0;
-    for (int s = 0; s < args.splits; ++s) {
-      for (int w = 0; w < args.column_warps; ++w) {
-        const int place = w * partial + m * stride + row;
-        sum += args.splits == 1
-                   ? reinterpret_cast<const float*>(shared)[place]
-                   : LoadClusterFloat(SharedAddress(shared) + place * 4, s);
-      }
+  __device__ __forceinline__ explicit BlockShape(const GemmArguments& args)
+      : row_groups(RowGroups(args.row_tiles)),
+        consumers(row_groups * args.column_warps * kGroupWarps * 32) {}
+};
+
+// Named barriers.
+inline constexpr int kConsumersBarrier = 1;
+inline constexpr int kProducersBarrier = 2;
+inline constexpr int kBlockBarrier = 3;
+
+// Sets up the barriers; called by the four warps that bring stages.
+template <int kTokens>
+__device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
+                                              const Ring& ring, int row_groups,
+                                              int thread) {
+  // One lane each: lanes of a warp would take turns.
+  if (thread % 32 == 0) {
+    for (int slot = thread / 32; slot < args.slots; slot += kGroupWarps) {
+      BarrierInit(ring.Full(slot), kProducerArrivals);
+      BarrierInit(ring.Empty(slot), row_groups * kGroupWarps);
     }
-    const int64_t n = work.row_block * args.row_tiles * 16 + row;
-    if (n >= args.n) continue;
-    sum *= args.factor;
-    if (args.row_scales != nullptr) sum *= args.row_scales[n];
-    if (args.bias != nullptr) sum += args.bias[n];
-    StoreResult(args, m * args.n + n, sum);
+    if (thread == 0 && args.splits > 1) {
+      BarrierInit(ring.Full(args.slots), 1);
+      BarrierArriveExpect(ring.Full(args.slots),
+                          Reducer<kTokens>::ReceivedBytes(args));
+    }
+    BarrierInitFence();
   }
+  __syncwarp();
 }
 
-template <int kBits, ScaleReader kReader, bool kZeros, typename T,
-          int kTokenTiles>
+// The part of the warps that bring stages. The barriers of a cluster do not
+// count threads that have left.
+template <int kTokenTiles>
+__device__ __forceinline__ void Produce(const GemmArguments& args,
+                                        const SharedPlan& plan,
+                                        const BlockWork& work, const Ring& ring,
+                                        const char* shared) {
+  constexpr int kThreads = kGroupWarps * 32;
+  const BlockShape block(args);
+  const int thread = threadIdx.x - block.consumers;
+  SetUpBarriers<kTokenTiles * 8>(args, ring, block.row_groups, thread);
+  NamedBarrierArrive(kBlockBarrier, block.consumers + kThreads);
+  NamedBarrier(kProducersBarrier, kThreads);
+  if (args.splits > 1) ClusterArrive();
+  const uint32_t base = SharedAddress(shared);
+  const Producer<kTokenTiles> producer(args, work, ring, base + plan.weights,
+                                       base + plan.activations);
+#if __CUDA_ARCH__ >= 900
+  if (thread == 0) producer.Run();
+#else
+  if (thread < 32) producer.Run(thread);
+#endif
+}
+
+// The part of the warps that multiply.
+template <int kBits, ScaleKind kScale, bool kZeros, typename T, int kTokenTiles>
+__device__ __forceinline__ void Consume(const GemmArguments& args,
+                                        const SharedPlan& plan,
+                                        const BlockWork& work, const Ring& ring,
+                                        char* shared) {
+  constexpr int kTokens = kTokenTiles * 8;
+  const BlockShape block(args);
+  if (args.splits > 1) ClusterArrive();
+  FillTable<kBits, T>(args.codebook, args.table_scale,
+                      kZeros ? IntegerBase<T>::kValue : 0.0f, threadIdx.x,
+                      block.consumers, shared);
+  NamedBarrier(kBlockBarrier, block.consumers + kGroupWarps * 32);
+  // Taken from one lane, so that the compiler knows it for all.
+  const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
+  const int group = warp / kGroupWarps;
+  const int turn = group / block.row_groups;
+  Consumer<kBits, kScale, kZeros, T, kTokenTiles> consumer(
+      args, plan, shared,
+      group % block.row_groups * kGroupWarps + warp % kGroupWarps);
+  consumer.Run(ring, {turn, args.column_warps, work.end - work.begin});
+  NamedBarrier(kConsumersBarrier, block.consumers);
+  consumer.StoreSums(reinterpret_cast<float*>(shared) +
+                     turn * kTokens * SumStride(args.row_tiles));
+  NamedBarrier(kConsumersBarrier, block.consumers);
+  Reducer<kTokens>(args, work, plan, shared, block.consumers).Run();
+}
+
+template <int kBits, ScaleKind kScale, bool kZeros, typename T, int kTokenTiles>
 __global__ void __launch_bounds__(kMaxThreads, 1)
     Wqa16Gemm(const __grid_constant__ GemmArguments args) {
   extern __shared__ __align__(1024) char shared[];
-  const SharedPlan plan =
-      PlanShared(kBits, kTokenTiles * 8, args.slots, args.stage_bytes);
+  // Many tokens need more registers than all threads can have.
+  constexpr bool kUneven = kTokenTiles >= 4;
+  const SharedPlan plan = PlanOf(args, kBits, kTokenTiles * 8);
   const BlockWork work = WorkOf(args);
-  const int warp = threadIdx.x / 32;
-  const int lane = threadIdx.x % 32;
-  const int row_warps = (args.row_tiles + kTilesPerWarp - 1) / kTilesPerWarp;
-  const int consumers = row_warps * args.column_warps;
-  const uint32_t base = SharedAddress(shared);
-  const Ring ring{base + plan.barriers, args.slots};
-  if (threadIdx.x < args.slots) {
-    BarrierInit(ring.Full(threadIdx.x), kProducerArrivals);
-    BarrierInit(ring.Empty(threadIdx.x), row_warps);
-    BarrierInitFence();
-  }
-  __syncthreads();
+  const Ring ring{SharedAddress(shared) + plan.barriers, args.slots};
   AllowNextKernel();
-  Consumer<kBits, kReader, kZeros, T, kTokenTiles> consumer{
-      args, plan, shared, lane, warp % row_warps * kTilesPerWarp, {}};
-  if (warp == consumers) {
-    ProduceWeights(args, work, ring, base + plan.weights, lane);
-  } else if (warp > consumers) {
-    ProduceActivations<kTokenTiles>(args, work, ring, base + plan.activations,
-                                    lane);
+  if (threadIdx.x >= BlockShape(args).consumers) {
+    if constexpr (kUneven) ShrinkRegisters<24>();
+    Produce<kTokenTiles>(args, plan, work, ring, shared);
   } else {
-    FillTable<kBits, T>(args.codebook, args.table_scale,
-                        kZeros ? IntegerBase<T>::kValue : 0.0f, threadIdx.x,
-                        consumers * 32, shared);
-    ClearIdleTokens<kTokenTiles>(args, base + plan.activations, threadIdx.x,
-                                 consumers * 32);
-    asm volatile("bar.sync 1, %0;" ::"r"(consumers * 32) : "memory");
-    consumer.Clear();
-    const int stages = work.end - work.begin;
-    for (int i = warp / row_warps; i < stages; i += args.column_warps) {
-      const int slot = i % args.slots;
-      BarrierWait(ring.Full(slot), i / args.slots & 1);
-      consumer.MultiplyStage(slot);
-      __syncwarp();
-      if (lane == 0) BarrierArrive(ring.Empty(slot));
-    }
+    if constexpr (kUneven) GrowRegisters<112>();
+    Consume<kBits, kScale, kZeros, T, kTokenTiles>(args, plan, work, ring,
+                                                   shared);
   }
-  __syncthreads();
-  if (warp < consumers) {
-    consumer.StorePartials(reinterpret_cast<float*>(shared) +
-                           warp / row_warps * kTokenTiles * 8 *
-                               PartialStride(args.row_tiles));
-  }
-  __syncthreads();
-  if (args.splits > 1) ClusterSync();
-  ReduceAndStore<kTokenTiles>(args, work, shared);
-  // No block leaves while another reads its sums.
-  if (args.splits > 1) ClusterSync();
 }
 
 }  // namespace qgemm::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ring of stages in shared memory and the two warps that fill it.
+// The ring of stages in shared memory and the warp that fills it.
 
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_WQA16_RING_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_WQA16_RING_CUH_
@@ -12,12 +12,12 @@
 
 namespace qgemm::cuda {
 
-// Arrivals at a full barrier: of the lane that asked for the weights, and of
-// all lanes that bring activations.
+// Arrivals at a full barrier: of the lane that asks the copy engine, or of
+// all lanes, which copy themselves.
 #if __CUDA_ARCH__ >= 900
-inline constexpr int kProducerArrivals = 1 + 32;
+inline constexpr int kProducerArrivals = 1;
 #else
-inline constexpr int kProducerArrivals = 32 + 32;
+inline constexpr int kProducerArrivals = 32;
 #endif
 
 // What a stage's slot is and when it may be written again.
@@ -31,94 +31,118 @@ struct Ring {
   __device__ __forceinline__ uint32_t Empty(int slot) const {
     return Full(slot) + 8;
   }
-  // Calls load(stage, slot) for every stage, once its slot is free.
-  template <typename Load>
-  __device__ __forceinline__ void Produce(int stages, const Load& load) const {
+};
+
+// Brings the stages of a block in their order. A token's 64 columns of a
+// panel are 128 bytes, whose pieces of 16 stand in the order of the 128-byte
+// swizzle: piece p of token t at p ^ (t % 8). Tokens from m on and columns
+// from k on are zero.
+template <int kTokenTiles>
+class Producer {
+ public:
+  static constexpr int kTokens = kTokenTiles * 8;
+  static constexpr int kActivationBytes = kTokens * kTokenBytes;
+
+  __device__ __forceinline__ Producer(const GemmArguments& args,
+                                      const BlockWork& work, const Ring& ring,
+                                      uint32_t weights, uint32_t activations)
+      : args_(args),
+        ring_(ring),
+        weights_(weights),
+        activations_(activations),
+        tiles_(args.tiles + (work.row_block * args.column_tiles + work.begin) *
+                                args.stage_bytes),
+        column_tile_(work.begin),
+        stages_(work.end - work.begin) {}
+
+#if __CUDA_ARCH__ >= 900
+  // Called by one lane. Weights do not wait for the kernel before this one.
+  __device__ __forceinline__ void Run() const {
+    PrefetchTensorMap(args_.a_map);
+    const int first = stages_ < ring_.slots ? stages_ : ring_.slots;
+    for (int stage = 0; stage < first; ++stage) AskForWeights(stage, stage);
+    WaitForPreviousKernel();
+    for (int stage = 0; stage < first; ++stage) AskForActivations(stage, stage);
     int slot = 0;
-    uint32_t parity = 1;  // a fresh barrier's former phase counts as done
-    for (int stage = 0; stage < stages; ++stage) {
-      BarrierWait(Empty(slot), parity);
-      load(stage, slot);
-      if (++slot == slots) {
+    uint32_t parity = 0;
+    for (int stage = first; stage < stages_; ++stage) {
+      BarrierWait(ring_.Empty(slot), parity);
+      AskForWeights(stage, slot);
+      AskForActivations(stage, slot);
+      if (++slot == ring_.slots) {
         slot = 0;
         parity ^= 1;
       }
     }
   }
-};
-
-__device__ __forceinline__ void ProduceWeights(const GemmArguments& args,
-                                               const BlockWork& work,
-                                               const Ring& ring,
-                                               uint32_t weights, int lane) {
-  const uint8_t* from =
-      args.tiles +
-      (work.row_block * args.column_tiles + work.begin) * args.stage_bytes;
-  ring.Produce(work.end - work.begin, [&](int stage, int slot) {
-    const uint32_t to = weights + slot * args.stage_bytes;
-    const uint8_t* stage_from = from + int64_t{stage} * args.stage_bytes;
-#if __CUDA_ARCH__ >= 900
-    if (lane == 0) {
-      BarrierArriveExpect(ring.Full(slot), args.stage_bytes);
-      CopyBulk(to, stage_from, args.stage_bytes, ring.Full(slot));
-    }
 #else
-    for (int i = lane * 16; i < args.stage_bytes; i += 512) {
-      CopyAsync16(to + i, stage_from + i, 16);
+  // Called by all lanes of a warp.
+  __device__ __forceinline__ void Run(int lane) const {
+    int slot = 0;
+    uint32_t parity = 1;  // a fresh barrier's former phase counts as done
+    for (int stage = 0; stage < stages_; ++stage) {
+      BarrierWait(ring_.Empty(slot), parity);
+      CopyWeights(stage, slot, lane);
+      CopyActivations(stage, slot, lane);
+      CopyAsyncArrive(ring_.Full(slot));
+      if (++slot == ring_.slots) {
+        slot = 0;
+        parity ^= 1;
+      }
     }
-    CopyAsyncArrive(ring.Full(slot));
-#endif
-  });
-}
-
-// Columns beyond k become zeros. A lane copies the same 16 bytes of every
-// second token.
-template <int kTokenTiles>
-__device__ __forceinline__ void ProduceActivations(const GemmArguments& args,
-                                                   const BlockWork& work,
-                                                   const Ring& ring,
-                                                   uint32_t activations,
-                                                   int lane) {
-  constexpr int kTokens = kTokenTiles * 8;
-  const int64_t first = work.begin * 128LL + (lane & 15) * 8;
-  const int first_token = lane >> 4;
-  const char* from =
-      static_cast<const char*>(args.a) + (first_token * args.lda + first) * 2;
-  const int64_t two_tokens = args.lda * 4;
-  const uint32_t to =
-      activations + first_token * kTokenBytes + (lane & 15) * 16;
-  WaitForPreviousKernel();
-  ring.Produce(work.end - work.begin, [&](int stage, int slot) {
-    const int64_t left = (args.k - first - stage * 128LL) * 2;
-    const uint32_t valid = left <= 0 ? 0 : left < 16 ? left : 16;
-    const char* token_from =
-        left <= 0 ? static_cast<const char*>(args.a) : from + stage * 256LL;
-    const uint32_t token_to = to + slot * kTokens * kTokenBytes;
-#pragma unroll
-    for (int i = 0; i < kTokens / 2; ++i) {
-      if (first_token + 2 * i >= args.m) break;
-      CopyAsync16(token_to + 2 * i * kTokenBytes, token_from, valid);
-      token_from += left <= 0 ? 0 : two_tokens;
-    }
-    CopyAsyncArrive(ring.Full(slot));
-  });
-}
-
-// Tokens of the ring that no copy writes become zeros; all `threads` take
-// part.
-template <int kTokenTiles>
-__device__ __forceinline__ void ClearIdleTokens(const GemmArguments& args,
-                                                uint32_t activations,
-                                                int thread, int threads) {
-  constexpr int kTokens = kTokenTiles * 8;
-  const int idle = (kTokens - args.m) * 16;
-  for (int i = thread; i < idle * args.slots; i += threads) {
-    const int slot = i / idle;
-    const int token = args.m + i % idle / 16;
-    StoreSharedZeros(activations + (slot * kTokens + token) * kTokenBytes +
-                     i % 16 * 16);
   }
-}
+#endif
+
+ private:
+  __device__ __forceinline__ void AskForWeights(int stage, int slot) const {
+    const uint32_t full = ring_.Full(slot);
+    BarrierArriveExpect(full, args_.stage_bytes + kActivationBytes);
+    CopyBulk(weights_ + slot * args_.stage_bytes,
+             tiles_ + int64_t{stage} * args_.stage_bytes, args_.stage_bytes,
+             full);
+  }
+
+  __device__ __forceinline__ void AskForActivations(int stage, int slot) const {
+    const uint32_t to = activations_ + slot * kActivationBytes;
+    const int column = (column_tile_ + stage) * 128;
+    CopyTensor(to, args_.a_map, column, 0, ring_.Full(slot));
+    CopyTensor(to + kActivationBytes / 2, args_.a_map, column + 64, 0,
+               ring_.Full(slot));
+  }
+
+  __device__ __forceinline__ void CopyWeights(int stage, int slot,
+                                              int lane) const {
+    const uint32_t to = weights_ + slot * args_.stage_bytes;
+    const uint8_t* from = tiles_ + int64_t{stage} * args_.stage_bytes;
+    for (int i = lane * 16; i < args_.stage_bytes; i += 512) {
+      CopyAsync16(to + i, from + i, 16);
+    }
+  }
+
+  __device__ __forceinline__ void CopyActivations(int stage, int slot,
+                                                  int lane) const {
+    const uint32_t to = activations_ + slot * kActivationBytes;
+    for (int i = lane; i < kTokens * 16; i += 32) {
+      const int token = i >> 4;
+      const int piece = i & 15;
+      const int64_t column = (column_tile_ + stage) * 128LL + piece * 8;
+      const int64_t left = token < args_.m ? (args_.k - column) * 2 : 0;
+      const uint32_t valid = left <= 0 ? 0 : left < 16 ? left : 16;
+      const char* a = static_cast<const char*>(args_.a);
+      CopyAsync16(to + piece / 8 * (kActivationBytes / 2) +
+                      token * kPanelTokenBytes + ((piece ^ token) & 7) * 16,
+                  valid == 0 ? a : a + (token * args_.lda + column) * 2, valid);
+    }
+  }
+
+  const GemmArguments& args_;
+  const Ring ring_;
+  const uint32_t weights_;
+  const uint32_t activations_;
+  const uint8_t* const tiles_;
+  const int column_tile_;
+  const int stages_;
+};
 
 }  // namespace qgemm::cuda
 

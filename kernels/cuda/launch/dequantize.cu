@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread decodes one lane's half of a tile: four runs of eight columns,
-// each one 16-byte store.
+// A thread decodes one lane's half of a tile. Four lanes then exchange their
+// pairs of columns, so that each stores runs of eight columns, 16 bytes at
+// once.
 
 #include <type_traits>
 
@@ -56,27 +57,41 @@ __device__ __forceinline__ GroupOfRun LoadGroup(const DequantizeArgs& args,
   return result;
 }
 
-// Eight elements of the run that starts at `column`; those from k on are zero.
+// The lane's pairs of columns 2 t + 8 j, j = 0 to 3, of 32; elements from
+// column k on are zero. `columns_left` counts from the first pair.
 template <int kBits, typename Out>
-__device__ __forceinline__ uint4 DecodeRun(const HalfWords<kBits>& half,
-                                           int first_pair,
-                                           const GroupOfRun& group,
-                                           const float* codebook,
-                                           int64_t columns_left) {
-  uint32_t words[4];
+__device__ __forceinline__ void DecodePairs(
+    const HalfWords<kBits>& half, int first_pair, const GroupOfRun& group,
+    const float* codebook, int64_t columns_left, uint32_t (&pairs)[4]) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
+  for (int j = 0; j < 4; ++j) {
     uint32_t elements[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const uint32_t code = CodeIn(kBits, first_pair + 2 * i, h, half.words);
+      const uint32_t code = CodeIn(kBits, first_pair + 2 * j, h, half.words);
       const float value =
           MultiplyRoundToOdd(codebook[code] - group.zero, group.scale);
-      elements[h] = 2 * i + h < columns_left ? RoundedBits<Out>(value) : 0;
+      elements[h] = 8 * j + h < columns_left ? RoundedBits<Out>(value) : 0;
     }
-    words[i] = elements[0] | elements[1] << 16;
+    pairs[j] = elements[0] | elements[1] << 16;
   }
-  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+// Of four neighbouring lanes, gives lane t word t of every lane.
+__device__ __forceinline__ void TransposeQuad(int t, uint32_t (&words)[4]) {
+#pragma unroll
+  for (int distance = 1; distance <= 2; ++distance) {
+    const bool upper = (t & distance) != 0;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int low = distance == 1 ? 2 * i : i;
+      const int high = low + distance;
+      const uint32_t other = __shfl_xor_sync(
+          0xffffffff, upper ? words[low] : words[high], distance);
+      words[low] = upper ? other : words[low];
+      words[high] = upper ? words[high] : other;
+    }
+  }
 }
 
 template <int kBits, typename Out>
@@ -96,7 +111,7 @@ __global__ void __launch_bounds__(kThreads)
       args.row_begin / kTileRows + unit / layout.column_tiles,
       unit % layout.column_tiles};
   const int64_t row_end = args.row_begin + args.rows;
-  if (tile.row_tile * kTileRows >= row_end) return;
+  if (tile.row_tile * kTileRows >= row_end) return;  // the whole warp
   const LaneHalf owner = {static_cast<int>(thread % kLanesPerTile),
                           static_cast<int>(thread / kLanesPerTile % 2)};
   const HalfWords<kBits> half =
@@ -108,12 +123,17 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t row = tile.row_tile * kTileRows + RowOfCode(place);
     const int64_t column =
         tile.column_tile * kTileColumns + ColumnOfCode(place);
-    if (row < args.row_begin || row >= row_end || column >= args.ldo) continue;
-    Out* out = static_cast<Out*>(args.out) + (row - args.row_begin) * args.ldo +
-               column;
+    uint32_t words[4];
+    DecodePairs<kBits, Out>(half, first_pair, LoadGroup(args, tile, place),
+                            codebook, layout.k - column, words);
+    const int t = owner.lane & 3;
+    TransposeQuad(t, words);
+    const int64_t first = column + 6 * t;  // 8 t of the 32
+    if (row < args.row_begin || row >= row_end || first >= args.ldo) continue;
+    Out* out =
+        static_cast<Out*>(args.out) + (row - args.row_begin) * args.ldo + first;
     *reinterpret_cast<uint4*>(out) =
-        DecodeRun<kBits, Out>(half, first_pair, LoadGroup(args, tile, place),
-                              codebook, layout.k - column);
+        make_uint4(words[0], words[1], words[2], words[3]);
   }
 }
 

@@ -24,33 +24,32 @@ __device__ __forceinline__ const DevicePanel& PanelOfUnit(
   return batch.panels[low];
 }
 
-// Eight codes of a row, the first in the lowest byte; `mask` has a bit for
-// each that the panel holds, the others are zero.
-struct EightCodes {
-  uint64_t codes;
+// Two codes of a row; `mask` has a bit for each that the panel holds, the
+// others are zero.
+struct TwoCodes {
+  uint32_t code[2];
   uint32_t mask;
 };
 
-__device__ __forceinline__ EightCodes LoadEight(const DevicePanel& panel,
-                                                const uint8_t* bytes,
-                                                int64_t row, int64_t column) {
-  EightCodes eight = {0, 0};
+__device__ __forceinline__ TwoCodes LoadTwo(const DevicePanel& panel,
+                                            const uint8_t* bytes, int64_t row,
+                                            int64_t column) {
+  TwoCodes two = {{0, 0}, 0};
   const int64_t r = row - panel.row_begin;
   const int64_t c = column - panel.column_begin;
-  if (r < 0 || r >= panel.rows) return eight;
+  if (r < 0 || r >= panel.rows) return two;
   const int64_t offset = panel.offset + r * panel.columns + c;
-  if (c >= 0 && c + 8 <= panel.columns && offset % 8 == 0) {
-    eight.codes = *reinterpret_cast<const uint64_t*>(bytes + offset);
-    eight.mask = 0xff;
-    return eight;
+  if (c >= 0 && c + 2 <= panel.columns && offset % 2 == 0) {
+    const uint32_t pair = *reinterpret_cast<const uint16_t*>(bytes + offset);
+    return {{pair & 0xff, pair >> 8}, 3};
   }
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 2; ++i) {
     if (c + i < 0 || c + i >= panel.columns) continue;
-    eight.codes |= static_cast<uint64_t>(bytes[offset + i]) << (8 * i);
-    eight.mask |= 1u << i;
+    two.code[i] = bytes[offset + i];
+    two.mask |= 1u << i;
   }
-  return eight;
+  return two;
 }
 
 // Gathers the half's codes; returns whether the panel holds all of them.
@@ -59,22 +58,18 @@ __device__ __forceinline__ bool GatherHalf(const DevicePanel& panel,
                                            const uint8_t* bytes, TileIndex tile,
                                            LaneHalf owner,
                                            HalfWords<kBits>& half) {
-  uint32_t all = 0xff;
+  uint32_t all = 3;
 #pragma unroll
-  for (int quarter = 0; quarter < 4; ++quarter) {
-    const int first_pair = (quarter >> 1) * 8 + (quarter & 1);  // b, hi
-    const CodePlace place = {owner, first_pair, 0};
-    const EightCodes eight =
-        LoadEight(panel, bytes, tile.row_tile * kTileRows + RowOfCode(place),
-                  tile.column_tile * kTileColumns + ColumnOfCode(place));
-    all &= eight.mask;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      AddCode(kBits, first_pair + (i >> 1) * 2, i & 1,
-              static_cast<uint32_t>(eight.codes >> (8 * i)) & 0xff, half.words);
-    }
+  for (int pair = 0; pair < kPairsPerHalf; ++pair) {
+    const CodePlace place = {owner, pair, 0};
+    const TwoCodes two =
+        LoadTwo(panel, bytes, tile.row_tile * kTileRows + RowOfCode(place),
+                tile.column_tile * kTileColumns + ColumnOfCode(place));
+    all &= two.mask;
+    AddCode(kBits, pair, 0, two.code[0], half.words);
+    AddCode(kBits, pair, 1, two.code[1], half.words);
   }
-  return all == 0xff;
+  return all == 3;
 }
 
 template <int kBits>

@@ -3,6 +3,7 @@
 // From operands to a kernel of the table and its launch attributes.
 
 #include <algorithm>
+#include <atomic>
 
 #include "kernels/cuda/launch/wqa16_gemm.h"
 #include "kernels/cuda/launch/wqa16_gemm_table.cuh"
@@ -34,19 +35,6 @@ int TokenTileChoice(int64_t m) {
   return kTokenTileChoices - 1;
 }
 
-GeneralScale GeneralScaleOf(ScaleKind kind) {
-  switch (kind) {
-    case ScaleKind::kFloat16:
-      return GeneralScale::kFloat16;
-    case ScaleKind::kBFloat16:
-      return GeneralScale::kBFloat16;
-    case ScaleKind::kFloat32:
-      return GeneralScale::kFloat32;
-    default:
-      return GeneralScale::kRow;
-  }
-}
-
 ResultType ResultTypeOf(FloatType type) {
   switch (type) {
     case FloatType::kFloat16:
@@ -58,14 +46,24 @@ ResultType ResultTypeOf(FloatType type) {
   }
 }
 
-// Slots of the ring: as many as fit beside another block, else alone. Where
-// slots are used again, warps that take turns keep to slots of their own, so
-// that none waits for a phase that lies two ahead.
-int SlotsFor(const TileLayout& layout, int token_tiles, int stages) {
-  const int turns = layout.partition.column_warps;
-  const int room =
-      std::min(kMaxSlots, SlotsThatFit(layout.bits, token_tiles * 8,
-                                       static_cast<int>(layout.stage_bytes())));
+SharedShape SharedShapeOf(const TileLayout& layout, int tokens) {
+  const Partition& partition = layout.partition;
+  SharedShape shape;
+  shape.bits = layout.bits;
+  shape.tokens = tokens;
+  shape.stage_bytes = static_cast<int>(layout.stage_bytes());
+  shape.row_tiles = partition.row_tiles;
+  shape.splits = partition.splits;
+  shape.column_warps = partition.column_warps;
+  return shape;
+}
+
+// Slots of the ring for that many stages. Where slots are used again, warps
+// that take turns keep to slots of their own, so that none waits for a phase
+// that lies two ahead.
+int SlotsFor(const SharedShape& shape, int stages) {
+  const int turns = shape.column_warps;
+  const int room = std::min(kMaxSlots, SlotsThatFit(shape));
   return stages <= room ? stages : room / turns * turns;
 }
 
@@ -80,7 +78,10 @@ GemmArguments ArgumentsOf(const GemmOperands& operands) {
   args.codebook = weights.codebook();
   args.table_scale = 1;
   args.factor = weights.factor;
-  if (layout.scale_kind == ScaleKind::kE4m4) args.factor *= 16;
+  if (layout.scale_kind == ScaleKind::kE4m4) {
+    args.table_scale = kFoldedTableScale;
+    args.factor *= 16 / kFoldedTableScale;
+  }
   if (layout.has_zeros) {
     args.table_scale = 1 / weights.zero_unit;
     args.factor *= weights.zero_unit;
@@ -99,9 +100,47 @@ GemmArguments ArgumentsOf(const GemmOperands& operands) {
   args.tile_scale_bytes = static_cast<int>(layout.scale_bytes);
   args.stage_bytes = static_cast<int>(layout.stage_bytes());
   args.groups = layout.groups;
-  args.scale = GeneralScaleOf(layout.scale_kind);
   args.result = ResultTypeOf(operands.c_type);
   return args;
+}
+
+using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+
+// The driver's function, once PrepareWqa16Gemm has run on a device that has
+// a copy engine.
+std::atomic<EncodeTiled> encode_tiled{nullptr};
+
+cudaError_t FindEncodeTiled() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  const cudaError_t error = cudaGetDriverEntryPointByVersion(
+      "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+  if (error != cudaSuccess) return error;
+  if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+  encode_tiled = reinterpret_cast<EncodeTiled>(function);
+  return cudaSuccess;
+}
+
+// Describes A to the copy engine: boxes of `tokens` by 64 columns, swizzled,
+// zero beyond m and k.
+cudaError_t MapActivations(const GemmOperands& operands, int tokens,
+                           CUtensorMap& map) {
+  const EncodeTiled encode = encode_tiled;
+  if (encode == nullptr) return cudaSuccess;
+  const cuuint64_t sizes[2] = {
+      static_cast<cuuint64_t>(operands.weights.layout.k),
+      static_cast<cuuint64_t>(operands.m)};
+  const cuuint64_t row_bytes[1] = {static_cast<cuuint64_t>(operands.lda) * 2};
+  const cuuint32_t box[2] = {64, static_cast<cuuint32_t>(tokens)};
+  const cuuint32_t step[2] = {1, 1};
+  const CUresult result = encode(
+      &map,
+      operands.a_type == FloatType::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                             : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      2, const_cast<void*>(operands.a), sizes, row_bytes, box, step,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 bool IsLegal(const GemmOperands& operands) {
@@ -111,21 +150,37 @@ bool IsLegal(const GemmOperands& operands) {
          reinterpret_cast<uintptr_t>(operands.a) % 16 == 0;
 }
 
+cudaError_t AllowSharedMemory(const Wqa16KernelRow& row) {
+  for (const auto& kernels : row.kernel) {
+    for (const Wqa16Kernel kernel : kernels) {
+      if (kernel == nullptr) continue;
+      const cudaError_t error = cudaFuncSetAttribute(
+          kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+          kBlockSharedBytes);
+      if (error != cudaSuccess) return error;
+    }
+  }
+  return cudaSuccess;
+}
+
 }  // namespace
 
 cudaError_t PrepareWqa16Gemm() {
+  int device = 0;
+  int major = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
+                                   device);
+  }
+  if (error == cudaSuccess && major >= 9) error = FindEncodeTiled();
+  if (error != cudaSuccess) return error;
   for (const int bits : {2, 3, 4, 5}) {
     const Wqa16KernelTable& table = *TableOf(bits);
-    for (const Wqa16KernelRow* row :
-         {&table.e4m4, &table.general, &table.zeros}) {
-      for (const auto& kernels : row->kernel) {
-        for (const Wqa16Kernel kernel : kernels) {
-          if (kernel == nullptr) continue;
-          const cudaError_t error = cudaFuncSetAttribute(
-              kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-              kBlockSharedBytes);
-          if (error != cudaSuccess) return error;
-        }
+    for (const auto& rows : {table.plain, table.zeros}) {
+      for (int i = 0; i < kScaleKinds; ++i) {
+        const cudaError_t error = AllowSharedMemory(rows[i]);
+        if (error != cudaSuccess) return error;
       }
     }
   }
@@ -136,9 +191,9 @@ cudaError_t LaunchWqa16Gemm(const GemmOperands& operands, cudaStream_t stream) {
   if (!IsLegal(operands)) return cudaErrorInvalidValue;
   const TileLayout& layout = operands.weights.layout;
   const Wqa16KernelTable& table = *TableOf(layout.bits);
-  const Wqa16KernelRow& row = layout.scale_kind == ScaleKind::kE4m4 ? table.e4m4
-                              : layout.has_zeros ? table.zeros
-                                                 : table.general;
+  const Wqa16KernelRow& row =
+      (layout.has_zeros ? table.zeros
+                        : table.plain)[static_cast<int>(layout.scale_kind)];
   const int choice = TokenTileChoice(operands.m);
   const Wqa16Kernel kernel =
       row.kernel[operands.a_type == FloatType::kBFloat16][choice];
@@ -148,20 +203,18 @@ cudaError_t LaunchWqa16Gemm(const GemmOperands& operands, cudaStream_t stream) {
   const int token_tiles = kTokenTileCounts[choice];
   const int stages = static_cast<int>(
       (layout.column_tiles + partition.splits - 1) / partition.splits);
-  args.slots = SlotsFor(layout, token_tiles, stages);
+  const SharedShape shape = SharedShapeOf(layout, token_tiles * 8);
+  args.slots = SlotsFor(shape, stages);
+  const cudaError_t mapped =
+      MapActivations(operands, token_tiles * 8, args.a_map);
+  if (mapped != cudaSuccess) return mapped;
 
-  const int row_warps =
-      (partition.row_tiles + kTilesPerWarp - 1) / kTilesPerWarp;
-  const int partials = partition.column_warps * token_tiles * 8 *
-                       PartialStride(partition.row_tiles) * 4;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(partition.row_blocks * partition.splits);
   config.blockDim =
-      dim3((row_warps * partition.column_warps + kProducerWarps) * 32);
-  config.dynamicSmemBytes = std::max(
-      partials,
-      PlanShared(layout.bits, token_tiles * 8, args.slots, args.stage_bytes)
-          .total);
+      dim3((RowGroups(partition.row_tiles) * partition.column_warps + 1) *
+           kGroupWarps * 32);
+  config.dynamicSmemBytes = PlanShared(shape, args.slots).total;
   config.stream = stream;
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;

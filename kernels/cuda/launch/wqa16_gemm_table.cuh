@@ -21,36 +21,43 @@ struct Wqa16KernelRow {
   Wqa16Kernel kernel[2][kTokenTileChoices];
 };
 
-// The rows of a code width; a null kernel does not exist.
+inline constexpr int kScaleKinds = 5;
+
+// The rows of a code width, by kind of scales; a null kernel does not exist.
 struct Wqa16KernelTable {
-  Wqa16KernelRow e4m4;
-  Wqa16KernelRow general;
-  Wqa16KernelRow zeros;  // general scales and zeros: 4 bits only
+  Wqa16KernelRow plain[kScaleKinds];
+  Wqa16KernelRow zeros[kScaleKinds];
 };
 
-template <int kBits, ScaleReader kReader, bool kZeros, typename T>
+template <int kBits, ScaleKind kScale, bool kZeros, typename T>
 constexpr void FillRow(Wqa16Kernel (&row)[kTokenTileChoices]) {
-  row[0] = Wqa16Gemm<kBits, kReader, kZeros, T, 1>;
-  row[1] = Wqa16Gemm<kBits, kReader, kZeros, T, 2>;
-  row[2] = Wqa16Gemm<kBits, kReader, kZeros, T, 4>;
-  row[3] = Wqa16Gemm<kBits, kReader, kZeros, T, 8>;
+  row[0] = Wqa16Gemm<kBits, kScale, kZeros, T, 1>;
+  row[1] = Wqa16Gemm<kBits, kScale, kZeros, T, 2>;
+  row[2] = Wqa16Gemm<kBits, kScale, kZeros, T, 4>;
+  row[3] = Wqa16Gemm<kBits, kScale, kZeros, T, 8>;
 }
 
-template <int kBits, ScaleReader kReader, bool kZeros>
-Wqa16KernelRow MakeRow() {
-  Wqa16KernelRow row = {};
-  FillRow<kBits, kReader, kZeros, __half>(row.kernel[0]);
-  FillRow<kBits, kReader, kZeros, __nv_bfloat16>(row.kernel[1]);
-  return row;
+template <int kBits, ScaleKind kScale, bool kZeros = false>
+void AddRow(Wqa16KernelRow (&rows)[kScaleKinds]) {
+  Wqa16KernelRow& row = rows[static_cast<int>(kScale)];
+  FillRow<kBits, kScale, kZeros, __half>(row.kernel[0]);
+  FillRow<kBits, kScale, kZeros, __nv_bfloat16>(row.kernel[1]);
 }
 
+// What TileLayoutOf lets through.
 template <int kBits>
 Wqa16KernelTable MakeTable() {
   Wqa16KernelTable table = {};
-  table.e4m4 = MakeRow<kBits, ScaleReader::kE4m4, false>();
-  table.general = MakeRow<kBits, ScaleReader::kGeneral, false>();
+  AddRow<kBits, ScaleKind::kE4m4>(table.plain);
+  AddRow<kBits, ScaleKind::kRow>(table.plain);
   if constexpr (kBits == 4) {
-    table.zeros = MakeRow<kBits, ScaleReader::kGeneral, true>();
+    AddRow<kBits, ScaleKind::kFloat16>(table.plain);
+    AddRow<kBits, ScaleKind::kBFloat16>(table.plain);
+    AddRow<kBits, ScaleKind::kFloat32>(table.plain);
+    AddRow<kBits, ScaleKind::kFloat16, true>(table.zeros);
+    AddRow<kBits, ScaleKind::kBFloat16, true>(table.zeros);
+    AddRow<kBits, ScaleKind::kFloat32, true>(table.zeros);
+    AddRow<kBits, ScaleKind::kRow, true>(table.zeros);
   }
   return table;
 }

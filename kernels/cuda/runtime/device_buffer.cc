@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,12 @@
 #include "kernels/cuda/runtime/log_failure.h"
 
 namespace qgemm::cuda {
+namespace {
+
+std::atomic<int64_t> allocation_count{0};
+std::atomic<int64_t> release_count{0};
+
+}  // namespace
 
 absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(int64_t size_bytes) {
   const std::string operation =
@@ -22,11 +29,22 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(int64_t size_bytes) {
   if (size_bytes == 0) return DeviceBuffer();
   void* data = nullptr;
   RETURN_IF_ERROR(ToStatus(cudaMalloc(&data, size_bytes), operation));
+  allocation_count.fetch_add(1, std::memory_order_relaxed);
   return DeviceBuffer(static_cast<uint8_t*>(data), size_bytes);
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  if (data_ != nullptr) LogFailure(cudaFree(data_), "free device memory");
+  if (data_ == nullptr) return;
+  release_count.fetch_add(1, std::memory_order_relaxed);
+  LogFailure(cudaFree(data_), "free device memory");
+}
+
+int64_t DeviceAllocationCount() {
+  return allocation_count.load(std::memory_order_relaxed);
+}
+
+int64_t DeviceReleaseCount() {
+  return release_count.load(std::memory_order_relaxed);
 }
 
 }  // namespace qgemm::cuda

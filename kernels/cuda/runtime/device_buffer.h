@@ -41,6 +41,11 @@ class DeviceBuffer {
   int64_t size_bytes_ = 0;
 };
 
+// How often such memory was taken and given back in this process so far; tests
+// see by it that the steady state does neither. Thread-safe.
+int64_t DeviceAllocationCount();
+int64_t DeviceReleaseCount();
+
 }  // namespace qgemm::cuda
 
 #endif  // QGEMM_KERNELS_CUDA_RUNTIME_DEVICE_BUFFER_H_

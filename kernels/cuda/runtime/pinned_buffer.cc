@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,12 @@
 #include "kernels/cuda/runtime/log_failure.h"
 
 namespace qgemm::cuda {
+namespace {
+
+std::atomic<int64_t> allocation_count{0};
+std::atomic<int64_t> release_count{0};
+
+}  // namespace
 
 absl::StatusOr<PinnedBuffer> PinnedBuffer::Allocate(int64_t size_bytes) {
   const std::string operation = absl::StrCat(
@@ -23,12 +30,22 @@ absl::StatusOr<PinnedBuffer> PinnedBuffer::Allocate(int64_t size_bytes) {
   void* data = nullptr;
   RETURN_IF_ERROR(ToStatus(
       cudaHostAlloc(&data, size_bytes, cudaHostAllocPortable), operation));
+  allocation_count.fetch_add(1, std::memory_order_relaxed);
   return PinnedBuffer(static_cast<uint8_t*>(data), size_bytes);
 }
 
 PinnedBuffer::~PinnedBuffer() {
-  if (data_ != nullptr)
-    LogFailure(cudaFreeHost(data_), "free page-locked host memory");
+  if (data_ == nullptr) return;
+  release_count.fetch_add(1, std::memory_order_relaxed);
+  LogFailure(cudaFreeHost(data_), "free page-locked host memory");
+}
+
+int64_t PinnedAllocationCount() {
+  return allocation_count.load(std::memory_order_relaxed);
+}
+
+int64_t PinnedReleaseCount() {
+  return release_count.load(std::memory_order_relaxed);
 }
 
 }  // namespace qgemm::cuda

@@ -5,6 +5,7 @@
 #include "kernels/cuda/tuning/batch_plan.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/checked_math.h"
 
@@ -32,16 +33,19 @@ int64_t Take(int64_t rows, int64_t row_bytes, int64_t& end) {
 
 }  // namespace
 
-Family FamilyOf(int64_t segment_rows, FamilyChoice choice) {
-  switch (choice) {
+int64_t MaxSmallSegment(const FamilyPolicy& policy, int bits) {
+  switch (policy.choice) {
     case FamilyChoice::kAlwaysSmall:
-      return Family::kSmall;
+      return std::numeric_limits<int64_t>::max();
     case FamilyChoice::kAlwaysLarge:
-      return Family::kLarge;
+      return 0;
     case FamilyChoice::kByRows:
       break;
   }
-  return segment_rows <= kMaxSmallRows ? Family::kSmall : Family::kLarge;
+  // A dense layer is not dequantized: its launches differ only in that a small
+  // one merges segments.
+  if (bits == 0) return kMaxSmallRows;
+  return policy.tuning.max_small_rows[bits - 2];
 }
 
 int64_t MaxLargeRows(const BatchShape& shape) {
@@ -69,7 +73,7 @@ void BatchPlan::CutSmall(absl::Span<const RowSegment> segments,
   };
   for (size_t i = 0; i < segments.size(); ++i) {
     const int64_t rows = segments[i].rows;
-    if (FamilyOf(rows, shape.choice) != Family::kSmall) continue;
+    if (FamilyOf(rows, shape.max_small_segment) != Family::kSmall) continue;
     for (int64_t row = 0; row < rows;) {
       if (piece.rows == 0) {
         piece.segment = static_cast<int64_t>(i);
@@ -89,7 +93,7 @@ void BatchPlan::CutLarge(absl::Span<const RowSegment> segments,
   const int64_t most = MaxLargeRows(shape);
   for (size_t i = 0; i < segments.size(); ++i) {
     const int64_t rows = segments[i].rows;
-    if (FamilyOf(rows, shape.choice) != Family::kLarge) continue;
+    if (FamilyOf(rows, shape.max_small_segment) != Family::kLarge) continue;
     for (int64_t row = 0; row < rows; row += most) {
       Piece piece;
       piece.family = Family::kLarge;

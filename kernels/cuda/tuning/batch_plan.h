@@ -12,19 +12,27 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "kernels/cuda/tuning/tuning.h"
 #include "kernels/matrix/backend.h"
 
 namespace qgemm::cuda {
 
 // The families of kernels by number of rows.
 enum class Family : uint8_t {
-  kSmall,  // rows of any segments, up to kMaxSmallRows of them
+  kSmall,  // rows of any short segments, up to kMaxSmallRows a launch
   kLarge,  // rows of one segment
 };
 
 // What of the chooser's own is left to it.
 enum class FamilyChoice : uint8_t { kByRows, kAlwaysSmall, kAlwaysLarge };
 
+// What the chooser goes by, beside the layer and a segment's rows.
+struct FamilyPolicy {
+  FamilyChoice choice = FamilyChoice::kByRows;
+  Tuning tuning = DefaultTuning();
+};
+
+// Rows of a small launch, at most.
 inline constexpr int64_t kMaxSmallRows = 64;
 // Rows of a launch that is padded are a multiple of this.
 inline constexpr int64_t kPaddedRows = 64;
@@ -38,7 +46,8 @@ struct BatchShape {
   int64_t c_row_bytes = 0;
   // Small launches are padded to kMaxSmallRows as well.
   bool pads_small = false;
-  FamilyChoice choice = FamilyChoice::kByRows;
+  // Of the layer: segments of more rows go to the large family.
+  int64_t max_small_segment = kMaxSmallRows;
 };
 
 // One launch. A small one takes `rows` rows of the segments that are small,
@@ -62,7 +71,13 @@ struct Wave {
   int64_t count = 0;
 };
 
-Family FamilyOf(int64_t segment_rows, FamilyChoice choice);
+// Rows of the longest segment that goes to the small family, by the width of
+// the layer's codes: 2 to 5, or 0 of a dense layer. 0: none does.
+int64_t MaxSmallSegment(const FamilyPolicy& policy, int bits);
+
+inline Family FamilyOf(int64_t segment_rows, int64_t max_small_segment) {
+  return segment_rows <= max_small_segment ? Family::kSmall : Family::kLarge;
+}
 
 // Rows of a large launch, at most; a multiple of kPaddedRows.
 int64_t MaxLargeRows(const BatchShape& shape);
@@ -95,18 +110,20 @@ struct Slice {
   int64_t row_in_piece;  // where they stand
 };
 
-// Calls `visit` with each slice of `piece`, until it returns a status that is
-// not OK, which is returned.
+// Calls `visit` with each slice of `piece`, which a plan made of these
+// segments with that BatchShape::max_small_segment, until it returns a status
+// that is not OK, which is returned.
 template <typename Visitor>
 absl::Status ForEachSlice(absl::Span<const RowSegment> segments,
-                          FamilyChoice choice, const Piece& piece,
+                          int64_t max_small_segment, const Piece& piece,
                           Visitor visit) {
   Slice slice = {piece.segment, piece.row, 0, 0};
   while (slice.row_in_piece < piece.rows) {
-    const int64_t left = segments[slice.segment].rows - slice.row;
+    const int64_t segment_rows = segments[slice.segment].rows;
+    const int64_t left = segment_rows - slice.row;
     const int64_t wanted = piece.rows - slice.row_in_piece;
     slice.rows = left < wanted ? left : wanted;
-    if (FamilyOf(segments[slice.segment].rows, choice) == piece.family) {
+    if (FamilyOf(segment_rows, max_small_segment) == piece.family) {
       const absl::Status status = visit(slice);
       if (!status.ok()) return status;
       slice.row_in_piece += slice.rows;

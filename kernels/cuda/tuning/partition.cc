@@ -50,9 +50,9 @@ Partition PartitionOf(int64_t tiles, int splits, const DeviceTraits& device) {
   partition.splits = splits;
   partition.row_tiles = static_cast<int>(CeilDiv(tiles, at_once * waves));
   partition.row_blocks = CeilDiv(tiles, partition.row_tiles);
-  // Up to fourteen warps, each with a pair of row tiles.
-  const int row_warps = (partition.row_tiles + 1) / 2;
-  partition.column_warps = row_warps <= 3 ? 4 : row_warps <= 4 ? 3 : 2;
+  // Up to four groups of warps, each with four row tiles.
+  const int row_groups = (partition.row_tiles + 3) / 4;
+  partition.column_warps = 4 / row_groups;
   return partition;
 }
 

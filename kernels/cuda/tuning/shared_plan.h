@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared memory of a block in the small-M family: the decode table, then a
-// ring of slots. A slot holds the activations of a stage's 128 columns, the
-// stage's weights and two barriers.
+// Shared memory of a block in the small-M family: the decode table, a ring of
+// slots, and room for the sums that other blocks send. A slot holds the
+// activations of a stage's 128 columns, the stage's weights and two barriers.
+// At the end of a block's work its own sums stand where table and ring were.
 
 #ifndef QGEMM_KERNELS_CUDA_TUNING_SHARED_PLAN_H_
 #define QGEMM_KERNELS_CUDA_TUNING_SHARED_PLAN_H_
@@ -19,39 +20,74 @@ namespace qgemm::cuda {
 // What a block may take; 1 KiB of the 228 a multiprocessor has is the
 // system's, for each block.
 inline constexpr int kBlockSharedBytes = 226 << 10;
-// Bytes between two tokens of a stage: 128 columns, and 64 bytes so that the
-// lanes of a load meet different banks.
-inline constexpr int kTokenBytes = 256 + 64;
+// Of one token in a stage: 128 columns of 16 bits, in two panels of 64.
+inline constexpr int kTokenBytes = 256;
+inline constexpr int kPanelTokenBytes = 128;
 inline constexpr int kBarrierBytes = 16;
+
+// What a block's shared memory depends on.
+struct SharedShape {
+  int bits = 4;
+  int tokens = 8;  // 8, 16, 32 or 64
+  int stage_bytes = 0;
+  int row_tiles = 1;
+  int splits = 1;
+  int column_warps = 1;
+};
 
 // Of the decode table, at offset 0.
 QGEMM_SHARED_PLAN_INLINE int TableBytes(int bits) {
   return bits == 5 ? 128 << 10 : 64 << 10;
 }
 
+// Floats between two tokens' rows of sums: lanes then write to different
+// banks.
+QGEMM_SHARED_PLAN_INLINE int SumStride(int row_tiles) {
+  return row_tiles * 16 + 4;
+}
+
+// Of the sums of all warps that share rows.
+QGEMM_SHARED_PLAN_INLINE int SumBytes(const SharedShape& shape) {
+  return shape.column_warps * shape.tokens * SumStride(shape.row_tiles) * 4;
+}
+
+// Of the sums that a block receives for the rows that fall to it.
+QGEMM_SHARED_PLAN_INLINE int ReceivedBytes(const SharedShape& shape) {
+  return (shape.splits - 1) * shape.tokens *
+         (shape.row_tiles * 16 / shape.splits) * 4;
+}
+
+QGEMM_SHARED_PLAN_INLINE int SlotBytes(const SharedShape& shape) {
+  return shape.tokens * kTokenBytes + shape.stage_bytes + kBarrierBytes;
+}
+
 // Offsets from the start of shared memory.
 struct SharedPlan {
   int activations;
   int weights;
-  int barriers;
+  int barriers;  // of the slots, then one of what is received
+  int received;
   int total;
 };
 
-QGEMM_SHARED_PLAN_INLINE SharedPlan PlanShared(int bits, int tokens, int slots,
-                                               int stage_bytes) {
+QGEMM_SHARED_PLAN_INLINE SharedPlan PlanShared(const SharedShape& shape,
+                                               int slots) {
   SharedPlan plan{};
-  plan.activations = TableBytes(bits);
-  plan.weights = plan.activations + slots * tokens * kTokenBytes;
-  plan.barriers = plan.weights + slots * stage_bytes;
-  plan.total = plan.barriers + slots * kBarrierBytes;
+  plan.activations = TableBytes(shape.bits);
+  plan.weights = plan.activations + slots * shape.tokens * kTokenBytes;
+  plan.barriers = plan.weights + slots * shape.stage_bytes;
+  // Barriers and what is received stay clear of the block's own sums.
+  if (plan.barriers < SumBytes(shape)) plan.barriers = SumBytes(shape);
+  plan.received = plan.barriers + (slots + 1) * kBarrierBytes;
+  plan.total = plan.received + ReceivedBytes(shape);
   return plan;
 }
 
 // Slots that fit.
-QGEMM_SHARED_PLAN_INLINE int SlotsThatFit(int bits, int tokens,
-                                          int stage_bytes) {
-  return (kBlockSharedBytes - TableBytes(bits)) /
-         (tokens * kTokenBytes + stage_bytes + kBarrierBytes);
+QGEMM_SHARED_PLAN_INLINE int SlotsThatFit(const SharedShape& shape) {
+  return (kBlockSharedBytes - TableBytes(shape.bits) - kBarrierBytes -
+          ReceivedBytes(shape)) /
+         SlotBytes(shape);
 }
 
 }  // namespace qgemm::cuda

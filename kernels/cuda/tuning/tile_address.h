@@ -42,9 +42,9 @@ struct CodePlace {
 // row is 0 to 15 and column 0 to 127, within the tile.
 QGEMM_HOST_DEVICE CodePlace PlaceOfCode(int row, int column) {
   CodePlace place;
-  place.owner.lane = (row & 7) * 4 + (column >> 3 & 3);
+  place.owner.lane = (row & 7) * 4 + (column >> 1 & 3);
   place.owner.half = column >> 6;
-  place.pair = (column >> 5 & 1) * 8 + (column >> 1 & 3) * 2 + (row >> 3);
+  place.pair = (column >> 5 & 1) * 8 + (column >> 3 & 3) * 2 + (row >> 3);
   place.element = column & 1;
   return place;
 }
@@ -55,7 +55,7 @@ QGEMM_HOST_DEVICE int RowOfCode(const CodePlace& place) {
 
 QGEMM_HOST_DEVICE int ColumnOfCode(const CodePlace& place) {
   return place.owner.half * 64 + (place.pair >> 3) * 32 +
-         (place.owner.lane & 3) * 8 + (place.pair >> 1 & 3) * 2 + place.element;
+         (place.pair >> 1 & 3) * 8 + (place.owner.lane & 3) * 2 + place.element;
 }
 
 // Where word `word` (0 to bits - 1) of a half starts, in bytes from the start

@@ -100,9 +100,13 @@ absl::Status SetScales(const WeightsHeader& header, TileLayout& layout) {
 // Warps that take turns at stages keep to ring slots of their own, so there
 // are no more of them than slots beside the activations of 64 tokens.
 int FittingColumnWarps(const TileLayout& layout) {
-  const int slots =
-      SlotsThatFit(layout.bits, 64, static_cast<int>(layout.stage_bytes()));
-  return std::clamp(slots, 1, layout.partition.column_warps);
+  SharedShape shape;
+  shape.bits = layout.bits;
+  shape.tokens = 64;
+  shape.stage_bytes = static_cast<int>(layout.stage_bytes());
+  shape.row_tiles = layout.partition.row_tiles;
+  shape.splits = layout.partition.splits;
+  return std::clamp(SlotsThatFit(shape), 1, layout.partition.column_warps);
 }
 
 // Takes `bytes` at the end of the layer and returns where they start.

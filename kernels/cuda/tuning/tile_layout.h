@@ -11,7 +11,7 @@
 //
 // In a tile, column k and row r belong to lane 4 * g + t and to
 //   half q, block b of 32, step s, register r2, element h of a pair:
-//   r = g + 8 * hi,  k = 64 q + 32 b + 8 t + 4 s + 2 r2 + h.
+//   r = g + 8 * hi,  k = 64 q + 32 b + 16 s + 8 r2 + 2 t + h.
 // The pair (q, b, s, r2, hi) has index 16 q + p with p = 8 b + 4 s + 2 r2 + hi.
 //   4 bits: byte 512 q + 16 lane + p holds the pair, h = 0 in the low nibble.
 //   5 bits: the low nibbles as above; bit h = 0 of the pair's fifth bits is

@@ -42,7 +42,8 @@ void ExpectCoversEachRowOnce(const std::vector<int64_t>& rows,
       }
       return absl::OkStatus();
     };
-    EXPECT_TRUE(ForEachSlice(segments, shape.choice, piece, visit).ok());
+    EXPECT_TRUE(
+        ForEachSlice(segments, shape.max_small_segment, piece, visit).ok());
     EXPECT_EQ(next, piece.rows);
     EXPECT_GE(piece.padded_rows, piece.rows);
   }
@@ -52,15 +53,43 @@ void ExpectCoversEachRowOnce(const std::vector<int64_t>& rows,
 }
 
 TEST(BatchPlanTest, CoversEachRowOnce) {
-  for (const FamilyChoice choice :
-       {FamilyChoice::kByRows, FamilyChoice::kAlwaysSmall,
-        FamilyChoice::kAlwaysLarge}) {
+  for (const int64_t max_small_segment : {0, 64, 128, 1 << 30}) {
     for (BatchShape shape : {kShape, kWideShape}) {
-      shape.choice = choice;
+      shape.max_small_segment = max_small_segment;
       ExpectCoversEachRowOnce({1}, shape);
       ExpectCoversEachRowOnce({64, 65, 1}, shape);
+      ExpectCoversEachRowOnce({128, 129, 127}, shape);
       ExpectCoversEachRowOnce({1, 3, 16, 2, 65, 8, 1, 130, 33, 7, 40}, shape);
       ExpectCoversEachRowOnce({8192}, shape);
+    }
+  }
+}
+
+TEST(FamilyPolicyTest, GoesByRowsAndTheWidthOfTheCodes) {
+  FamilyPolicy policy;
+  policy.tuning.max_small_rows = {64, 128, 192, 4096};
+  EXPECT_EQ(MaxSmallSegment(policy, 2), 64);
+  EXPECT_EQ(MaxSmallSegment(policy, 3), 128);
+  EXPECT_EQ(MaxSmallSegment(policy, 4), 192);
+  EXPECT_EQ(MaxSmallSegment(policy, 5), 4096);
+  EXPECT_EQ(FamilyOf(192, MaxSmallSegment(policy, 4)), Family::kSmall);
+  EXPECT_EQ(FamilyOf(193, MaxSmallSegment(policy, 4)), Family::kLarge);
+}
+
+TEST(FamilyPolicyTest, OfADenseLayerIsThatOfOneLaunch) {
+  FamilyPolicy policy;
+  policy.tuning.max_small_rows = {1024, 1024, 1024, 1024};
+  EXPECT_EQ(MaxSmallSegment(policy, 0), kMaxSmallRows);
+}
+
+TEST(FamilyPolicyTest, AForcedFamilyTakesEverySegment) {
+  FamilyPolicy policy;
+  for (const int bits : {0, 2, 3, 4, 5}) {
+    for (const int64_t rows : {1, 64, 65, 8192}) {
+      policy.choice = FamilyChoice::kAlwaysSmall;
+      EXPECT_EQ(FamilyOf(rows, MaxSmallSegment(policy, bits)), Family::kSmall);
+      policy.choice = FamilyChoice::kAlwaysLarge;
+      EXPECT_EQ(FamilyOf(rows, MaxSmallSegment(policy, bits)), Family::kLarge);
     }
   }
 }
@@ -71,6 +100,20 @@ TEST(BatchPlanTest, MergesSmallSegmentsToFullLaunches) {
   ASSERT_EQ(plan.pieces().size(), 2);
   EXPECT_EQ(plan.pieces()[0].rows, kMaxSmallRows);
   EXPECT_EQ(plan.pieces()[1].rows, kMaxSmallRows);
+}
+
+TEST(BatchPlanTest, CutsALongSmallSegmentToLaunchesOf64) {
+  BatchShape shape = kShape;
+  shape.max_small_segment = 192;
+  BatchPlan plan;
+  plan.Make(Segments({130, 192, 193}), shape);
+  std::vector<int64_t> small;
+  std::vector<int64_t> large;
+  for (const Piece& piece : plan.pieces()) {
+    (piece.family == Family::kSmall ? small : large).push_back(piece.rows);
+  }
+  EXPECT_EQ(small, std::vector<int64_t>({64, 64, 64, 64, 64, 2}));
+  EXPECT_EQ(large, std::vector<int64_t>({193}));
 }
 
 TEST(BatchPlanTest, CutsALargeSegmentAlikeInAnyBatch) {

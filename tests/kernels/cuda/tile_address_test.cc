@@ -31,7 +31,7 @@ struct Pair {
   int p() const { return 8 * b + 4 * s + 2 * r2 + hi; }
   int row() const { return g + 8 * hi; }
   int column(int h) const {
-    return 64 * q + 32 * b + 8 * t + 4 * s + 2 * r2 + h;
+    return 64 * q + 32 * b + 16 * s + 8 * r2 + 2 * t + h;
   }
 };
 

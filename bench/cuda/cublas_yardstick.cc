@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dense weights are slices of one arena of random values.
+
+#include "bench/cuda/cublas_yardstick.h"
+
+#include "base/status_macros.h"
+#include "bench/rotation.h"
+#include "kernels/cuda/launch/dequantize.h"
+#include "kernels/cuda/runtime/cuda_status.h"
+
+namespace qgemm::cuda {
+namespace {
+
+FloatType OperandType(const BenchCase& bench_case) {
+  return bench_case.dtype == FloatType::kFloat16 ? FloatType::kFloat16
+                                                 : FloatType::kBFloat16;
+}
+
+bool IsAligned(const BenchCase& bench_case) {
+  constexpr int64_t kAlignment = LtMatmul::kOperandAlignment;
+  return bench_case.shape.n * SizeOf(bench_case.dtype) % kAlignment == 0 &&
+         bench_case.shape.k * SizeOf(OperandType(bench_case)) % kAlignment == 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CublasYardstick>> CublasYardstick::Create(
+    const YardstickEnvironment& environment) {
+  ASSIGN_OR_RETURN(std::unique_ptr<LtMatmul> matmul, LtMatmul::Create());
+  ASSIGN_OR_RETURN(DeviceBuffer workspace,
+                   DeviceBuffer::Allocate(LtMatmul::kWorkspaceBytes));
+  return std::unique_ptr<CublasYardstick>(new CublasYardstick(
+      environment, std::move(matmul), std::move(workspace)));
+}
+
+absl::Status CublasYardstick::Multiply(const BenchCase& bench_case,
+                                       const void* a, const void* w, void* c) {
+  LtShape shape = {bench_case.m, bench_case.shape.n, bench_case.shape.k};
+  shape.a_stride = shape.k;
+  shape.w_stride = shape.k;
+  shape.c_stride = shape.n;
+  shape.operand_type = OperandType(bench_case);
+  shape.c_type = bench_case.dtype;
+  shape.sums = LtSums::kSplit;
+  const LtOperands operands = {a, w, c, 1, workspace_.data()};
+  return matmul_->Enqueue(shape, operands, environment_.stream);
+}
+
+absl::StatusOr<std::optional<absl::Duration>> CublasYardstick::Dense(
+    const BenchCase& bench_case, uint8_t* c) {
+  if (!IsAligned(bench_case)) return std::nullopt;
+  const DenseKey key = {bench_case.shape.k, bench_case.shape.n, bench_case.m,
+                        bench_case.dtype};
+  const auto known = known_.find(key);
+  if (known != known_.end()) return known->second;
+  ASSIGN_OR_RETURN(const absl::Duration time, MeasureDense(bench_case, c));
+  known_[key] = time;
+  return time;
+}
+
+absl::StatusOr<absl::Duration> CublasYardstick::MeasureDense(
+    const BenchCase& bench_case, uint8_t* c) {
+  const FloatType type = OperandType(bench_case);
+  const int64_t elements = bench_case.shape.n * bench_case.shape.k;
+  const int64_t bytes = elements * SizeOf(type);
+  const int64_t copies = CopiesFor(bytes, environment_.rotate_bytes);
+  ASSIGN_OR_RETURN(
+      const uint8_t* a,
+      environment_.activations->Take(type, bench_case.m * bench_case.shape.k,
+                                     environment_.stream));
+  ASSIGN_OR_RETURN(
+      const uint8_t* weights,
+      dense_weights_.Take(type, copies * elements, environment_.stream));
+  const LaunchRange range = {
+      LeastLaunches(bytes, environment_.l2_bytes, copies), copies};
+  ASSIGN_OR_RETURN(const GraphTimes times,
+                   environment_.timer->Time(range, [&](int64_t launch) {
+                     return Multiply(bench_case, a, weights + launch * bytes,
+                                     c);
+                   }));
+  return times.median;
+}
+
+absl::StatusOr<std::optional<absl::Duration>> CublasYardstick::Dequantized(
+    const BenchCase& bench_case, const WeightsCopies& copies, uint8_t* c) {
+  if (!IsAligned(bench_case)) return std::nullopt;
+  const BenchShape& shape = bench_case.shape;
+  const FloatType type = OperandType(bench_case);
+  RETURN_IF_ERROR(GrowBuffer(shape.n * shape.k * SizeOf(type), dequantized_));
+  ASSIGN_OR_RETURN(const uint8_t* a,
+                   environment_.activations->Take(type, bench_case.m * shape.k,
+                                                  environment_.stream));
+  DequantizeArgs args;
+  args.rows = shape.n;
+  args.out_type = type;
+  args.out = dequantized_.data();
+  args.ldo = shape.k;
+  const int64_t count = static_cast<int64_t>(copies.size());
+  const LaunchRange range = {LeastLaunches(copies.front()->resident_bytes(),
+                                           environment_.l2_bytes, count),
+                             count};
+  const auto enqueue = [&](int64_t launch) {
+    args.weights = copies[launch]->tiled();
+    const absl::Status status = ToStatus(
+        LaunchDequantize(args, environment_.stream), "dequantize a layer");
+    if (!status.ok()) return status;
+    return Multiply(bench_case, a, dequantized_.data(), c);
+  };
+  ASSIGN_OR_RETURN(const GraphTimes times,
+                   environment_.timer->Time(range, enqueue));
+  return times.median;
+}
+
+}  // namespace qgemm::cuda

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A copy is the layer's memory elsewhere, and views that point there.
+
+#include "bench/cuda/weights_copies.h"
+
+#include <utility>
+
+#include "base/status_macros.h"
+#include "kernels/cuda/runtime/cuda_status.h"
+
+namespace qgemm::cuda {
+namespace {
+
+absl::StatusOr<std::shared_ptr<const CudaWeights>> CopyOf(
+    const CudaWeights& layer, cudaStream_t stream) {
+  const uint8_t* const from =
+      layer.traits().dense ? layer.dense().memory : layer.tiled().memory;
+  CudaWeightsParts parts;
+  parts.traits = layer.traits();
+  ASSIGN_OR_RETURN(parts.memory,
+                   DeviceBuffer::Allocate(layer.resident_bytes()));
+  RETURN_IF_ERROR(ToStatus(
+      cudaMemcpyAsync(parts.memory.data(), from, layer.resident_bytes(),
+                      cudaMemcpyDeviceToDevice, stream),
+      "copy a layer"));
+  parts.tiled = layer.tiled();
+  parts.tiled.memory = parts.memory.data();
+  parts.largest_scale = layer.largest_scale();
+  parts.dense = layer.dense();
+  parts.dense.memory = parts.memory.data();
+  return std::make_shared<const CudaWeights>(layer.n(), layer.k(),
+                                             std::move(parts));
+}
+
+}  // namespace
+
+absl::StatusOr<WeightsCopies> CopyWeights(
+    std::shared_ptr<const CudaWeights> layer, int64_t count,
+    cudaStream_t stream) {
+  WeightsCopies copies = {std::move(layer)};
+  while (static_cast<int64_t>(copies.size()) < count) {
+    ASSIGN_OR_RETURN(auto copy, CopyOf(*copies.front(), stream));
+    copies.push_back(std::move(copy));
+  }
+  return copies;
+}
+
+}  // namespace qgemm::cuda

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// JSON there and back. Reading is strict: a file that is not wholly understood
+// is refused, so that nobody serves with thresholds other than meant.
+
+#include "kernels/cuda/tuning/tuning.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+
+namespace qgemm::cuda {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kVersion = 1;
+constexpr const char* kFields[] = {"version", "device", "max_small_rows"};
+constexpr const char* kWidths[] = {"2", "3", "4", "5"};
+// A tuning takes some hundred bytes.
+constexpr size_t kMaxTextBytes = 64 << 10;
+
+// A value as an error message shows it.
+std::string Shown(const Json& value) {
+  constexpr size_t kMostShown = 60;
+  if (value.is_structured()) return absl::StrCat("an ", value.type_name());
+  // Replaces bytes that are no UTF-8 instead of throwing.
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > kMostShown) text = text.substr(0, kMostShown) + "...";
+  return text;
+}
+
+absl::Status Illegal(absl::string_view field, const Json& value,
+                     absl::string_view legal) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("tuning: ", field, " = ", Shown(value), "; legal: ", legal));
+}
+
+absl::Status Missing(absl::string_view field, absl::string_view legal) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("tuning: ", field, " is missing; legal: ", legal));
+}
+
+// The only keys of `object` are `names`.
+template <size_t kCount>
+absl::Status CheckKeys(const Json& object, absl::string_view prefix,
+                       const char* const (&names)[kCount]) {
+  for (const auto& [key, value] : object.items()) {
+    if (absl::c_linear_search(names, key)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tuning: ", prefix, "holds ", Shown(Json(key)),
+        ", which is no field; legal: ", absl::StrJoin(names, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckVersion(const Json& root) {
+  const std::string legal = absl::StrCat(kVersion);
+  const auto version = root.find("version");
+  if (version == root.end()) return Missing("version", legal);
+  if (version->is_number_integer() && *version == kVersion) {
+    return absl::OkStatus();
+  }
+  return Illegal("version", *version, legal);
+}
+
+absl::StatusOr<std::string> DeviceOf(const Json& root) {
+  constexpr char kLegal[] = "the device's name, or an empty text for any";
+  const auto device = root.find("device");
+  if (device == root.end()) return Missing("device", kLegal);
+  if (!device->is_string()) return Illegal("device", *device, kLegal);
+  return device->get<std::string>();
+}
+
+absl::StatusOr<int64_t> RowsOf(const Json& rows, const char* width) {
+  const std::string field = absl::StrCat("max_small_rows[\"", width, "\"]");
+  const std::string legal =
+      absl::StrCat("multiples of ", kMinSmallRowsLimit, " from ",
+                   kMinSmallRowsLimit, " to ", kMaxSmallRowsLimit);
+  const auto value = rows.find(width);
+  if (value == rows.end()) return Missing(field, legal);
+  // A number beyond int64 would wrap if it were taken as one.
+  const bool fits = value->is_number_integer() &&
+                    (!value->is_number_unsigned() ||
+                     value->get<uint64_t>() <= uint64_t{kMaxSmallRowsLimit});
+  if (!fits) return Illegal(field, *value, legal);
+  const auto number = value->get<int64_t>();
+  if (number < kMinSmallRowsLimit || number > kMaxSmallRowsLimit ||
+      number % kMinSmallRowsLimit != 0) {
+    return Illegal(field, *value, legal);
+  }
+  return number;
+}
+
+// Tells of a key that comes twice, of which the parser would keep the last.
+class DuplicateFinder {
+ public:
+  void See(Json::parse_event_t event, const Json& parsed) {
+    if (event == Json::parse_event_t::object_start) keys_.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys_.pop_back();
+    if (event == Json::parse_event_t::key &&
+        !keys_.back().insert(parsed.get<std::string>()).second &&
+        duplicate_.empty()) {
+      duplicate_ = Shown(parsed);
+    }
+  }
+  const std::string& duplicate() const { return duplicate_; }
+
+ private:
+  std::vector<std::set<std::string>> keys_;
+  std::string duplicate_;
+};
+
+absl::StatusOr<Json> ParseObject(absl::string_view text) {
+  if (text.size() > kMaxTextBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tuning: the text has ", text.size(),
+                     " bytes; legal: at most ", kMaxTextBytes));
+  }
+  DuplicateFinder finder;
+  Json root = Json::parse(
+      text.begin(), text.end(),
+      [&finder](int, Json::parse_event_t event, Json& parsed) {
+        finder.See(event, parsed);
+        return true;
+      },
+      /*allow_exceptions=*/false);
+  if (root.is_discarded() || !root.is_object()) {
+    return absl::InvalidArgumentError(
+        "tuning: the text is no JSON object; legal: {\"version\": 1, ...}");
+  }
+  if (!finder.duplicate().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tuning: ", finder.duplicate(), " comes twice"));
+  }
+  return root;
+}
+
+}  // namespace
+
+// A segment of more than 64 rows costs the small family a launch for each 64:
+// on an H100, kbit4 at 8192x28672, 126 us each.
+Tuning DefaultTuning() { return Tuning(); }
+
+std::string FormatTuning(const Tuning& tuning) {
+  Json rows = Json::object();
+  for (size_t i = 0; i < tuning.max_small_rows.size(); ++i) {
+    rows[kWidths[i]] = tuning.max_small_rows[i];
+  }
+  const Json root = {{"version", kVersion},
+                     {"device", tuning.device},
+                     {"max_small_rows", rows}};
+  // A device's name that is no UTF-8 is written as near to it as JSON can.
+  return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+absl::StatusOr<Tuning> ParseTuning(absl::string_view text) {
+  ASSIGN_OR_RETURN(const Json root, ParseObject(text));
+  RETURN_IF_ERROR(CheckVersion(root));
+  RETURN_IF_ERROR(CheckKeys(root, "", kFields));
+  Tuning tuning;
+  ASSIGN_OR_RETURN(tuning.device, DeviceOf(root));
+  constexpr char kLegalRows[] = "an object with the code widths 2, 3, 4, 5";
+  const auto rows = root.find("max_small_rows");
+  if (rows == root.end()) return Missing("max_small_rows", kLegalRows);
+  if (!rows->is_object()) return Illegal("max_small_rows", *rows, kLegalRows);
+  RETURN_IF_ERROR(CheckKeys(*rows, "max_small_rows ", kWidths));
+  for (size_t i = 0; i < tuning.max_small_rows.size(); ++i) {
+    ASSIGN_OR_RETURN(tuning.max_small_rows[i], RowsOf(*rows, kWidths[i]));
+  }
+  return tuning;
+}
+
+}  // namespace qgemm::cuda

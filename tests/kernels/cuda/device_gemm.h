@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A layer on the GPU and launches of the small-M family on it, as the backend
+// makes them: activations prepared, then multiplied.
+
+#ifndef QGEMM_TESTS_KERNELS_CUDA_DEVICE_GEMM_H_
+#define QGEMM_TESTS_KERNELS_CUDA_DEVICE_GEMM_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/cuda_weights.h"
+#include "kernels/cuda/runtime/device_buffer.h"
+#include "kernels/cuda/tuning/device_traits.h"
+#include "kernels/matrix/canonical_weights.h"
+#include "kernels/matrix/types.h"
+#include "tests/support/random_weights.h"
+#include "tests/support/seeds.h"
+
+namespace qgemm::cuda {
+
+struct LayerShape {
+  int64_t n;
+  int64_t k;
+};
+
+// A small layer that the device shares out with so many splits of K and so
+// many row tiles a block, or nothing if there is none. n is no multiple of a
+// tile's rows. Where K is in one part there are more stages of it than a
+// block's ring has slots.
+std::optional<LayerShape> ShapeWith(int splits, int row_tiles,
+                                    const DeviceTraits& device);
+
+// The recipes of quantized layers, and a test's name of one.
+std::vector<WeightsRecipe> QuantizedRecipes();
+std::string NameOfRecipe(const testing::TestParamInfo<WeightsRecipe>& info);
+
+// What one stream's launches write. Results are [m, n] of fp32.
+struct GemmBuffers {
+  DeviceBuffer prepared;
+  DeviceBuffer c;
+};
+
+// Thread-compatible; aborts where the device refuses.
+class DeviceGemm {
+ public:
+  static constexpr int64_t kMaxM = 64;
+
+  // Loads the layer, and kMaxM random rows of `a_type` for it.
+  DeviceGemm(const CanonicalWeights& weights, const DeviceTraits& device,
+             FloatType a_type, RandomGenerator* random);
+
+  int splits() const;
+  const std::vector<uint8_t>& a() const { return a_; }
+
+  // Room for that many results, poisoned.
+  GemmBuffers NewBuffers(int64_t results) const;
+
+  // Result `index` becomes C of the first m rows. Allocates nothing.
+  cudaError_t Enqueue(int64_t m, int64_t index, const GemmBuffers& buffers,
+                      cudaStream_t stream) const;
+
+  // C of m rows, once the device has done everything.
+  std::vector<uint8_t> Read(int64_t m, int64_t index,
+                            const GemmBuffers& buffers) const;
+
+ private:
+  int64_t result_bytes() const { return kMaxM * weights_->n() * 4; }
+
+  FloatType a_type_;
+  std::vector<uint8_t> a_;
+  std::shared_ptr<const CudaWeights> weights_;
+  DeviceBuffer device_a_;
+};
+
+}  // namespace qgemm::cuda
+
+#endif  // QGEMM_TESTS_KERNELS_CUDA_DEVICE_GEMM_H_

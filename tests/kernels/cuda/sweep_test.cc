@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The smallest sweep of the small-M family that reaches each of its parts:
+// for tools that are slow, such as compute-sanitizer. Cases are named by the
+// splits of K, which exchange sums between blocks, the row tiles of a block,
+// and the recipe.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "kernels/matrix/fp64_oracle.h"
+#include "tests/kernels/cuda/device_gemm.h"
+#include "tests/kernels/cuda/device_test.h"
+
+namespace qgemm::cuda {
+namespace {
+
+// Columns of C that are compared: every seventh, from a random one on.
+constexpr int64_t kColumnStride = 7;
+
+constexpr int64_t kRows[] = {1, 9, 17, 33, 64};
+
+struct Shares {
+  int splits;     // of K
+  int row_tiles;  // of a block
+};
+
+using SweepCase = std::tuple<Shares, WeightsRecipe>;
+
+class SweepTest : public DeviceTest,
+                  public testing::WithParamInterface<SweepCase> {
+ protected:
+  RandomGenerator random_{FreshSeed()};
+};
+
+OracleProduct FirstRows(OracleProduct oracle, int64_t rows) {
+  const int64_t elements = rows * static_cast<int64_t>(oracle.columns.size());
+  oracle.rows = rows;
+  oracle.values.resize(elements);
+  oracle.magnitudes.resize(elements);
+  return oracle;
+}
+
+TEST_P(SweepTest, IsWithinTheTolerance) {
+  const auto& [shares, recipe] = GetParam();
+  const auto shape = ShapeWith(shares.splits, shares.row_tiles, device_);
+  if (!shape.has_value()) GTEST_SKIP() << "no layer is shared out so here";
+  const MatmulSignature signature = {RandomInt(0, 1, &random_) == 0
+                                         ? FloatType::kFloat16
+                                         : FloatType::kBFloat16,
+                                     FloatType::kFloat32};
+  const CanonicalWeights weights =
+      RandomWeights(recipe, shape->n, shape->k, &random_);
+  const DeviceGemm gemm(weights, device_, signature.a_type, &random_);
+  ASSERT_EQ(gemm.splits(), shares.splits);
+  const OracleColumns columns = {RandomInt(0, kColumnStride - 1, &random_),
+                                 kColumnStride};
+  const OracleProduct oracle =
+      Fp64Matmul(weights, signature, gemm.a(), DeviceGemm::kMaxM, columns);
+  const GemmBuffers buffers = gemm.NewBuffers(std::size(kRows));
+  for (size_t i = 0; i < std::size(kRows); ++i) {
+    ASSERT_EQ(gemm.Enqueue(kRows[i], i, buffers, nullptr), cudaSuccess);
+    const OracleReport report =
+        CompareWithOracle(FirstRows(oracle, kRows[i]), weights.header(),
+                          signature, gemm.Read(kRows[i], i, buffers));
+    EXPECT_EQ(report.ToStatus(), absl::OkStatus())
+        << Name(signature.a_type) << ", m n k = " << kRows[i] << " " << shape->n
+        << " " << shape->k;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shares, SweepTest,
+    testing::Combine(testing::Values(Shares{1, 1}, Shares{1, 3}, Shares{1, 14},
+                                     Shares{2, 1}, Shares{2, 2}, Shares{4, 1},
+                                     Shares{8, 1}),
+                     testing::ValuesIn(QuantizedRecipes())),
+    [](const auto& info) {
+      const Shares& shares = std::get<0>(info.param);
+      return absl::StrCat("splits", shares.splits, "_rows", shares.row_tiles,
+                          "_", std::get<1>(info.param).name);
+    });
+
+}  // namespace
+}  // namespace qgemm::cuda
