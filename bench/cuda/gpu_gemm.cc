@@ -36,10 +36,12 @@ BatchShape ShapeOf(const GemmScheme& scheme, const CudaWeights& weights) {
         LargeRowStride(weights.k()) * SizeOf(scheme.operand_type);
   }
   shape.c_row_bytes = weights.n() * element;
-  shape.pads_small = weights.traits().dense;
+  const bool by_slabs = weights.goes_by_slabs();
+  shape.pads_small = by_slabs;
   FamilyPolicy policy;
   policy.choice = ChoiceOf(scheme.bench_case.kernel);
-  shape.max_small_segment = MaxSmallSegment(policy, weights.traits().bits);
+  shape.max_small_segment =
+      MaxSmallSegment(policy, by_slabs ? 0 : weights.traits().bits);
   return shape;
 }
 

@@ -41,8 +41,10 @@ BatchExecutor::Job BatchExecutor::JobOf(const GemmBatch& batch,
     shape.prepared_row_bytes = LargeRowStride(k) * SizeOf(operand);
   }
   shape.c_row_bytes = weights->n() * SizeOf(signature.c_type);
-  shape.pads_small = weights->traits().dense;
-  shape.max_small_segment = MaxSmallSegment(policy, weights->traits().bits);
+  const bool by_slabs = weights->goes_by_slabs();
+  shape.pads_small = by_slabs;
+  shape.max_small_segment =
+      MaxSmallSegment(policy, by_slabs ? 0 : weights->traits().bits);
   return {batch, std::move(weights), large, rounded, operand, shape};
 }
 
@@ -144,7 +146,7 @@ absl::Status BatchExecutor::MultiplyPrepared(const Job& job,
                                              const Piece& piece) {
   const uint8_t* a = At(job.shape.prepared_row_bytes > 0 ? piece.prepared_offset
                                                          : piece.a_offset);
-  if (piece.family == Family::kSmall && !job.weights->traits().dense) {
+  if (piece.family == Family::kSmall && !job.weights->goes_by_slabs()) {
     GemmOperands operands;
     operands.weights = job.weights->tiled();
     operands.a = a;

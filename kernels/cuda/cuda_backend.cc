@@ -159,7 +159,7 @@ class CudaBackend final : public Backend {
           "weights: resident on another backend than cuda");
     }
     RETURN_IF_ERROR(CheckSignature(signature));
-    if (ours->traits().dense) return no_large_;
+    if (ours->goes_by_slabs()) return no_large_;
     return absl::OkStatus();
   }
 
@@ -318,13 +318,12 @@ absl::StatusOr<FamilyChoice> ChoiceOf(const std::string& kernel) {
 }
 
 absl::Status CheckSharedMemory(const DeviceTraits& traits) {
-  if (traits.shared_bytes_per_block >= kBlockSharedBytes) {
+  if (traits.shared_bytes_per_block >= kMinBlockBytes) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat("the GPU gives a block ", traits.shared_bytes_per_block,
-                   " bytes of shared memory; the cuda backend needs ",
-                   kBlockSharedBytes, ", as Hopper has"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the GPU gives a block ", traits.shared_bytes_per_block,
+      " bytes of shared memory; the cuda backend needs ", kMinBlockBytes));
 }
 
 absl::StatusOr<Device> OpenDevice(int index) {

@@ -95,6 +95,11 @@ class CudaWeights final : public ResidentWeights {
   // Only of a quantized layer.
   const TiledWeights& tiled() const { return parts_.tiled; }
   float largest_scale() const { return parts_.largest_scale; }
+  // Whether few rows, too, are multiplied by the large-M family: a dense layer,
+  // or one whose small family the device has no room for.
+  bool goes_by_slabs() const {
+    return traits().dense || !tiled().layout.has_small_family;
+  }
   // Only of a dense layer.
   const DenseWeights& dense() const { return parts_.dense; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cuts a layer into slabs of rows, and each slab into its launches.
+// Each slab of rows comes to its launches, on two streams.
 
 #include "kernels/cuda/large_gemm.h"
 
@@ -13,22 +13,24 @@
 #include "kernels/cuda/launch/dequantize.h"
 #include "kernels/cuda/launch/prepare_rows.h"
 #include "kernels/cuda/runtime/cuda_status.h"
-#include "kernels/cuda/runtime/stream.h"
+#include "kernels/cuda/runtime/device_info.h"
+#include "kernels/cuda/tuning/slab_plan.h"
 
 namespace qgemm::cuda {
 namespace {
 
-// A slab of weights is written and read once each M: small enough for the
-// second-level cache of an A100 (40 MB) and an H100 (50 MB), with A beside.
-constexpr int64_t kSlabBytes = int64_t{20} << 20;
 // Sums in fp32 of a slab.
 constexpr int64_t kSumsBytes = int64_t{64} << 20;
-// Rows of a slab: a multiple, where there are as many.
-constexpr int64_t kSlabUnit = 128;
 constexpr int64_t kRowUnit = 64;
 // The multiplication that starts the library.
 constexpr int64_t kWarmUpRows = 64;
 constexpr int64_t kWarmUpSide = 1024;
+
+// Of a slab whose sums have room; a multiple of a cuBLAS tile's side.
+int64_t SumsRows(int64_t m) {
+  const int64_t rows = kSumsBytes / (m * 4);
+  return std::max<int64_t>(kSlabUnitRows, rows / kSlabUnitRows * kSlabUnitRows);
+}
 
 bool IsDense(const CudaWeights& weights) { return weights.traits().dense; }
 
@@ -36,48 +38,6 @@ bool IsDense(const CudaWeights& weights) { return weights.traits().dense; }
 const float* BiasOf(const CudaWeights& weights) {
   if (!weights.traits().has_bias) return nullptr;
   return IsDense(weights) ? weights.dense().bias() : weights.tiled().bias();
-}
-
-// What one layer and call come to.
-struct Scheme {
-  bool converts = false;   // weights go through scratch
-  bool uses_sums = false;  // C goes through fp32 sums
-  int64_t m = 0;           // padded
-  int64_t stride = 0;      // of a row of operands
-  int64_t slab_rows = 0;
-};
-
-// Rows that fit; a multiple of kSlabUnit if there are as many, else of a
-// tile's 16.
-int64_t FittingRows(int64_t bytes, int64_t row_bytes) {
-  const int64_t rows = bytes / row_bytes;
-  if (rows >= kSlabUnit) return rows / kSlabUnit * kSlabUnit;
-  return std::max<int64_t>(kTileRows, rows / kTileRows * kTileRows);
-}
-
-Scheme SchemeOf(const LargeGemmCall& call) {
-  const CudaWeights& weights = *call.weights;
-  Scheme scheme;
-  scheme.m = PaddedLargeRows(call.m);
-  scheme.stride = LargeRowStride(weights.k());
-  scheme.converts = !IsDense(weights) ||
-                    weights.traits().dense_type != call.operand_type ||
-                    scheme.stride != weights.k();
-  // cuBLASLt stores fp32 or the type of the operands, without an fp32 bias.
-  const bool stores_c =
-      call.c_type == FloatType::kFloat32 || call.c_type == call.operand_type;
-  scheme.uses_sums =
-      BiasOf(weights) != nullptr || !stores_c ||
-      weights.n() * SizeOf(call.c_type) % LtMatmul::kOperandAlignment != 0;
-  int64_t rows = weights.n();
-  if (scheme.converts) {
-    rows = std::min(rows, FittingRows(kSlabBytes, scheme.stride * 2));
-  }
-  if (scheme.uses_sums) {
-    rows = std::min(rows, FittingRows(kSumsBytes, scheme.m * 4));
-  }
-  scheme.slab_rows = rows;
-  return scheme;
 }
 
 // At least `size_bytes`; what the buffer held is lost, once the stream has
@@ -90,19 +50,6 @@ absl::Status Grow(int64_t size_bytes, cudaStream_t stream,
   buffer = DeviceBuffer();
   ASSIGN_OR_RETURN(buffer, DeviceBuffer::Allocate(size_bytes));
   return absl::OkStatus();
-}
-
-absl::Status GrowScratch(const Scheme& scheme, const LargeGemmCall& call) {
-  LargeGemmScratch& scratch = *call.scratch;
-  RETURN_IF_ERROR(
-      Grow(LtMatmul::kWorkspaceBytes, call.stream, scratch.workspace));
-  if (scheme.converts) {
-    RETURN_IF_ERROR(Grow(scheme.slab_rows * scheme.stride * 2, call.stream,
-                         scratch.weights));
-  }
-  if (!scheme.uses_sums) return absl::OkStatus();
-  return Grow(scheme.m * RoundUp(scheme.slab_rows, 8) * 4, call.stream,
-              scratch.sums);
 }
 
 // The power of two that brings the layer's weights into the range of the
@@ -125,36 +72,69 @@ float FactorOf(const LargeGemmCall& call) {
   return std::ldexp(1.0f, exponent);
 }
 
-// Rows of weights as cuBLASLt reads them, in scratch.
-absl::Status ConvertSlab(const LargeGemmCall& call, int64_t row_begin,
-                         int64_t rows, float factor) {
+// Rows of the layer and where they go.
+struct Slab {
+  int64_t row_begin;
+  int64_t rows;
+  float factor;
+  void* out;
+};
+
+absl::Status Convert(const LargeGemmCall& call, const Slab& slab,
+                     cudaStream_t stream) {
   const CudaWeights& weights = *call.weights;
   const int64_t stride = LargeRowStride(weights.k());
-  void* const out = call.scratch->weights.data();
   if (IsDense(weights)) {
     PrepareRowsArgs args;
-    args.a = weights.dense().memory + row_begin * weights.k() * 2;
+    args.a = weights.dense().memory + slab.row_begin * weights.k() * 2;
     args.a_type = weights.traits().dense_type;
-    args.m = rows;
+    args.m = slab.rows;
     args.k = weights.k();
     args.out_type = call.operand_type;
-    args.out = out;
+    args.out = slab.out;
     args.ldo = stride;
-    return ToStatus(LaunchPrepareRows(args, call.stream),
-                    "convert dense weights");
+    return ToStatus(LaunchPrepareRows(args, stream), "convert dense weights");
   }
   DequantizeArgs args;
   args.weights = weights.tiled();
-  args.row_begin = row_begin;
-  args.rows = rows;
+  args.row_begin = slab.row_begin;
+  args.rows = slab.rows;
   args.out_type = call.operand_type;
-  args.out_factor = factor;
-  args.out = out;
+  args.out_factor = slab.factor;
+  args.out = slab.out;
   args.ldo = stride;
-  return ToStatus(LaunchDequantize(args, call.stream), "dequantize weights");
+  // On the side an early start would take multiprocessors that the next
+  // multiplication is to have.
+  args.start = stream == call.stream ? DequantizeStart::kEarly
+                                     : DequantizeStart::kInOrder;
+  return ToStatus(LaunchDequantize(args, stream), "dequantize weights");
+}
+
+absl::Status CreateSide(LargeGemmScratch& scratch) {
+  if (scratch.side.get() != nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(scratch.side_may_write, Event::Create(EventKind::kOrdering));
+  ASSIGN_OR_RETURN(scratch.slab_is_ready, Event::Create(EventKind::kOrdering));
+  ASSIGN_OR_RETURN(scratch.side, Stream::Create());
+  return absl::OkStatus();
 }
 
 }  // namespace
+
+struct LargeGemm::Scheme {
+  bool converts = false;   // weights go through scratch
+  bool uses_sums = false;  // C goes through fp32 sums
+  int64_t m = 0;           // padded
+  int64_t n = 0;
+  int64_t stride = 0;  // of a row of operands
+  int64_t slab_rows = 0;
+  float factor = 1;  // of the weights in scratch
+
+  int64_t slabs() const { return CeilDiv(n, slab_rows); }
+  int64_t RowBegin(int64_t slab) const { return slab * slab_rows; }
+  int64_t Rows(int64_t slab) const {
+    return std::min(slab_rows, n - RowBegin(slab));
+  }
+};
 
 int64_t PaddedLargeRows(int64_t m) { return RoundUp(m, kRowUnit); }
 
@@ -166,8 +146,11 @@ FloatType LargeOperandType(const CudaWeights& weights, FloatType type) {
 }
 
 absl::StatusOr<std::unique_ptr<LargeGemm>> LargeGemm::Create() {
+  int index = 0;
+  RETURN_IF_ERROR(ToStatus(cudaGetDevice(&index), "find the current GPU"));
+  ASSIGN_OR_RETURN(const DeviceTraits device, QueryDevice(index));
   ASSIGN_OR_RETURN(std::unique_ptr<LtMatmul> matmul, LtMatmul::Create());
-  std::unique_ptr<LargeGemm> gemm(new LargeGemm(std::move(matmul)));
+  std::unique_ptr<LargeGemm> gemm(new LargeGemm(device, std::move(matmul)));
   RETURN_IF_ERROR(gemm->WarmUp());
   return gemm;
 }
@@ -200,42 +183,104 @@ absl::Status LargeGemm::WarmUp() {
   return stream.Synchronize();
 }
 
+LargeGemm::Scheme LargeGemm::SchemeOf(const LargeGemmCall& call) const {
+  const CudaWeights& weights = *call.weights;
+  Scheme scheme;
+  scheme.m = PaddedLargeRows(call.m);
+  scheme.n = weights.n();
+  scheme.stride = LargeRowStride(weights.k());
+  scheme.factor = FactorOf(call);
+  scheme.converts = !IsDense(weights) ||
+                    weights.traits().dense_type != call.operand_type ||
+                    scheme.stride != weights.k();
+  // cuBLASLt stores fp32 or the type of the operands, without an fp32 bias.
+  const bool stores_c =
+      call.c_type == FloatType::kFloat32 || call.c_type == call.operand_type;
+  scheme.uses_sums =
+      BiasOf(weights) != nullptr || !stores_c ||
+      weights.n() * SizeOf(call.c_type) % LtMatmul::kOperandAlignment != 0;
+  SlabProblem problem;
+  problem.m = scheme.m;
+  problem.n = scheme.n;
+  problem.k = scheme.stride;
+  if (scheme.uses_sums) problem.max_rows = SumsRows(scheme.m);
+  scheme.slab_rows = scheme.converts ? SlabRows(problem, device_)
+                                     : std::min(scheme.n, problem.max_rows);
+  return scheme;
+}
+
+absl::Status LargeGemm::GrowScratch(const LargeGemmCall& call,
+                                    const Scheme& scheme) {
+  LargeGemmScratch& scratch = *call.scratch;
+  RETURN_IF_ERROR(
+      Grow(LtMatmul::kWorkspaceBytes, call.stream, scratch.workspace));
+  const int64_t slab_bytes = scheme.slab_rows * scheme.stride * 2;
+  if (scheme.converts) {
+    RETURN_IF_ERROR(Grow(slab_bytes, call.stream, scratch.slabs[0]));
+  }
+  if (scheme.converts && scheme.slabs() > 1) {
+    RETURN_IF_ERROR(Grow(slab_bytes, call.stream, scratch.slabs[1]));
+    RETURN_IF_ERROR(CreateSide(scratch));
+  }
+  if (!scheme.uses_sums) return absl::OkStatus();
+  return Grow(scheme.m * RoundUp(scheme.slab_rows, 8) * 4, call.stream,
+              scratch.sums);
+}
+
+absl::Status LargeGemm::ConvertSlab(const LargeGemmCall& call,
+                                    const Scheme& scheme, int64_t slab,
+                                    cudaStream_t stream) {
+  return Convert(call,
+                 {scheme.RowBegin(slab), scheme.Rows(slab), scheme.factor,
+                  call.scratch->slabs[slab % 2].data()},
+                 stream);
+}
+
+// Slab i + 1 goes where slab i - 1 was, so it may be written once everything
+// before the multiplication of slab i is done. That one is enqueued first: of
+// two kernels that are ready, it is to have the device.
 absl::Status LargeGemm::Enqueue(const LargeGemmCall& call) {
   const Scheme scheme = SchemeOf(call);
-  RETURN_IF_ERROR(GrowScratch(scheme, call));
-  const float factor = FactorOf(call);
-  const int64_t n = call.weights->n();
-  for (int64_t row = 0; row < n; row += scheme.slab_rows) {
-    const int64_t rows = std::min(scheme.slab_rows, n - row);
-    RETURN_IF_ERROR(MultiplySlab(call, row, rows, factor));
+  RETURN_IF_ERROR(GrowScratch(call, scheme));
+  LargeGemmScratch& scratch = *call.scratch;
+  if (scheme.converts) {
+    RETURN_IF_ERROR(ConvertSlab(call, scheme, 0, call.stream));
+  }
+  for (int64_t slab = 0; slab < scheme.slabs(); ++slab) {
+    const bool converts_next = scheme.converts && slab + 1 < scheme.slabs();
+    if (converts_next) {
+      RETURN_IF_ERROR(scratch.side_may_write.Record(call.stream));
+    }
+    RETURN_IF_ERROR(MultiplySlab(call, scheme, slab));
+    if (!converts_next) continue;
+    const cudaStream_t side = scratch.side.get();
+    RETURN_IF_ERROR(scratch.side_may_write.EnqueueWait(side));
+    RETURN_IF_ERROR(ConvertSlab(call, scheme, slab + 1, side));
+    RETURN_IF_ERROR(scratch.slab_is_ready.Record(side));
+    RETURN_IF_ERROR(scratch.slab_is_ready.EnqueueWait(call.stream));
   }
   return absl::OkStatus();
 }
 
 absl::Status LargeGemm::MultiplySlab(const LargeGemmCall& call,
-                                     int64_t row_begin, int64_t rows,
-                                     float factor) {
+                                     const Scheme& scheme, int64_t slab) {
   const CudaWeights& weights = *call.weights;
-  const Scheme scheme = SchemeOf(call);
-  const uint8_t* w = nullptr;
-  if (scheme.converts) {
-    RETURN_IF_ERROR(ConvertSlab(call, row_begin, rows, factor));
-    w = call.scratch->weights.data();
-  } else {
-    w = weights.dense().memory + row_begin * weights.k() * 2;
-  }
+  const int64_t row_begin = scheme.RowBegin(slab);
+  const uint8_t* const w =
+      scheme.converts ? call.scratch->slabs[slab % 2].data()
+                      : weights.dense().memory + row_begin * weights.k() * 2;
   uint8_t* const c =
       static_cast<uint8_t*>(call.c) + row_begin * SizeOf(call.c_type);
-  LtShape shape = {scheme.m,      rows,          scheme.stride,
-                   scheme.stride, scheme.stride, weights.n()};
+  LtShape shape = {scheme.m,      scheme.Rows(slab), scheme.stride,
+                   scheme.stride, scheme.stride,     weights.n()};
   shape.operand_type = call.operand_type;
   shape.c_type = call.c_type;
   shape.sums = call.sums;
-  LtOperands operands = {call.a, w, c, 1 / factor,
+  LtOperands operands = {call.a, w, c, 1 / scheme.factor,
                          call.scratch->workspace.data()};
   if (!scheme.uses_sums) return matmul_->Enqueue(shape, operands, call.stream);
   shape.c_type = FloatType::kFloat32;
-  shape.c_stride = RoundUp(rows, 8);
+  shape.c_stride = RoundUp(shape.n, 8);
   operands.c = call.scratch->sums.data();
   RETURN_IF_ERROR(matmul_->Enqueue(shape, operands, call.stream));
   AddBiasOperands last;
@@ -247,7 +292,7 @@ absl::Status LargeGemm::MultiplySlab(const LargeGemmCall& call,
   last.c_stride = weights.n();
   last.c_type = call.c_type;
   last.m = call.m;
-  last.n = rows;
+  last.n = shape.n;
   return ToStatus(LaunchAddBias(last, call.stream), "add the bias");
 }
 

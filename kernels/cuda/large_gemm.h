@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The large-M family: slabs of weights, dequantized into scratch that stays
-// in the second-level cache, multiplied by cuBLASLt. Dense layers go through
-// it for every M.
+// The large-M family: slabs of weights (tuning/slab_plan.h), dequantized into
+// scratch and multiplied by cuBLASLt; the next slab is dequantized meanwhile.
+// Dense layers go through it for every M.
 
 #ifndef QGEMM_KERNELS_CUDA_LARGE_GEMM_H_
 #define QGEMM_KERNELS_CUDA_LARGE_GEMM_H_
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -18,15 +19,25 @@
 #include "kernels/cuda/cublas/lt_matmul.h"
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/cuda/runtime/device_buffer.h"
+#include "kernels/cuda/runtime/event.h"
+#include "kernels/cuda/runtime/stream.h"
+#include "kernels/cuda/tuning/device_traits.h"
 #include "kernels/matrix/types.h"
 
 namespace qgemm::cuda {
 
-// Device memory of one stream; grows to what its calls need.
+// What one stream's calls need beside it; grows as they do.
 struct LargeGemmScratch {
   DeviceBuffer workspace;  // cuBLASLt's
-  DeviceBuffer weights;    // a slab, dequantized
-  DeviceBuffer sums;       // a slab of C in fp32
+  // Slabs, dequantized; a call of one slab has the first.
+  std::array<DeviceBuffer, 2> slabs;
+  DeviceBuffer sums;  // a slab of C in fp32
+  // Where slabs after the first are dequantized. It starts behind the call's
+  // stream, which waits for it, so that the caller needs to know of the latter
+  // alone, in a capture too.
+  Stream side;
+  Event side_may_write;
+  Event slab_is_ready;
 };
 
 // Rows that A and C must have room for, beyond m; their contents are of no
@@ -59,9 +70,9 @@ struct LargeGemmCall {
 // Used by one thread at a time, on one device.
 class LargeGemm {
  public:
-  // Starts the library, which takes some ten milliseconds, so that no request
-  // does. Errors: FAILED_PRECONDITION (no cuBLASLt on this system),
-  // RESOURCE_EXHAUSTED.
+  // On the calling thread's current device. Starts the library, which takes
+  // some ten milliseconds, so that no request does. Errors: FAILED_PRECONDITION
+  // (no cuBLASLt on this system), RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<LargeGemm>> Create();
 
   // C = A * W^T + bias. Enqueues and returns. With LtSums::kUnsplit and m <= 64
@@ -71,14 +82,24 @@ class LargeGemm {
   absl::Status Enqueue(const LargeGemmCall& call);
 
  private:
-  explicit LargeGemm(std::unique_ptr<LtMatmul> matmul)
-      : matmul_(std::move(matmul)) {}
+  // What one call comes to.
+  struct Scheme;
+
+  LargeGemm(const DeviceTraits& device, std::unique_ptr<LtMatmul> matmul)
+      : device_(device), matmul_(std::move(matmul)) {}
 
   // Multiplies zeros once in each type.
   absl::Status WarmUp();
-  absl::Status MultiplySlab(const LargeGemmCall& call, int64_t row_begin,
-                            int64_t rows, float factor);
+  Scheme SchemeOf(const LargeGemmCall& call) const;
+  static absl::Status GrowScratch(const LargeGemmCall& call,
+                                  const Scheme& scheme);
+  static absl::Status ConvertSlab(const LargeGemmCall& call,
+                                  const Scheme& scheme, int64_t slab,
+                                  cudaStream_t stream);
+  absl::Status MultiplySlab(const LargeGemmCall& call, const Scheme& scheme,
+                            int64_t slab);
 
+  const DeviceTraits device_;
   const std::unique_ptr<LtMatmul> matmul_;
 };
 

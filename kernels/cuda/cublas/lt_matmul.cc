@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/cublas/lt_matmul.h"
 
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,9 @@
 
 namespace qgemm::cuda {
 namespace {
+
+// Algorithms that the library is asked for; the first may not fit.
+constexpr int kCandidates = 8;
 
 cudaDataType_t DataType(FloatType type) {
   switch (type) {
@@ -121,20 +125,25 @@ absl::Status LtMatmul::Plan::Choose(cublasLtHandle_t handle,
                                     const LtShape& shape) {
   RETURN_IF_ERROR(Describe(shape));
   RETURN_IF_ERROR(Prefer(shape));
-  cublasLtMatmulHeuristicResult_t best{};
+  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> candidates{};
   int found = 0;
   RETURN_IF_ERROR(ToStatus(
       library,
       library.MatmulAlgoGetHeuristic(handle, operation, w, a, c, c, preference,
-                                     /*requestedAlgoCount=*/1, &best, &found),
+                                     kCandidates, candidates.data(), &found),
       NameOf(shape)));
-  if (found == 0) {
-    return absl::UnimplementedError(
-        absl::StrCat(NameOf(shape), ": no algorithm"));
+  // The library's best first.
+  for (int i = 0; i < found; ++i) {
+    const cublasLtMatmulHeuristicResult_t& candidate = candidates[i];
+    if (candidate.state != CUBLAS_STATUS_SUCCESS ||
+        candidate.workspaceSize > static_cast<size_t>(kWorkspaceBytes)) {
+      continue;
+    }
+    algorithm = candidate.algo;
+    return absl::OkStatus();
   }
-  RETURN_IF_ERROR(ToStatus(library, best.state, NameOf(shape)));
-  algorithm = best.algo;
-  return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat(NameOf(shape), ": no algorithm among ", found));
 }
 
 absl::StatusOr<std::unique_ptr<LtMatmul>> LtMatmul::Create() {

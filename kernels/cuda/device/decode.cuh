@@ -119,14 +119,14 @@ __device__ __forceinline__ HalfTile<kBits> LoadHalfTile(const char* tile, int q,
 // The A operand of MMA step s of block b (32 columns).
 template <int kBits>
 __device__ __forceinline__ void DecodeStep(const HalfTile<kBits>& half, int b,
-                                           int s, const char* shared, int lane,
+                                           int s, const char* table, int lane,
                                            uint32_t (&a)[4]) {
   if constexpr (kBits == 2) {
 #pragma unroll
     for (int r2 = 0; r2 < 2; ++r2) {
       const uint32_t place =
           __byte_perm(half.words[b], lane * 8, 0x7604 | (2 * s + r2) << 4);
-      const uint2 quad = *reinterpret_cast<const uint2*>(shared + place);
+      const uint2 quad = *reinterpret_cast<const uint2*>(table + place);
       a[2 * r2] = quad.x;
       a[2 * r2 + 1] = quad.y;
     }
@@ -140,7 +140,7 @@ __device__ __forceinline__ void DecodeStep(const HalfTile<kBits>& half, int b,
         place |= __funnelshift_r(half.words[4], half.words[4], 18 * p % 32) &
                  0x10080u;
       }
-      a[j] = *reinterpret_cast<const uint32_t*>(shared + place);
+      a[j] = *reinterpret_cast<const uint32_t*>(table + place);
     }
   }
 }

@@ -169,15 +169,18 @@ __device__ __forceinline__ uint32_t ClusterAddress(uint32_t shared, int rank) {
   return address;
 }
 
-// Writes to a block of the cluster, and counts the four bytes at the barrier
+// Writes to a block of the cluster, and counts the 16 bytes at the barrier
 // there when they have come.
-__device__ __forceinline__ void SendFloat(uint32_t cluster_address, float value,
-                                          uint32_t cluster_barrier) {
+__device__ __forceinline__ void SendFloats(uint32_t cluster_address,
+                                           const float4& values,
+                                           uint32_t cluster_barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], "
-      "%1, [%2];" ::"r"(cluster_address),
-      "r"(__float_as_uint(value)), "r"(cluster_barrier)
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
+      "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(cluster_address),
+      "r"(__float_as_uint(values.x)), "r"(__float_as_uint(values.y)),
+      "r"(__float_as_uint(values.z)), "r"(__float_as_uint(values.w)),
+      "r"(cluster_barrier)
       : "memory");
 #endif
 }

@@ -46,6 +46,7 @@ struct GemmArguments {
   int stage_bytes;
   int groups;  // of scales in 128 columns
   ResultType result;
+  bool c_by_fours;  // four elements of C may be stored at once
 };
 
 // Groups of warps that a row block's tiles need.

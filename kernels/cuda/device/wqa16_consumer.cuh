@@ -57,7 +57,7 @@ class RingReader {
 template <int kBits, ScaleKind kScale, bool kZeros, typename T, int kTokenTiles>
 class Consumer {
  public:
-  // A warp for which there is no row tile computes the last one for nobody.
+  // A warp for which there is no row tile multiplies the last for nobody.
   __device__ __forceinline__ Consumer(const GemmArguments& args,
                                       const SharedPlan& plan,
                                       const char* shared, int tile)

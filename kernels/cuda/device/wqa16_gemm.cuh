@@ -45,8 +45,9 @@ inline constexpr int kBlockBarrier = 3;
 // Sets up the barriers; called by the four warps that bring stages.
 template <int kTokens>
 __device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
-                                              const Ring& ring, int row_groups,
+                                              const Ring& ring, int rank,
                                               int thread) {
+  const int row_groups = RowGroups(args.row_tiles);
   // One lane each: lanes of a warp would take turns.
   if (thread % 32 == 0) {
     for (int slot = thread / 32; slot < args.slots; slot += kGroupWarps) {
@@ -56,7 +57,7 @@ __device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
     if (thread == 0 && args.splits > 1) {
       BarrierInit(ring.Full(args.slots), 1);
       BarrierArriveExpect(ring.Full(args.slots),
-                          Reducer<kTokens>::ReceivedBytes(args));
+                          Reducer<kTokens>::ReceivedBytesOf(args, rank));
     }
     BarrierInitFence();
   }
@@ -73,7 +74,7 @@ __device__ __forceinline__ void Produce(const GemmArguments& args,
   constexpr int kThreads = kGroupWarps * 32;
   const BlockShape block(args);
   const int thread = threadIdx.x - block.consumers;
-  SetUpBarriers<kTokenTiles * 8>(args, ring, block.row_groups, thread);
+  SetUpBarriers<kTokenTiles * 8>(args, ring, work.rank, thread);
   NamedBarrierArrive(kBlockBarrier, block.consumers + kThreads);
   NamedBarrier(kProducersBarrier, kThreads);
   if (args.splits > 1) ClusterArrive();
@@ -87,6 +88,15 @@ __device__ __forceinline__ void Produce(const GemmArguments& args,
 #endif
 }
 
+// Reads what the end of a block's work needs, so that it need not wait for
+// the constant cache then.
+__device__ __forceinline__ void TouchArguments(const GemmArguments& args) {
+  asm volatile("" ::"l"(args.c), "l"(args.bias), "l"(args.row_scales),
+               "l"(args.n), "f"(args.factor), "r"(args.m),
+               "r"(static_cast<int>(args.result)),
+               "r"(static_cast<int>(args.c_by_fours)));
+}
+
 // The part of the warps that multiply.
 template <int kBits, ScaleKind kScale, bool kZeros, typename T, int kTokenTiles>
 __device__ __forceinline__ void Consume(const GemmArguments& args,
@@ -96,9 +106,11 @@ __device__ __forceinline__ void Consume(const GemmArguments& args,
   constexpr int kTokens = kTokenTiles * 8;
   const BlockShape block(args);
   if (args.splits > 1) ClusterArrive();
+  TouchArguments(args);
   FillTable<kBits, T>(args.codebook, args.table_scale,
                       kZeros ? IntegerBase<T>::kValue : 0.0f, threadIdx.x,
                       block.consumers, shared);
+  NamedBarrier(kConsumersBarrier, block.consumers);  // the table is there
   NamedBarrier(kBlockBarrier, block.consumers + kGroupWarps * 32);
   // Taken from one lane, so that the compiler knows it for all.
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);

@@ -15,18 +15,47 @@
 
 namespace qgemm::cuda {
 
-__device__ __forceinline__ void StoreResult(const GemmArguments& args,
-                                            int64_t index, float value) {
-  if (args.result == ResultType::kFloat16) {
-    static_cast<__half*>(args.c)[index] = __float2half_rn(value);
-  } else if (args.result == ResultType::kBFloat16) {
-    static_cast<__nv_bfloat16*>(args.c)[index] = __float2bfloat16_rn(value);
-  } else {
-    static_cast<float*>(args.c)[index] = value;
+template <typename Out>
+__device__ __forceinline__ Out RoundTo(float value);
+template <>
+__device__ __forceinline__ __half RoundTo(float value) {
+  return __float2half_rn(value);
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 RoundTo(float value) {
+  return __float2bfloat16_rn(value);
+}
+template <>
+__device__ __forceinline__ float RoundTo(float value) {
+  return value;
+}
+
+// Stores the first `count` of four results at c; at once if they are
+// `aligned`.
+template <typename Out>
+__device__ __forceinline__ void StoreFour(Out* c, const float4& values,
+                                          bool aligned, int64_t count) {
+  struct alignas(4 * sizeof(Out)) Four {
+    Out values[4];
+  };
+  const Four four = {{RoundTo<Out>(values.x), RoundTo<Out>(values.y),
+                      RoundTo<Out>(values.z), RoundTo<Out>(values.w)}};
+  if (aligned && count >= 4) {
+    *reinterpret_cast<Four*>(c) = four;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (i < count) c[i] = four.values[i];
   }
 }
 
+__device__ __forceinline__ float4 operator+(const float4& a, const float4& b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+}
+
 // Of the threads of a block that multiplied; all of them call it together.
+// Rows go by fours, one thread each.
 template <int kTokens>
 class Reducer {
  public:
@@ -41,92 +70,123 @@ class Reducer {
         barrier_(SharedAddress(shared) + plan.barriers +
                  args.slots * kBarrierBytes),
         threads_(threads),
-        rows_(args.row_tiles * 16 / args.splits) {}
+        part_(RowsOfRank(args.row_tiles, args.splits)) {}
 
-  // Bytes that a block receives.
+  // Bytes that the block of that rank receives.
   static __device__ __forceinline__ uint32_t
-  ReceivedBytes(const GemmArguments& args) {
-    return (args.splits - 1) * args.m * (args.row_tiles * 16 / args.splits) * 4;
+  ReceivedBytesOf(const GemmArguments& args, int rank) {
+    const int part = RowsOfRank(args.row_tiles, args.splits);
+    return (args.splits - 1) * args.m * RowsOf(args, part, rank) * 4;
   }
 
   // The sums of all warps are in shared memory.
   __device__ __forceinline__ void Run() {
     if (args_.splits == 1) {
-      ForEach(rows_,
+      ForEach(part_,
               [&](int m, int row) { Finish(m, row, SumOfWarps(m, row)); });
       return;
     }
     Exchange();
-    const int begin = work_.rank * rows_;
-    ForEach(rows_, [&](int m, int row) {
-      float sum = 0;
+    const int begin = work_.rank * part_;
+    ForEach(RowsOf(args_, part_, work_.rank), [&](int m, int row) {
+      float4 sum = {0, 0, 0, 0};
       for (int source = 0; source < args_.splits; ++source) {
-        sum += source == work_.rank ? sums_[m * stride() + begin + row]
-                                    : received_[Place(source, m, row)];
+        const float* from = source == work_.rank
+                                ? sums_ + m * stride() + begin + row
+                                : received_ + Place(source, work_.rank, m, row);
+        sum = sum + *reinterpret_cast<const float4*>(from);
       }
       Finish(m, begin + row, sum);
     });
   }
 
  private:
+  // The last ranks have fewer rows than others, or none.
+  static __device__ __forceinline__ int RowsOf(const GemmArguments& args,
+                                               int part, int rank) {
+    const int left = args.row_tiles * 16 - rank * part;
+    return left <= 0 ? 0 : left < part ? left : part;
+  }
+
   __device__ __forceinline__ int stride() const {
     return SumStride(args_.row_tiles);
   }
 
-  // Calls visit(token, row) for the tokens that exist and `rows` rows.
+  // Calls visit(token, row) for the tokens that exist and every fourth of
+  // `rows` rows.
   template <typename Visit>
   __device__ __forceinline__ void ForEach(int rows, const Visit& visit) const {
-    for (int i = threadIdx.x; i < args_.m * rows; i += threads_) {
-      visit(i / rows, i % rows);
+    const unsigned fours = rows / 4;
+    for (unsigned i = threadIdx.x; i < args_.m * fours; i += threads_) {
+      visit(static_cast<int>(i / fours), static_cast<int>(i % fours) * 4);
     }
   }
 
-  __device__ __forceinline__ float SumOfWarps(int m, int row) const {
-    const int place = m * stride() + row;
-    float parts[kMaxGroups];
+  __device__ __forceinline__ float4 SumOfWarps(int m, int row) const {
+    const float* from = sums_ + m * stride() + row;
+    float4 parts[kMaxGroups];
 #pragma unroll
     for (int w = 0; w < kMaxGroups; ++w) {
       parts[w] =
-          w < args_.column_warps ? sums_[w * kTokens * stride() + place] : 0;
+          w < args_.column_warps
+              ? *reinterpret_cast<const float4*>(from + w * kTokens * stride())
+              : float4{0, 0, 0, 0};
     }
     return (parts[0] + parts[1]) + (parts[2] + parts[3]);
   }
 
-  // Where a block keeps what it receives: of `source`, a token, a row of its
-  // own part.
-  __device__ __forceinline__ int Place(int source, int m, int row,
-                                       int rank) const {
-    return ((source < rank ? source : source - 1) * args_.m + m) * rows_ + row;
-  }
-  __device__ __forceinline__ int Place(int source, int m, int row) const {
-    return Place(source, m, row, work_.rank);
+  // Where the block of `rank` keeps what `source` sends.
+  __device__ __forceinline__ int Place(int source, int rank, int m,
+                                       int row) const {
+    return ((source < rank ? source : source - 1) * args_.m + m) * part_ + row;
   }
 
   __device__ __forceinline__ void Exchange() {
     ClusterWait();  // all blocks have come to life and set up their barriers
+    if constexpr (!ReceivesApart(kTokens)) {
+      ClusterArrive();  // this one is done with its ring
+      ClusterWait();
+    }
     const uint32_t received = SharedAddress(received_);
     ForEach(args_.row_tiles * 16, [&](int m, int row) {
-      const float sum = SumOfWarps(m, row);
-      const int rank = row / rows_;
+      const float4 sum = SumOfWarps(m, row);
+      const int rank = row / part_;
       if (rank == work_.rank) {
-        sums_[m * stride() + row] = sum;
+        *reinterpret_cast<float4*>(sums_ + m * stride() + row) = sum;
       } else {
-        const int place = Place(work_.rank, m, row % rows_, rank);
-        SendFloat(ClusterAddress(received + place * 4, rank), sum,
-                  ClusterAddress(barrier_, rank));
+        const int place = Place(work_.rank, rank, m, row % part_);
+        SendFloats(ClusterAddress(received + place * 4, rank), sum,
+                   ClusterAddress(barrier_, rank));
       }
     });
     NamedBarrier(1, threads_);
     BarrierWait(barrier_, 0);
   }
 
-  __device__ __forceinline__ void Finish(int m, int row, float sum) const {
+  __device__ __forceinline__ void Finish(int m, int row, float4 sum) const {
     const int64_t n = work_.row_block * args_.row_tiles * 16 + row;
-    if (n >= args_.n) return;
-    sum *= args_.factor;
-    if (args_.row_scales != nullptr) sum *= args_.row_scales[n];
-    if (args_.bias != nullptr) sum += args_.bias[n];
-    StoreResult(args_, m * args_.n + n, sum);
+    const int64_t left = args_.n - n;
+    if (left <= 0) return;
+    float* const values[4] = {&sum.x, &sum.y, &sum.z, &sum.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float& value = *values[i];
+      value *= args_.factor;
+      if (i >= left) continue;
+      if (args_.row_scales != nullptr) value *= args_.row_scales[n + i];
+      if (args_.bias != nullptr) value += args_.bias[n + i];
+    }
+    const int64_t index = m * args_.n + n;
+    if (args_.result == ResultType::kFloat16) {
+      StoreFour(static_cast<__half*>(args_.c) + index, sum, args_.c_by_fours,
+                left);
+    } else if (args_.result == ResultType::kBFloat16) {
+      StoreFour(static_cast<__nv_bfloat16*>(args_.c) + index, sum,
+                args_.c_by_fours, left);
+    } else {
+      StoreFour(static_cast<float*>(args_.c) + index, sum, args_.c_by_fours,
+                left);
+    }
   }
 
   const GemmArguments& args_;
@@ -135,7 +195,7 @@ class Reducer {
   float* const received_;
   const uint32_t barrier_;
   const int threads_;
-  const int rows_;  // that fall to a block
+  const int part_;  // rows that fall to a block
 };
 
 }  // namespace qgemm::cuda

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread decodes one lane's half of a tile. Four lanes then exchange their
-// pairs of columns, so that each stores runs of eight columns, 16 bytes at
+// A warp decodes a tile. Lane i holds codebook entry i, so that a shuffle by
+// the code looks it up; lanes then store runs of eight columns, 16 bytes at
 // once.
 
-#include <type_traits>
-
+#include "kernels/cuda/device/decode.cuh"
+#include "kernels/cuda/device/octet_codes.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/device/tile_codes.cuh"
 #include "kernels/cuda/launch/dequantize.h"
 #include "kernels/cuda/tuning/tile_address.h"
@@ -14,136 +15,229 @@ namespace qgemm::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// Blocks of one launch; far below CUDA's limit.
-constexpr int64_t kMaxBlocks = int64_t{1} << 30;
+// 48 registers a thread: 40 of 64 warps, whose loads in flight outdo DRAM.
+constexpr int kBlocksPerMultiprocessor = 5;
+constexpr int kTilesPerBlock = kThreads / kLanesPerTile;
+// Tiles of one launch, and row tiles of a layer, are counted in 32 bits.
+constexpr int64_t kMaxTiles = int64_t{1} << 31;
 
-template <typename Out>
-__device__ __forceinline__ uint32_t RoundedBits(float value) {
-  if constexpr (std::is_same_v<Out, __half>) {
-    return __half_as_ushort(__float2half_rn(value));
-  } else {
-    return __bfloat16_as_ushort(__float2bfloat16_rn(value));
-  }
-}
-
-// What a run of eight columns is multiplied by and shifted by.
-struct GroupOfRun {
-  float scale;  // out_factor and the layer's factor included
-  float zero;   // in units of the codebook
+// What the kernel reads of the operands, widths as it computes with them.
+struct Arguments {
+  const uint8_t* memory;
+  const float* codebook;
+  const float* row_scales;
+  ScaleKind scale_kind;
+  int groups;
+  float factor;  // the layer's and the caller's
+  float zero_unit;
+  // Of the layer.
+  uint32_t column_tiles;
+  uint32_t row_tiles_per_stage;
+  uint32_t code_bytes;
+  uint32_t scale_bytes;
+  uint32_t stage_bytes;
+  int64_t k;
+  // What is asked for.
+  uint32_t tiles;
+  uint32_t first_row_tile;
+  int64_t row_begin;
+  int64_t row_end;
+  uint8_t* out;
+  int64_t ldo;
 };
 
-__device__ __forceinline__ GroupOfRun LoadGroup(const DequantizeArgs& args,
-                                                TileIndex tile,
-                                                const CodePlace& place) {
-  const TileLayout& layout = args.weights.layout;
-  const int row = RowOfCode(place);
-  const int group = ColumnOfCode(place) * layout.groups / kTileColumns;
-  const int index = GroupIndex(layout.groups, row, group);
-  const float factor = args.weights.factor * args.out_factor;
-  GroupOfRun result = {factor, 0};
-  if (layout.scale_kind == ScaleKind::kRow) {
-    const uint8_t* scales = args.weights.memory + layout.row_scales_offset;
-    result.scale *=
-        ScaleAt(ScaleKind::kFloat32, scales, tile.row_tile * kTileRows + row);
-  } else {
-    result.scale *=
-        ScaleAt(layout.scale_kind,
-                args.weights.memory + ScalesOffset(layout, tile), index);
+// A warp's tile, and what its lane does of it.
+struct WarpTile {
+  uint32_t row_tile;
+  // The tile's parts (tuning/tile_address.h).
+  const uint8_t* codes;
+  const uint8_t* scales;
+  const uint8_t* zeros;
+  int columns_left;  // of the layer from the tile's first on, at most 128
+  int stored_left;   // of ldo
+  bool has_row[2];   // rows g and g + 8 are among those asked for
+  uint8_t* out;      // row g, column 8 t of the tile
+};
+
+__device__ __forceinline__ WarpTile PlaceOf(const Arguments& args,
+                                            uint32_t tile, int lane) {
+  WarpTile place;
+  const uint32_t row = tile / args.column_tiles;
+  const uint32_t column_tile = tile - row * args.column_tiles;
+  place.row_tile = args.first_row_tile + row;
+  const uint32_t block = place.row_tile / args.row_tiles_per_stage;
+  const uint32_t in_stage = place.row_tile - block * args.row_tiles_per_stage;
+  const uint64_t stage = uint64_t{block} * args.column_tiles + column_tile;
+  const uint8_t* const memory = args.memory + stage * args.stage_bytes;
+  place.codes = memory + in_stage * args.code_bytes;
+  const uint8_t* const scales =
+      memory + args.row_tiles_per_stage * args.code_bytes;
+  place.scales = scales + in_stage * args.scale_bytes;
+  place.zeros = scales + args.row_tiles_per_stage * args.scale_bytes +
+                in_stage * static_cast<uint32_t>(args.groups * kTileRows);
+  const int64_t column = int64_t{column_tile} * kTileColumns;
+  place.columns_left =
+      static_cast<int>(min(args.k - column, int64_t{kTileColumns}));
+  place.stored_left =
+      static_cast<int>(min(args.ldo - column, int64_t{kTileColumns}));
+  const int64_t lane_row = int64_t{place.row_tile} * kTileRows + (lane >> 2);
+#pragma unroll
+  for (int hi = 0; hi < 2; ++hi) {
+    const int64_t of_run = lane_row + 8 * hi;
+    place.has_row[hi] = of_run >= args.row_begin && of_run < args.row_end;
   }
-  if (layout.has_zeros) {
-    const uint8_t zero = args.weights.memory[ZerosOffset(layout, tile) + index];
-    result.zero = args.weights.zero_unit * static_cast<float>(zero);
-  }
-  return result;
+  place.out =
+      args.out +
+      ((lane_row - args.row_begin) * args.ldo + column + 8 * (lane & 3)) * 2;
+  return place;
 }
 
-// The lane's pairs of columns 2 t + 8 j, j = 0 to 3, of 32; elements from
-// column k on are zero. `columns_left` counts from the first pair.
-template <int kBits, typename Out>
-__device__ __forceinline__ void DecodePairs(
-    const HalfWords<kBits>& half, int first_pair, const GroupOfRun& group,
-    const float* codebook, int64_t columns_left, uint32_t (&pairs)[4]) {
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    uint32_t elements[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const uint32_t code = CodeIn(kBits, first_pair + 2 * j, h, half.words);
-      const float value =
-          MultiplyRoundToOdd(codebook[code] - group.zero, group.scale);
-      elements[h] = 8 * j + h < columns_left ? RoundedBits<Out>(value) : 0;
+// Scales and zeros of a tile's rows g and g + 8, by block of 32 columns. The
+// scales hold the factor, the zeros the codebook's unit.
+template <bool kE4m4, bool kZeros>
+class TileGroups {
+ public:
+  __device__ __forceinline__ TileGroups(const Arguments& args,
+                                        const WarpTile& tile, int lane)
+      : args_(args), g_(lane >> 2), scales_(tile.scales), zeros_(tile.zeros) {
+    if constexpr (kE4m4) {
+      codes_ = LoadOnce8(scales_ + g_ * 8);
+    } else if (args.scale_kind == ScaleKind::kRow) {
+      const float* rows =
+          args.row_scales + uint64_t{tile.row_tile} * kTileRows + g_;
+      row_scales_[0] = rows[0] * args.factor;
+      row_scales_[1] = rows[8] * args.factor;
     }
-    pairs[j] = elements[0] | elements[1] << 16;
+  }
+
+  __device__ __forceinline__ void LoadBlock(int block, float (&scale)[2],
+                                            float (&zero)[2]) const {
+    const int index = 2 * (g_ * args_.groups + (block * args_.groups >> 2));
+#pragma unroll
+    for (int hi = 0; hi < 2; ++hi) {
+      if constexpr (kE4m4) {
+        const uint32_t codes = block < 2 ? codes_.x : codes_.y;
+        const uint32_t code = codes >> (16 * (block & 1) + 8 * hi);
+        scale[hi] =
+            E4m4ToFloatOnDevice(static_cast<uint8_t>(code)) * args_.factor;
+      } else if (args_.scale_kind == ScaleKind::kRow) {
+        scale[hi] = row_scales_[hi];
+      } else {
+        scale[hi] =
+            ScaleAt(args_.scale_kind, scales_, index + hi) * args_.factor;
+      }
+      zero[hi] = 0;
+      if constexpr (kZeros) {
+        zero[hi] = args_.zero_unit * static_cast<float>(zeros_[index + hi]);
+      }
+    }
+  }
+
+ private:
+  const Arguments& args_;
+  const int g_;
+  const uint8_t* const scales_;
+  const uint8_t* const zeros_;
+  uint2 codes_ = {};
+  float row_scales_[2] = {};
+};
+
+// Columns from `columns_left` on, counted from the run's first, become zero.
+__device__ __forceinline__ void ClearPadding(int columns_left,
+                                             uint32_t (&words)[4]) {
+#pragma unroll
+  for (int s = 0; s < 4; ++s) {
+    if (2 * s >= columns_left) words[s] = 0;
+    if (2 * s + 1 == columns_left) words[s] &= 0xffff;
   }
 }
 
-// Of four neighbouring lanes, gives lane t word t of every lane.
-__device__ __forceinline__ void TransposeQuad(int t, uint32_t (&words)[4]) {
+__device__ __forceinline__ void StoreRun(const WarpTile& place, int64_t ldo,
+                                         int column, int hi,
+                                         const uint32_t (&words)[4]) {
+  *reinterpret_cast<uint4*>(place.out + (8 * hi * ldo + column) * 2) =
+      make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+template <int kBits, bool kE4m4, bool kZeros, typename Out>
+__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
+    Dequantize(const __grid_constant__ Arguments args) {
+  const int lane = static_cast<int>(threadIdx.x) % kLanesPerTile;
+  const int t = lane & 3;
+  const uint32_t tile =
+      blockIdx.x * kTilesPerBlock + threadIdx.x / kLanesPerTile;
+  if (tile >= args.tiles) return;  // the whole warp
+  const WarpTile place = PlaceOf(args, tile, lane);
+  const OctetCodes<kBits> codes(LoadTileWords<kBits>(place.codes, lane), t);
+  const TileGroups<kE4m4, kZeros> groups(args, place, lane);
+  const float entry = args.codebook[lane & ((1 << kBits) - 1)];
+  // What is read is the layer; what is written may still be read by others.
+  WaitForPreviousKernel();
 #pragma unroll
-  for (int distance = 1; distance <= 2; ++distance) {
-    const bool upper = (t & distance) != 0;
+  for (int block = 0; block < 4; ++block) {
+    float scale[2];
+    float zero[2];
+    groups.LoadBlock(block, scale, zero);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int low = distance == 1 ? 2 * i : i;
-      const int high = low + distance;
-      const uint32_t other = __shfl_xor_sync(
-          0xffffffff, upper ? words[low] : words[high], distance);
-      words[low] = upper ? other : words[low];
-      words[high] = upper ? words[high] : other;
+    for (int hi = 0; hi < 2; ++hi) {
+      uint32_t words[4];
+#pragma unroll
+      for (int s = 0; s < 4; ++s) {
+        float pair[2];
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const int code = static_cast<int>(
+              codes.At(block >> 1, 2 * (block & 1) + hi, s, h));
+          pair[h] = __shfl_sync(0xffffffff, entry, code);
+          if constexpr (kZeros) pair[h] -= zero[hi];
+        }
+        words[s] = PackPair(pair[0] * scale[hi], pair[1] * scale[hi], Out());
+      }
+      if (place.columns_left < kTileColumns) {
+        ClearPadding(place.columns_left - 32 * block - 8 * t, words);
+      }
+      if (place.has_row[hi] && 32 * block + 8 * t < place.stored_left) {
+        StoreRun(place, args.ldo, 32 * block, hi, words);
+      }
     }
   }
 }
 
-template <int kBits, typename Out>
-__global__ void __launch_bounds__(kThreads)
-    Dequantize(const __grid_constant__ DequantizeArgs args) {
-  const TileLayout& layout = args.weights.layout;
-  __shared__ float codebook[1 << kBits];
-  if (threadIdx.x < 1 << kBits) {
-    codebook[threadIdx.x] = reinterpret_cast<const float*>(
-        args.weights.memory + layout.codebook_offset)[threadIdx.x];
-  }
-  __syncthreads();
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads +
-                         static_cast<int64_t>(threadIdx.x);
-  const int64_t unit = thread / kHalvesPerTile;
-  const TileIndex tile = {
-      args.row_begin / kTileRows + unit / layout.column_tiles,
-      unit % layout.column_tiles};
-  const int64_t row_end = args.row_begin + args.rows;
-  if (tile.row_tile * kTileRows >= row_end) return;  // the whole warp
-  const LaneHalf owner = {static_cast<int>(thread % kLanesPerTile),
-                          static_cast<int>(thread / kLanesPerTile % 2)};
-  const HalfWords<kBits> half =
-      LoadHalf<kBits>(args.weights.memory + CodesOffset(layout, tile), owner);
-#pragma unroll
-  for (int quarter = 0; quarter < 4; ++quarter) {
-    const int first_pair = (quarter >> 1) * 8 + (quarter & 1);  // b, hi
-    const CodePlace place = {owner, first_pair, 0};
-    const int64_t row = tile.row_tile * kTileRows + RowOfCode(place);
-    const int64_t column =
-        tile.column_tile * kTileColumns + ColumnOfCode(place);
-    uint32_t words[4];
-    DecodePairs<kBits, Out>(half, first_pair, LoadGroup(args, tile, place),
-                            codebook, layout.k - column, words);
-    const int t = owner.lane & 3;
-    TransposeQuad(t, words);
-    const int64_t first = column + 6 * t;  // 8 t of the 32
-    if (row < args.row_begin || row >= row_end || first >= args.ldo) continue;
-    Out* out =
-        static_cast<Out*>(args.out) + (row - args.row_begin) * args.ldo + first;
-    *reinterpret_cast<uint4*>(out) =
-        make_uint4(words[0], words[1], words[2], words[3]);
-  }
+using Kernel = void (*)(Arguments);
+
+template <int kBits, bool kE4m4, bool kZeros>
+Kernel KernelOf(FloatType out_type) {
+  return out_type == FloatType::kFloat16
+             ? &Dequantize<kBits, kE4m4, kZeros, __half>
+             : &Dequantize<kBits, kE4m4, kZeros, __nv_bfloat16>;
 }
 
 template <int kBits>
-void Start(const DequantizeArgs& args, unsigned blocks, cudaStream_t stream) {
-  if (args.out_type == FloatType::kFloat16) {
-    Dequantize<kBits, __half><<<blocks, kThreads, 0, stream>>>(args);
-  } else {
-    Dequantize<kBits, __nv_bfloat16><<<blocks, kThreads, 0, stream>>>(args);
+Kernel KernelOf(const DequantizeArgs& args) {
+  const TileLayout& layout = args.weights.layout;
+  if constexpr (kBits == 4) {
+    if (layout.has_zeros) return KernelOf<4, false, true>(args.out_type);
   }
+  return layout.scale_kind == ScaleKind::kE4m4
+             ? KernelOf<kBits, true, false>(args.out_type)
+             : KernelOf<kBits, false, false>(args.out_type);
+}
+
+// Null if there is none.
+Kernel ChooseKernel(const DequantizeArgs& args) {
+  const TileLayout& layout = args.weights.layout;
+  if (layout.has_zeros && layout.bits != 4) return nullptr;
+  switch (layout.bits) {
+    case 2:
+      return KernelOf<2>(args);
+    case 3:
+      return KernelOf<3>(args);
+    case 4:
+      return KernelOf<4>(args);
+    case 5:
+      return KernelOf<5>(args);
+  }
+  return nullptr;
 }
 
 bool IsLegal(const DequantizeArgs& args) {
@@ -155,34 +249,58 @@ bool IsLegal(const DequantizeArgs& args) {
          reinterpret_cast<uintptr_t>(args.out) % 16 == 0;
 }
 
+// row_tiles: those that hold the rows.
+Arguments ArgumentsOf(const DequantizeArgs& args, int64_t row_tiles) {
+  const TileLayout& layout = args.weights.layout;
+  Arguments result = {};
+  result.memory = args.weights.memory;
+  result.codebook = args.weights.codebook();
+  result.row_scales = args.weights.row_scales();
+  result.scale_kind = layout.scale_kind;
+  result.groups = layout.groups;
+  result.factor = args.weights.factor * args.out_factor;
+  result.zero_unit = args.weights.zero_unit;
+  result.column_tiles = static_cast<uint32_t>(layout.column_tiles);
+  result.row_tiles_per_stage =
+      static_cast<uint32_t>(layout.partition.row_tiles);
+  result.code_bytes = static_cast<uint32_t>(layout.code_bytes);
+  result.scale_bytes = static_cast<uint32_t>(layout.scale_bytes);
+  result.stage_bytes = static_cast<uint32_t>(layout.stage_bytes());
+  result.k = layout.k;
+  result.tiles = static_cast<uint32_t>(row_tiles * layout.column_tiles);
+  result.first_row_tile = static_cast<uint32_t>(args.row_begin / kTileRows);
+  result.row_begin = args.row_begin;
+  result.row_end = args.row_begin + args.rows;
+  result.out = static_cast<uint8_t*>(args.out);
+  result.ldo = args.ldo;
+  return result;
+}
+
 }  // namespace
 
 cudaError_t LaunchDequantize(const DequantizeArgs& args, cudaStream_t stream) {
   if (!IsLegal(args)) return cudaErrorInvalidValue;
   if (args.rows == 0) return cudaSuccess;
   const TileLayout& layout = args.weights.layout;
-  const int64_t row_tiles = (args.row_begin + args.rows - 1) / kTileRows + 1 -
-                            args.row_begin / kTileRows;
-  const int64_t threads = row_tiles * layout.column_tiles * kHalvesPerTile;
-  const int64_t blocks = (threads + kThreads - 1) / kThreads;
-  if (blocks > kMaxBlocks) return cudaErrorInvalidValue;
-  switch (layout.bits) {
-    case 2:
-      Start<2>(args, static_cast<unsigned>(blocks), stream);
-      break;
-    case 3:
-      Start<3>(args, static_cast<unsigned>(blocks), stream);
-      break;
-    case 4:
-      Start<4>(args, static_cast<unsigned>(blocks), stream);
-      break;
-    case 5:
-      Start<5>(args, static_cast<unsigned>(blocks), stream);
-      break;
-    default:
-      return cudaErrorInvalidValue;
+  const int64_t last_row_tile = (args.row_begin + args.rows - 1) / kTileRows;
+  const int64_t row_tiles = last_row_tile + 1 - args.row_begin / kTileRows;
+  const Kernel kernel = ChooseKernel(args);
+  if (kernel == nullptr || last_row_tile >= kMaxTiles ||
+      row_tiles > kMaxTiles / layout.column_tiles) {
+    return cudaErrorInvalidValue;
   }
-  return cudaGetLastError();
+  const Arguments arguments = ArgumentsOf(args, row_tiles);
+  cudaLaunchConfig_t config = {};
+  config.gridDim =
+      dim3((arguments.tiles + kTilesPerBlock - 1) / kTilesPerBlock);
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = args.start == DequantizeStart::kEarly ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, arguments);
 }
 
 }  // namespace qgemm::cuda

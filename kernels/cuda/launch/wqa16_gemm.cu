@@ -55,6 +55,7 @@ SharedShape SharedShapeOf(const TileLayout& layout, int tokens) {
   shape.row_tiles = partition.row_tiles;
   shape.splits = partition.splits;
   shape.column_warps = partition.column_warps;
+  shape.block_bytes = layout.block_bytes;
   return shape;
 }
 
@@ -101,6 +102,8 @@ GemmArguments ArgumentsOf(const GemmOperands& operands) {
   args.stage_bytes = static_cast<int>(layout.stage_bytes());
   args.groups = layout.groups;
   args.result = ResultTypeOf(operands.c_type);
+  args.c_by_fours =
+      layout.n % 4 == 0 && reinterpret_cast<uintptr_t>(operands.c) % 16 == 0;
   return args;
 }
 
@@ -145,18 +148,18 @@ cudaError_t MapActivations(const GemmOperands& operands, int tokens,
 
 bool IsLegal(const GemmOperands& operands) {
   return operands.m >= 1 && operands.m <= kMaxSmallM &&
+         operands.weights.layout.has_small_family &&
          operands.a_type != FloatType::kFloat32 && operands.lda % 8 == 0 &&
          operands.lda >= operands.weights.layout.k &&
          reinterpret_cast<uintptr_t>(operands.a) % 16 == 0;
 }
 
-cudaError_t AllowSharedMemory(const Wqa16KernelRow& row) {
+cudaError_t AllowSharedMemory(const Wqa16KernelRow& row, int bytes) {
   for (const auto& kernels : row.kernel) {
     for (const Wqa16Kernel kernel : kernels) {
       if (kernel == nullptr) continue;
       const cudaError_t error = cudaFuncSetAttribute(
-          kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-          kBlockSharedBytes);
+          kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
       if (error != cudaSuccess) return error;
     }
   }
@@ -173,13 +176,19 @@ cudaError_t PrepareWqa16Gemm() {
     error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
                                    device);
   }
+  int bytes = 0;
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(
+        &bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
+  bytes = std::min(bytes, kMaxBlockBytes);
   if (error == cudaSuccess && major >= 9) error = FindEncodeTiled();
   if (error != cudaSuccess) return error;
   for (const int bits : {2, 3, 4, 5}) {
     const Wqa16KernelTable& table = *TableOf(bits);
     for (const auto& rows : {table.plain, table.zeros}) {
       for (int i = 0; i < kScaleKinds; ++i) {
-        const cudaError_t error = AllowSharedMemory(rows[i]);
+        const cudaError_t error = AllowSharedMemory(rows[i], bytes);
         if (error != cudaSuccess) return error;
       }
     }

@@ -39,7 +39,8 @@ cudaError_t PrepareWqa16Gemm();
 // synchronises nothing, and may be captured into a graph. A row of C has the
 // same bits for every m and any neighbours. The kernel starts to read weights
 // while the one before it in the stream still runs: weights must not be
-// written by that one. cudaErrorInvalidValue if an operand is illegal.
+// written by that one. cudaErrorInvalidValue if an operand is
+// illegal, or the layer has no small family on the device it was laid out for.
 cudaError_t LaunchWqa16Gemm(const GemmOperands& operands, cudaStream_t stream);
 
 }  // namespace qgemm::cuda

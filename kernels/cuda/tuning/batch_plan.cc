@@ -42,7 +42,7 @@ int64_t MaxSmallSegment(const FamilyPolicy& policy, int bits) {
     case FamilyChoice::kByRows:
       break;
   }
-  // A dense layer is not dequantized: its launches differ only in that a small
+  // A layer that has no small family: its launches differ only in that a small
   // one merges segments.
   if (bits == 0) return kMaxSmallRows;
   return policy.tuning.max_small_rows[bits - 2];

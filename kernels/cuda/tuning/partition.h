@@ -18,7 +18,7 @@ namespace qgemm::cuda {
 inline constexpr int kTileRows = 16;
 inline constexpr int kTileColumns = 128;
 // Row tiles of a block of threads, at most.
-inline constexpr int kMaxRowTiles = 14;
+inline constexpr int kMaxRowTiles = 16;
 
 struct Partition {
   int row_tiles = 1;       // of one block of threads, 1 to kMaxRowTiles
@@ -32,9 +32,16 @@ struct Partition {
   }
 };
 
-// The partition that keeps most multiprocessors busy for the same time. n and
-// k are at least 1.
-Partition ChoosePartition(int64_t n, int64_t k, const DeviceTraits& device);
+struct PartitionedLayer {
+  int64_t n = 1;
+  int64_t k = 1;
+  int max_row_tiles = kMaxRowTiles;  // of a block
+};
+
+// The partition with which launches of few tokens, and of 64, are fastest by
+// estimate. n, k and max_row_tiles are at least 1.
+Partition ChoosePartition(const PartitionedLayer& layer,
+                          const DeviceTraits& device);
 
 }  // namespace qgemm::cuda
 

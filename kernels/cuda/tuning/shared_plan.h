@@ -3,7 +3,8 @@
 // Shared memory of a block in the small-M family: the decode table, a ring of
 // slots, and room for the sums that other blocks send. A slot holds the
 // activations of a stage's 128 columns, the stage's weights and two barriers.
-// At the end of a block's work its own sums stand where table and ring were.
+// At the end of a block's work its own sums stand where table and ring were; of
+// many tokens, what it receives does, too.
 
 #ifndef QGEMM_KERNELS_CUDA_TUNING_SHARED_PLAN_H_
 #define QGEMM_KERNELS_CUDA_TUNING_SHARED_PLAN_H_
@@ -17,9 +18,10 @@
 
 namespace qgemm::cuda {
 
-// What a block may take; 1 KiB of the 228 a multiprocessor has is the
-// system's, for each block.
-inline constexpr int kBlockSharedBytes = 226 << 10;
+// The most a block takes; 1 KiB of the 228 that a Hopper multiprocessor has is
+// the system's, for each block. And what any chip from sm_80 on gives it.
+inline constexpr int kMaxBlockBytes = 226 << 10;
+inline constexpr int kMinBlockBytes = 99 << 10;
 // Of one token in a stage: 128 columns of 16 bits, in two panels of 64.
 inline constexpr int kTokenBytes = 256;
 inline constexpr int kPanelTokenBytes = 128;
@@ -33,6 +35,7 @@ struct SharedShape {
   int row_tiles = 1;
   int splits = 1;
   int column_warps = 1;
+  int block_bytes = kMaxBlockBytes;  // that the block may take
 };
 
 // Of the decode table, at offset 0.
@@ -51,11 +54,21 @@ QGEMM_SHARED_PLAN_INLINE int SumBytes(const SharedShape& shape) {
   return shape.column_warps * shape.tokens * SumStride(shape.row_tiles) * 4;
 }
 
+// Rows of a row block that fall to each block of a cluster of `splits`, the
+// last ones left out; a multiple of four.
+QGEMM_SHARED_PLAN_INLINE int RowsOfRank(int row_tiles, int splits) {
+  return (row_tiles * 4 + splits - 1) / splits * 4;
+}
+
 // Of the sums that a block receives for the rows that fall to it.
 QGEMM_SHARED_PLAN_INLINE int ReceivedBytes(const SharedShape& shape) {
   return (shape.splits - 1) * shape.tokens *
-         (shape.row_tiles * 16 / shape.splits) * 4;
+         RowsOfRank(shape.row_tiles, shape.splits) * 4;
 }
+
+// Whether there is room of its own for what is received. If not, a block must
+// be done with its ring before others send.
+QGEMM_SHARED_PLAN_INLINE bool ReceivesApart(int tokens) { return tokens < 64; }
 
 QGEMM_SHARED_PLAN_INLINE int SlotBytes(const SharedShape& shape) {
   return shape.tokens * kTokenBytes + shape.stage_bytes + kBarrierBytes;
@@ -76,17 +89,21 @@ QGEMM_SHARED_PLAN_INLINE SharedPlan PlanShared(const SharedShape& shape,
   plan.activations = TableBytes(shape.bits);
   plan.weights = plan.activations + slots * shape.tokens * kTokenBytes;
   plan.barriers = plan.weights + slots * shape.stage_bytes;
-  // Barriers and what is received stay clear of the block's own sums.
-  if (plan.barriers < SumBytes(shape)) plan.barriers = SumBytes(shape);
-  plan.received = plan.barriers + (slots + 1) * kBarrierBytes;
-  plan.total = plan.received + ReceivedBytes(shape);
+  // Barriers stay clear of the sums.
+  const int sums = SumBytes(shape);
+  const bool apart = ReceivesApart(shape.tokens);
+  const int end = apart ? sums : sums + ReceivedBytes(shape);
+  if (plan.barriers < end) plan.barriers = end;
+  const int barriers_end = plan.barriers + (slots + 1) * kBarrierBytes;
+  plan.received = apart ? barriers_end : sums;
+  plan.total = barriers_end + (apart ? ReceivedBytes(shape) : 0);
   return plan;
 }
 
-// Slots that fit.
+// Slots that fit; below 1 where not even the table does.
 QGEMM_SHARED_PLAN_INLINE int SlotsThatFit(const SharedShape& shape) {
-  return (kBlockSharedBytes - TableBytes(shape.bits) - kBarrierBytes -
-          ReceivedBytes(shape)) /
+  const int apart = ReceivesApart(shape.tokens) ? ReceivedBytes(shape) : 0;
+  return (shape.block_bytes - TableBytes(shape.bits) - kBarrierBytes - apart) /
          SlotBytes(shape);
 }
 

@@ -97,16 +97,34 @@ absl::Status SetScales(const WeightsHeader& header, TileLayout& layout) {
   return absl::OkStatus();
 }
 
-// Warps that take turns at stages keep to ring slots of their own, so there
-// are no more of them than slots beside the activations of 64 tokens.
-int FittingColumnWarps(const TileLayout& layout) {
+// Slots of the ring beside the activations of 64 tokens, the most there are.
+int SlotsOf(const TileLayout& layout, int row_tiles) {
   SharedShape shape;
   shape.bits = layout.bits;
   shape.tokens = 64;
-  shape.stage_bytes = static_cast<int>(layout.stage_bytes());
-  shape.row_tiles = layout.partition.row_tiles;
-  shape.splits = layout.partition.splits;
-  return std::clamp(SlotsThatFit(shape), 1, layout.partition.column_warps);
+  shape.stage_bytes = static_cast<int>(layout.tile_bytes()) * row_tiles;
+  shape.row_tiles = row_tiles;
+  shape.block_bytes = layout.block_bytes;
+  return SlotsThatFit(shape);
+}
+
+// Shares the layer out so that a stage fits; of a layer that has no small
+// family, as if there were room.
+void SetPartition(const DeviceTraits& device, TileLayout& layout) {
+  layout.block_bytes = static_cast<int>(
+      std::min<int64_t>(kMaxBlockBytes, device.shared_bytes_per_block));
+  int max_row_tiles = kMaxRowTiles;
+  while (max_row_tiles > 1 && SlotsOf(layout, max_row_tiles) < 1) {
+    --max_row_tiles;
+  }
+  layout.has_small_family = SlotsOf(layout, max_row_tiles) >= 1;
+  if (!layout.has_small_family) max_row_tiles = kMaxRowTiles;
+  layout.partition =
+      ChoosePartition({layout.n, layout.k, max_row_tiles}, device);
+  // Warps that take turns at stages keep to slots of their own.
+  layout.partition.column_warps =
+      std::clamp(SlotsOf(layout, layout.partition.row_tiles), 1,
+                 layout.partition.column_warps);
 }
 
 // Takes `bytes` at the end of the layer and returns where they start.
@@ -128,7 +146,6 @@ absl::StatusOr<TileLayout> TileLayoutOf(const WeightsHeader& header,
   layout.bits = header.bits;
   layout.has_zeros = header.has_zeros;
   RETURN_IF_ERROR(SetScales(header, layout));
-  layout.partition = ChoosePartition(header.n, header.k, device);
   layout.column_tiles = CeilDiv(header.k, kTileColumns);
   layout.code_bytes = int64_t{kTileRows} * kTileColumns * header.bits / 8;
   if (layout.scale_kind != ScaleKind::kRow) {
@@ -136,7 +153,7 @@ absl::StatusOr<TileLayout> TileLayoutOf(const WeightsHeader& header,
         int64_t{kTileRows} * layout.groups * SizeOf(header.scale_type);
   }
   if (header.has_zeros) layout.zero_bytes = kTileRows * layout.groups;
-  layout.partition.column_warps = FittingColumnWarps(layout);
+  SetPartition(device, layout);
   Take(layout.tiles_bytes(), layout);
   const bool row_scales = layout.scale_kind == ScaleKind::kRow;
   layout.row_scales_offset =

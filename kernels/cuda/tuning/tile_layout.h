@@ -53,6 +53,10 @@ struct TileLayout {
   bool has_zeros = false;
   Partition partition;
   int64_t column_tiles = 0;
+  // Shared memory that a block of threads may take on the device, and whether
+  // the small-M family fits it.
+  int block_bytes = 0;
+  bool has_small_family = true;
 
   // Bytes of one tile's parts; multiples of 16.
   int64_t code_bytes = 0;

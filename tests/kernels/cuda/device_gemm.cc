@@ -56,7 +56,7 @@ std::optional<LayerShape> ShapeWith(int splits, int row_tiles,
   for (int64_t k = LeastK(splits, row_tiles); k <= kMostK; k *= 2) {
     for (int64_t tiles = 1; tiles <= kMostRowTiles; ++tiles) {
       const int64_t n = tiles * kTileRows - 3;
-      const Partition partition = ChoosePartition(n, k, device);
+      const Partition partition = ChoosePartition({n, k}, device);
       if (partition.splits == splits && partition.row_tiles == row_tiles) {
         return LayerShape{n, k};
       }

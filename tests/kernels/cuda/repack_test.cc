@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a builder makes of a layer on the GPU: every code, scale and zero comes
-// back, and dequantized weights are the exact ones, rounded once.
+// back, and dequantized weights are the exact ones, rounded.
 
 #include "kernels/cuda/launch/repack.h"
 
@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/cuda_weights.h"
@@ -31,6 +32,10 @@
 namespace qgemm::cuda {
 namespace {
 
+// Behind what is dequantized: nothing may be written there.
+constexpr int64_t kGuardBytes = 256;
+constexpr uint8_t kPoison = 0xff;
+
 // `count` bytes of device memory, after all that was enqueued.
 std::vector<uint8_t> ReadBack(const void* device, int64_t count) {
   std::vector<uint8_t> bytes(count);
@@ -38,21 +43,6 @@ std::vector<uint8_t> ReadBack(const void* device, int64_t count) {
   EXPECT_EQ(cudaMemcpy(bytes.data(), device, count, cudaMemcpyDeviceToHost),
             cudaSuccess);
   return bytes;
-}
-
-// `value` as a float whose last bit is set if it is inexact: rounding it to
-// fp16 or bf16 is then rounding `value`.
-float RoundedToOdd(double value) {
-  float result = static_cast<float>(value);
-  if (result == value) return result;
-  if (std::fabs(result) > std::fabs(value)) {
-    result = std::nextafter(result, 0.0f);
-  }
-  uint32_t bits;
-  std::memcpy(&bits, &result, sizeof(bits));
-  bits |= 1;
-  std::memcpy(&result, &bits, sizeof(bits));
-  return result;
 }
 
 class RepackTest : public DeviceTest,
@@ -229,45 +219,121 @@ TEST_P(QuantizedRepackTest, VectorsOfTheHeaderComeBack) {
   }
 }
 
-// Rows [row_begin, row_begin + rows) with an ldo of k rounded up to 8.
+constexpr float kOutFactor = 0.25f;
+
+struct RowRange {
+  int64_t begin;
+  int64_t count;
+};
+
+// [count, ldo], poisoned before.
 std::vector<uint8_t> Dequantized(const CudaWeights& weights, FloatType type,
-                                 int64_t row_begin, int64_t rows) {
+                                 const RowRange& rows, int64_t ldo) {
   DequantizeArgs args;
   args.weights = weights.tiled();
-  args.row_begin = row_begin;
-  args.rows = rows;
+  args.row_begin = rows.begin;
+  args.rows = rows.count;
   args.out_type = type;
-  args.out_factor = 0.25f;
-  args.ldo = RoundUp(weights.k(), 8);
-  const int64_t bytes = rows * args.ldo * 2;
-  const auto out = DeviceBuffer::Allocate(bytes);
+  args.out_factor = kOutFactor;
+  args.ldo = ldo;
+  const int64_t bytes = rows.count * ldo * 2;
+  const auto out = DeviceBuffer::Allocate(bytes + kGuardBytes);
   EXPECT_TRUE(out.ok()) << out.status();
-  EXPECT_EQ(cudaMemset(out->data(), 0xff, bytes), cudaSuccess);
+  EXPECT_EQ(cudaMemset(out->data(), kPoison, bytes + kGuardBytes), cudaSuccess);
   args.out = out->data();
   EXPECT_EQ(LaunchDequantize(args, nullptr), cudaSuccess);
-  return ReadBack(out->data(), bytes);
+  return ReadBack(out->data(), bytes + kGuardBytes);
 }
 
-TEST_P(QuantizedRepackTest, DequantizedWeightsAreRoundedOnce) {
+// The first element that is not w * kOutFactor, rounded to fp32 and then to
+// the type, or zero from column k on; or what stands behind the last.
+std::string FirstDifference(const std::vector<uint8_t>& out,
+                            const CanonicalWeights& weights, FloatType type,
+                            const RowRange& rows, int64_t ldo) {
+  for (int64_t i = 0; i < rows.count * ldo; ++i) {
+    const int64_t row = rows.begin + i / ldo;
+    const int64_t column = i % ldo;
+    const bool is_weight = column < weights.header().k;
+    const double exact = is_weight ? weights.Weight(row, column) : 0;
+    const float expected =
+        RoundTo(type, static_cast<float>(exact) * kOutFactor);
+    const float actual = LoadFloat(type, &out[i * 2]);
+    if (actual == expected) continue;
+    return absl::StrCat(Name(type), ", ldo = ", ldo, ", row ", row, ", column ",
+                        column, ": ", actual, ", not ", expected);
+  }
+  for (size_t i = out.size() - kGuardBytes; i < out.size(); ++i) {
+    if (out[i] != kPoison) return absl::StrCat("byte ", i, " was written");
+  }
+  return "";
+}
+
+TEST_P(QuantizedRepackTest, DequantizedWeightsAreRounded) {
   for (const auto& [n, k] : Shapes()) {
     const CanonicalWeights weights = RandomWeights(GetParam(), n, k, &random_);
     const auto built = Build(weights);
-    const int64_t ldo = RoundUp(k, 8);
     const int64_t first = RandomInt(0, n - 1, &random_);
-    const int64_t rows = RandomInt(1, n - first, &random_);
-    for (FloatType type : {FloatType::kFloat16, FloatType::kBFloat16}) {
-      const std::vector<uint8_t> out = Dequantized(*built, type, first, rows);
-      for (int64_t i = 0; i < rows * ldo; ++i) {
-        const int64_t column = i % ldo;
-        const double exact =
-            column < k ? weights.Weight(first + i / ldo, column) * 0.25 : 0;
-        ASSERT_EQ(LoadFloat(type, &out[i * 2]),
-                  RoundTo(type, RoundedToOdd(exact)))
-            << Name(type) << " " << n << " x " << k << ", row "
-            << first + i / ldo << ", column " << column;
+    const RowRange rows = {first, RandomInt(1, n - first, &random_)};
+    for (const FloatType type : {FloatType::kFloat16, FloatType::kBFloat16}) {
+      for (const int64_t ldo : {RoundUp(k, 8), RoundUp(k, kTileColumns)}) {
+        EXPECT_EQ(FirstDifference(Dequantized(*built, type, rows, ldo), weights,
+                                  type, rows, ldo),
+                  "")
+            << n << " x " << k;
       }
     }
   }
+}
+
+// Every way in which a range may begin and end within tiles of 16 rows.
+TEST_P(QuantizedRepackTest, AnyRowsAreDequantized) {
+  const int64_t n = 35;
+  const int64_t k = RoundUp(130, GetParam().k_multiple);
+  const CanonicalWeights weights = RandomWeights(GetParam(), n, k, &random_);
+  const auto built = Build(weights);
+  const int64_t ldo = RoundUp(k, 8);
+  for (int64_t begin = 0; begin < n; ++begin) {
+    for (int64_t end = begin + 1; end <= n; ++end) {
+      const RowRange rows = {begin, end - begin};
+      const std::vector<uint8_t> out =
+          Dequantized(*built, FloatType::kFloat16, rows, ldo);
+      ASSERT_EQ(FirstDifference(out, weights, FloatType::kFloat16, rows, ldo),
+                "");
+    }
+  }
+}
+
+TEST_P(QuantizedRepackTest, DequantizeRefusesWhatIsIllegal) {
+  const int64_t k = RoundUp(100, GetParam().k_multiple);
+  const auto built = Build(RandomWeights(GetParam(), 32, k, &random_));
+  const auto out = DeviceBuffer::Allocate(32 * 512 * 2);
+  ASSERT_TRUE(out.ok()) << out.status();
+  DequantizeArgs legal;
+  legal.weights = built->tiled();
+  legal.rows = 32;
+  legal.out = out->data();
+  legal.ldo = RoundUp(k, 8);
+  const auto code_with = [&](auto change) {
+    DequantizeArgs args = legal;
+    change(args);
+    return LaunchDequantize(args, nullptr);
+  };
+  EXPECT_EQ(code_with([](DequantizeArgs&) {}), cudaSuccess);
+  EXPECT_EQ(code_with([](DequantizeArgs& args) { args.rows = 0; }),
+            cudaSuccess);
+  const cudaError_t refused = cudaErrorInvalidValue;
+  EXPECT_EQ(code_with([](DequantizeArgs& args) { args.rows = 33; }), refused);
+  EXPECT_EQ(code_with([](DequantizeArgs& args) { args.row_begin = 1; }),
+            refused);
+  EXPECT_EQ(code_with([](DequantizeArgs& args) { args.row_begin = -1; }),
+            refused);
+  EXPECT_EQ(code_with([](DequantizeArgs& args) { args.ldo += 4; }), refused);
+  EXPECT_EQ(code_with([](DequantizeArgs& args) { args.ldo = 1024; }), refused);
+  EXPECT_EQ(code_with([](DequantizeArgs& args) {
+              args.out_type = FloatType::kFloat32;
+            }),
+            refused);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
 // One column at a time, from the last to the first.

@@ -46,19 +46,17 @@ OracleProduct FirstRows(OracleProduct oracle, int64_t rows) {
   return oracle;
 }
 
-TEST_P(SweepTest, IsWithinTheTolerance) {
-  const auto& [shares, recipe] = GetParam();
-  const auto shape = ShapeWith(shares.splits, shares.row_tiles, device_);
-  if (!shape.has_value()) GTEST_SKIP() << "no layer is shared out so here";
-  const MatmulSignature signature = {RandomInt(0, 1, &random_) == 0
-                                         ? FloatType::kFloat16
-                                         : FloatType::kBFloat16,
-                                     FloatType::kFloat32};
+// Multiplies a random layer as it is laid out for `device`, and compares.
+void ExpectWithinTolerance(const WeightsRecipe& recipe, const LayerShape& shape,
+                           const DeviceTraits& device,
+                           RandomGenerator* random) {
+  const MatmulSignature signature = {
+      RandomInt(0, 1, random) == 0 ? FloatType::kFloat16 : FloatType::kBFloat16,
+      FloatType::kFloat32};
   const CanonicalWeights weights =
-      RandomWeights(recipe, shape->n, shape->k, &random_);
-  const DeviceGemm gemm(weights, device_, signature.a_type, &random_);
-  ASSERT_EQ(gemm.splits(), shares.splits);
-  const OracleColumns columns = {RandomInt(0, kColumnStride - 1, &random_),
+      RandomWeights(recipe, shape.n, shape.k, random);
+  const DeviceGemm gemm(weights, device, signature.a_type, random);
+  const OracleColumns columns = {RandomInt(0, kColumnStride - 1, random),
                                  kColumnStride};
   const OracleProduct oracle =
       Fp64Matmul(weights, signature, gemm.a(), DeviceGemm::kMaxM, columns);
@@ -69,9 +67,16 @@ TEST_P(SweepTest, IsWithinTheTolerance) {
         CompareWithOracle(FirstRows(oracle, kRows[i]), weights.header(),
                           signature, gemm.Read(kRows[i], i, buffers));
     EXPECT_EQ(report.ToStatus(), absl::OkStatus())
-        << Name(signature.a_type) << ", m n k = " << kRows[i] << " " << shape->n
-        << " " << shape->k;
+        << Name(signature.a_type) << ", m n k = " << kRows[i] << " " << shape.n
+        << " " << shape.k;
   }
+}
+
+TEST_P(SweepTest, IsWithinTheTolerance) {
+  const auto& [shares, recipe] = GetParam();
+  const auto shape = ShapeWith(shares.splits, shares.row_tiles, device_);
+  if (!shape.has_value()) GTEST_SKIP() << "no layer is shared out so here";
+  ExpectWithinTolerance(recipe, *shape, device_, &random_);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -85,6 +90,32 @@ INSTANTIATE_TEST_SUITE_P(
       return absl::StrCat("splits", shares.splits, "_rows", shares.row_tiles,
                           "_", std::get<1>(info.param).name);
     });
+
+// Layouts for chips before Hopper, which have no clusters and less shared
+// memory. They run on later ones, too.
+class OlderDeviceTest : public DeviceTest,
+                        public testing::WithParamInterface<WeightsRecipe> {
+ protected:
+  RandomGenerator random_{FreshSeed()};
+};
+
+TEST_P(OlderDeviceTest, IsWithinTheToleranceAsLaidOutForSm80) {
+  device_.compute_capability = 80;
+  device_.multiprocessors = 108;
+  device_.shared_bytes_per_block = 163 << 10;
+  ExpectWithinTolerance(GetParam(), {1000, 1536}, device_, &random_);
+}
+
+TEST_P(OlderDeviceTest, IsWithinTheToleranceAsLaidOutForSm89) {
+  if (GetParam().header.bits == 5) GTEST_SKIP() << "5 bits go by slabs there";
+  device_.compute_capability = 89;
+  device_.multiprocessors = 128;
+  device_.shared_bytes_per_block = 99 << 10;
+  ExpectWithinTolerance(GetParam(), {1000, 1536}, device_, &random_);
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipes, OlderDeviceTest,
+                         testing::ValuesIn(QuantizedRecipes()), NameOfRecipe);
 
 }  // namespace
 }  // namespace qgemm::cuda

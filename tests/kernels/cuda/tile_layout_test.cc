@@ -11,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cuda/tuning/shared_plan.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -200,6 +201,48 @@ TEST(TileLayoutErrorsTest, ZerosOfCodesThatAreNoIntegers) {
   WeightsHeader header = Kbit4(128, 1024);
   header.has_zeros = true;
   EXPECT_EQ(Refusal(header).code(), absl::StatusCode::kUnimplemented);
+}
+
+// A chip that gives a block `shared_bytes` of shared memory.
+absl::StatusOr<TileLayout> LayoutOn(int64_t shared_bytes,
+                                    const WeightsHeader& header) {
+  DeviceTraits device;
+  device.compute_capability = 80;
+  device.shared_bytes_per_block = shared_bytes;
+  return TileLayoutOf(header, device);
+}
+
+TEST(TileLayoutSharedMemoryTest, KeepsToWhatTheChipGives) {
+  for (const int64_t shared_bytes : {99 << 10, 163 << 10, 227 << 10}) {
+    for (const int bits : {2, 3, 4, 5}) {
+      WeightsHeader header = Kbit4(28672, 8192);
+      header.bits = bits;
+      const absl::StatusOr<TileLayout> layout = LayoutOn(shared_bytes, header);
+      ASSERT_TRUE(layout.ok());
+      if (!layout->has_small_family) continue;
+      SharedShape shape;
+      shape.bits = bits;
+      shape.tokens = 64;
+      shape.stage_bytes = static_cast<int>(layout->stage_bytes());
+      shape.row_tiles = layout->partition.row_tiles;
+      shape.column_warps = layout->partition.column_warps;
+      shape.block_bytes = layout->block_bytes;
+      ASSERT_GE(SlotsThatFit(shape), layout->partition.column_warps);
+      EXPECT_LE(PlanShared(shape, layout->partition.column_warps).total,
+                shared_bytes)
+          << bits << " bits";
+    }
+  }
+}
+
+TEST(TileLayoutSharedMemoryTest, OnlyFiveBitsLackASmallFamily) {
+  for (const int bits : {2, 3, 4, 5}) {
+    WeightsHeader header = Kbit4(4096, 4096);
+    header.bits = bits;
+    const absl::StatusOr<TileLayout> layout = LayoutOn(kMinBlockBytes, header);
+    ASSERT_TRUE(layout.ok());
+    EXPECT_EQ(layout->has_small_family, bits != 5);
+  }
 }
 
 }  // namespace
