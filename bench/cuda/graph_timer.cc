@@ -8,10 +8,17 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 
 namespace qgemm::cuda {
+namespace {
+
+// A GPU that has worked at its power limit runs at lower clocks for a while.
+constexpr absl::Duration kRest = absl::Milliseconds(60);
+
+}  // namespace
 
 // An owned graph, ready to be replayed. Move-only.
 class GraphTimer::Graph {
@@ -88,6 +95,7 @@ absl::StatusOr<absl::Duration> GraphTimer::Replay(const Graph& graph) const {
 absl::StatusOr<GraphTimes> GraphTimer::Time(
     const LaunchRange& range,
     absl::FunctionRef<absl::Status(int64_t)> enqueue) const {
+  absl::SleepFor(kRest);
   RETURN_IF_ERROR(enqueue(0));
   ASSIGN_OR_RETURN(Graph graph, Graph::Capture(stream_, range.least, enqueue));
   RETURN_IF_ERROR(Replay(graph).status());

@@ -146,7 +146,7 @@ class Consumer {
       float products[kSums];
 #pragma unroll
       for (int i = 0; i < kSums; ++i) products[i] = 0;
-      uint32_t operands[2][kBlocks][2][4];
+      uint32_t operands[2][kBlocks][2][4] = {};
       float2 scales = {1, 1};
       uint32_t before = 0;  // the barrier of the stage before
       for (; stage < end; stage += turns.step) {
@@ -157,8 +157,9 @@ class Consumer {
         for (int first = 0; first < 4; first += kBlocks) {
           WaitForSteps<1>();
           if (first == kBlocks) Release(before);
-          Chain(tile, first, PanelOf(slot, first / 2),
-                operands[first / kBlocks & 1], products);
+          auto& a = operands[first / kBlocks & 1];
+          PinOperands(a);  // read by the tensor cores until here
+          Chain(tile, first, PanelOf(slot, first / 2), a, products);
         }
         before = reader.empty();
         if (one_slot) {
@@ -170,8 +171,19 @@ class Consumer {
       }
       WaitForSteps<0>();
       Release(before);
+      PinOperands(operands[0]);
+      PinOperands(operands[1]);
       PinRegisters(products);
       Add(products, scales);
+    }
+  }
+
+  static __device__ __forceinline__ void PinOperands(
+      uint32_t (&a)[kBlocks][2][4]) {
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      PinRegisters(a[b][0]);
+      PinRegisters(a[b][1]);
     }
   }
 
@@ -184,11 +196,7 @@ class Consumer {
     for (int b = 0; b < kBlocks; ++b) {
       tile.Decode(args_, first + b, shared_, lane_, a[b]);
     }
-#pragma unroll
-    for (int b = 0; b < kBlocks; ++b) {
-      PinRegisters(a[b][0]);
-      PinRegisters(a[b][1]);
-    }
+    PinOperands(a);
     PinRegisters(products);
     BeginSteps();
 #pragma unroll
@@ -212,7 +220,7 @@ class Consumer {
 #pragma unroll
       for (float& product : block) product = 0;
     }
-    uint32_t operands[2][kBlocks][2][4];
+    uint32_t operands[2][kBlocks][2][4] = {};
     float2 scales[kBlocks] = {};
     uint32_t before = 0;
     for (int stage = turns.first; stage < turns.stages; stage += turns.step) {
@@ -228,6 +236,7 @@ class Consumer {
           next[b] = tile.scales.OfBlock(args_, first + b);
         }
         WaitForSteps<0>();
+        PinOperands(operands[1 - (first / kBlocks & 1)]);
         AddBlocks(products, scales);
         if (first == 0) Release(before);
         MultiplyBlocks(a, PanelOf(slot, first / 2), first & 1, products);
@@ -243,6 +252,7 @@ class Consumer {
       reader.Next();
     }
     WaitForSteps<0>();
+    PinOperands(operands[(4 / kBlocks - 1) & 1]);
     AddBlocks(products, scales);
   }
 
@@ -259,12 +269,9 @@ class Consumer {
   __device__ __forceinline__ void MultiplyBlocks(
       uint32_t (&a)[kBlocks][2][4], const TokenPanel& panel, int first,
       float (&products)[kBlocks][kSums]) {
+    PinOperands(a);
 #pragma unroll
-    for (int b = 0; b < kBlocks; ++b) {
-      PinRegisters(a[b][0]);
-      PinRegisters(a[b][1]);
-      PinRegisters(products[b]);
-    }
+    for (auto& block : products) PinRegisters(block);
     BeginSteps();
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {

@@ -2,13 +2,14 @@
 //
 // C = A * W^T + bias for M <= 64, weights of 2 to 5 bits, 16-bit activations.
 //
-// A block owns a row block and a part of K. One warp brings stages (codes,
-// scales and zeros; the activations of 128 columns) through a ring in shared
-// memory; the others multiply in groups of four warps, a row tile each;
-// groups with the same rows take turns at the stages. Weights are the A
-// operand of the MMA, tokens its columns. A block of 32 columns is summed by
-// the tensor core, then scaled and added in fp32. Blocks of a cluster share K;
-// their sums meet through distributed shared memory, always in one order.
+// A block owns a row block and a part of K. One thread asks the copy engine for
+// stages (codes, scales and zeros; the activations of 128 columns), which come
+// through a ring in shared memory; the other warps multiply in groups of four,
+// a row tile each; groups with the same rows take turns at the stages. Weights
+// are the A operand of the MMA, tokens its columns. Where scales change every
+// 32 or 64 columns in fp16, bf16 or fp32, a block of 32 columns is summed by
+// the tensor core, then scaled and added in fp32; else it sums more columns
+// (wqa16_consumer.cuh). Blocks of a cluster share K and send each other sums.
 //
 // The order of arithmetic depends on the layer's partition alone, so a row's
 // bits depend neither on M nor on its neighbours.
