@@ -21,11 +21,11 @@ namespace {
 constexpr int64_t kMostK = 4096;
 constexpr int64_t kMostRowTiles = 2048;  // of a layer
 
-// Two tiles a split; where K is in one part, more than a ring has slots: 24 of
-// one row tile, fewer of larger ones.
+// Two tiles a split; where K is in one part of blocks of four row tiles, more
+// than a ring has slots.
 int64_t LeastK(int splits, int row_tiles) {
   if (splits > 1) return 2 * splits * kTileColumns;
-  return row_tiles == 1 ? kMostK : 6 * kTileColumns;
+  return row_tiles == 4 ? kMostK : 8 * kTileColumns;
 }
 
 DeviceBuffer Allocate(int64_t size_bytes) {
