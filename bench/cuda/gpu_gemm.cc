@@ -40,8 +40,9 @@ BatchShape ShapeOf(const GemmScheme& scheme, const CudaWeights& weights) {
   shape.pads_small = by_slabs;
   FamilyPolicy policy;
   policy.choice = ChoiceOf(scheme.bench_case.kernel);
-  shape.max_small_segment =
-      MaxSmallSegment(policy, by_slabs ? 0 : weights.traits().bits);
+  shape.max_small_segment = MaxSmallSegment(
+      policy,
+      {by_slabs ? 0 : weights.traits().bits, weights.n() * weights.k()});
   return shape;
 }
 

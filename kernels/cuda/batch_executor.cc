@@ -43,8 +43,9 @@ BatchExecutor::Job BatchExecutor::JobOf(const GemmBatch& batch,
   shape.c_row_bytes = weights->n() * SizeOf(signature.c_type);
   const bool by_slabs = weights->goes_by_slabs();
   shape.pads_small = by_slabs;
-  shape.max_small_segment =
-      MaxSmallSegment(policy, by_slabs ? 0 : weights->traits().bits);
+  shape.max_small_segment = MaxSmallSegment(
+      policy,
+      {by_slabs ? 0 : weights->traits().bits, weights->n() * weights->k()});
   return {batch, std::move(weights), large, rounded, operand, shape};
 }
 

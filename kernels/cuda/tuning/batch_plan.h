@@ -71,9 +71,14 @@ struct Wave {
   int64_t count = 0;
 };
 
-// Rows of the longest segment that goes to the small family, by the width of
-// the layer's codes: 2 to 5, or 0 of a dense layer. 0: none does.
-int64_t MaxSmallSegment(const FamilyPolicy& policy, int bits);
+// What a layer's segments are told apart by.
+struct ChosenLayer {
+  int bits = 0;          // of a code, 2 to 5; 0 if it has no small family
+  int64_t elements = 0;  // n * k
+};
+
+// Rows of the longest segment that goes to the small family. 0: none does.
+int64_t MaxSmallSegment(const FamilyPolicy& policy, const ChosenLayer& layer);
 
 inline Family FamilyOf(int64_t segment_rows, int64_t max_small_segment) {
   return segment_rows <= max_small_segment ? Family::kSmall : Family::kLarge;

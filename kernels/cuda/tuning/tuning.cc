@@ -25,6 +25,9 @@ constexpr const char* kFields[] = {"version", "device", "max_small_rows"};
 constexpr const char* kWidths[] = {"2", "3", "4", "5"};
 // A tuning takes some hundred bytes.
 constexpr size_t kMaxTextBytes = 64 << 10;
+// Values are copied and freed by recursion, which a deep one would take beyond
+// the stack.
+constexpr int kMaxDepth = 8;
 
 // A value as an error message shows it.
 std::string Shown(const Json& value) {
@@ -126,7 +129,8 @@ absl::StatusOr<Json> ParseObject(absl::string_view text) {
   DuplicateFinder finder;
   Json root = Json::parse(
       text.begin(), text.end(),
-      [&finder](int, Json::parse_event_t event, Json& parsed) {
+      [&finder](int depth, Json::parse_event_t event, Json& parsed) {
+        if (depth > kMaxDepth) return false;  // left out of what is parsed
         finder.See(event, parsed);
         return true;
       },

@@ -23,7 +23,8 @@ inline constexpr int64_t kMaxSmallRowsLimit = 4096;
 struct Tuning {
   // The device's name as its driver tells it; empty = any.
   std::string device;
-  // Segments of at most so many rows go to the small family, by code width:
+  // Segments of at most so many rows go to the small family, fewer of layers
+  // that fit the second-level cache (batch_plan.h), by code width:
   // [0] for 2 bits to [3] for 5. Multiples of 64 within the limits above.
   std::array<int64_t, 4> max_small_rows = {64, 64, 64, 64};
 };

@@ -65,21 +65,36 @@ TEST(BatchPlanTest, CoversEachRowOnce) {
   }
 }
 
+// Elements of a layer that the second-level cache does not hold.
+constexpr int64_t kLargeLayer = int64_t{8192} * 28672;
+
 TEST(FamilyPolicyTest, GoesByRowsAndTheWidthOfTheCodes) {
   FamilyPolicy policy;
   policy.tuning.max_small_rows = {64, 128, 192, 4096};
-  EXPECT_EQ(MaxSmallSegment(policy, 2), 64);
-  EXPECT_EQ(MaxSmallSegment(policy, 3), 128);
-  EXPECT_EQ(MaxSmallSegment(policy, 4), 192);
-  EXPECT_EQ(MaxSmallSegment(policy, 5), 4096);
-  EXPECT_EQ(FamilyOf(192, MaxSmallSegment(policy, 4)), Family::kSmall);
-  EXPECT_EQ(FamilyOf(193, MaxSmallSegment(policy, 4)), Family::kLarge);
+  EXPECT_EQ(MaxSmallSegment(policy, {2, kLargeLayer}), 64);
+  EXPECT_EQ(MaxSmallSegment(policy, {3, kLargeLayer}), 128);
+  EXPECT_EQ(MaxSmallSegment(policy, {4, kLargeLayer}), 192);
+  EXPECT_EQ(MaxSmallSegment(policy, {5, kLargeLayer}), 4096);
+  EXPECT_EQ(FamilyOf(192, MaxSmallSegment(policy, {4, kLargeLayer})),
+            Family::kSmall);
+  EXPECT_EQ(FamilyOf(193, MaxSmallSegment(policy, {4, kLargeLayer})),
+            Family::kLarge);
 }
 
 TEST(FamilyPolicyTest, OfADenseLayerIsThatOfOneLaunch) {
   FamilyPolicy policy;
   policy.tuning.max_small_rows = {1024, 1024, 1024, 1024};
-  EXPECT_EQ(MaxSmallSegment(policy, 0), kMaxSmallRows);
+  EXPECT_EQ(MaxSmallSegment(policy, {0, kLargeLayer}), kMaxSmallRows);
+}
+
+TEST(FamilyPolicyTest, SmallLayersHaveShorterSegments) {
+  FamilyPolicy policy;
+  policy.tuning.max_small_rows = {1024, 1024, 1024, 64};
+  EXPECT_EQ(MaxSmallSegment(policy, {4, int64_t{1024} * 4096}), 64);
+  EXPECT_EQ(MaxSmallSegment(policy, {4, int64_t{4096} * 4096}), 128);
+  EXPECT_EQ(MaxSmallSegment(policy, {5, int64_t{4096} * 4096}), 64);
+  EXPECT_EQ(MaxSmallSegment(policy, {4, int64_t{4096} * 11008}), 1024);
+  EXPECT_EQ(MaxSmallSegment(policy, {0, int64_t{4096} * 11008}), 64);
 }
 
 TEST(FamilyPolicyTest, AForcedFamilyTakesEverySegment) {
@@ -87,9 +102,11 @@ TEST(FamilyPolicyTest, AForcedFamilyTakesEverySegment) {
   for (const int bits : {0, 2, 3, 4, 5}) {
     for (const int64_t rows : {1, 64, 65, 8192}) {
       policy.choice = FamilyChoice::kAlwaysSmall;
-      EXPECT_EQ(FamilyOf(rows, MaxSmallSegment(policy, bits)), Family::kSmall);
+      EXPECT_EQ(FamilyOf(rows, MaxSmallSegment(policy, {bits, kLargeLayer})),
+                Family::kSmall);
       policy.choice = FamilyChoice::kAlwaysLarge;
-      EXPECT_EQ(FamilyOf(rows, MaxSmallSegment(policy, bits)), Family::kLarge);
+      EXPECT_EQ(FamilyOf(rows, MaxSmallSegment(policy, {bits, kLargeLayer})),
+                Family::kLarge);
     }
   }
 }
