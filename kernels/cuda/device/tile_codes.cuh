@@ -56,14 +56,6 @@ __device__ __forceinline__ float ScaleAt(ScaleKind kind, const uint8_t* scales,
   }
 }
 
-// a * b rounded to odd: rounding the result once more, to a type of at most
-// 22 bits, is then the same as rounding a * b at once.
-__device__ __forceinline__ float MultiplyRoundToOdd(float a, float b) {
-  const float product = __fmul_rz(a, b);
-  const bool inexact = __fmaf_rn(a, b, -product) != 0.0f;
-  return __uint_as_float(__float_as_uint(product) | (inexact ? 1u : 0u));
-}
-
 }  // namespace qgemm::cuda
 
 #endif  // QGEMM_KERNELS_CUDA_DEVICE_TILE_CODES_CUH_
