@@ -29,6 +29,20 @@ _NVCC_FLAGS = [
     "-Xcompiler=-fno-strict-aliasing",
 ]
 
+# Runs the compiler, its arguments after the first, which is a file for its
+# messages. The assembler only informs where it cannot keep asynchronous
+# multiplications so; a kernel that is so slow must not be built unnoticed.
+_COMPILE = """
+messages="$1"; shift
+"$@" 2>"$messages"; code="$?"
+cat "$messages" >&2
+[ "$code" -eq 0 ] || exit "$code"
+if grep -q 'instructions are serialized' "$messages"; then
+  echo "error: wgmma instructions are serialized" >&2
+  exit 1
+fi
+"""
+
 def _gencode(targets):
     flags = [
         "-gencode=arch=%s,code=%s" % (t.replace("sm_", "compute_"), t)
@@ -51,12 +65,14 @@ def _cuda_objects_impl(ctx):
             "_objs/%s/%s.pic.o" % (ctx.label.name, stem),
         )
         arguments = ctx.actions.args()
+        arguments.add(output.path + ".messages")
+        arguments.add(CUDA_HOME + "/bin/nvcc")
         arguments.add_all(_NVCC_FLAGS)
         arguments.add_all(ctx.attr.gencode)
         arguments.add_all(ctx.attr.copts)
         arguments.add_all(["-I", ".", "-c", source, "-o", output])
-        ctx.actions.run(
-            executable = CUDA_HOME + "/bin/nvcc",
+        ctx.actions.run_shell(
+            command = _COMPILE,
             arguments = [arguments],
             inputs = depset([source], transitive = [headers]),
             outputs = [output],
