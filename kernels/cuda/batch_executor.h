@@ -31,7 +31,7 @@ class BatchExecutor {
   static absl::StatusOr<std::unique_ptr<BatchExecutor>> Create();
 
   // Enqueues a batch whose weights are CudaWeights. `large` may be null if the
-  // policy is kAlwaysSmall and the layer is quantized. In steady state it
+  // policy is kAlwaysSmall and the layer has a small family. In steady state it
   // neither blocks nor allocates. Wait must follow, on an error too.
   absl::Status Enqueue(const GemmBatch& batch, const FamilyPolicy& policy,
                        LargeGemm* large);

@@ -38,8 +38,9 @@ struct CudaBackendOptions {
   cuda::Tuning tuning = cuda::DefaultTuning();
 };
 
-// Without cuBLASLt on the system dense layers are refused, and quantized ones
-// go through the small family for any number of rows.
+// Without cuBLASLt on the system layers that have no small family (dense ones;
+// of 5 bits where a block has less than 163 KiB of shared memory) are refused,
+// and others go through that family for any number of rows.
 // Errors: INVALID_ARGUMENT (an illegal option), FAILED_PRECONDITION (no GPU,
 // no driver, a GPU that is too old, or kernel = large without cuBLASLt).
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(

@@ -44,6 +44,7 @@ __device__ __forceinline__ void WgmmaWait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
+// Spelled out for every size: inline assembly takes no list of registers.
 // D = A * B (+ D if kAdd) of 64 rows, 8 * kTokenTiles tokens and 16 columns.
 template <typename T, int kTokenTiles, bool kAdd>
 struct Wgmma;

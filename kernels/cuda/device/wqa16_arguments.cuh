@@ -20,6 +20,12 @@ inline constexpr int kMaxGroups = 4;
 // With the group of the warp that brings weights and activations, at most.
 inline constexpr int kMaxThreads = (kMaxGroups + 1) * kGroupWarps * 32;
 
+// Named barriers: of the threads that multiply, of those that bring stages, and
+// of both.
+inline constexpr int kConsumersBarrier = 1;
+inline constexpr int kProducersBarrier = 2;
+inline constexpr int kBlockBarrier = 3;
+
 enum class ResultType : int { kFloat16, kBFloat16, kFloat32 };
 
 struct GemmArguments {

@@ -38,11 +38,6 @@ struct BlockShape {
         consumers(row_groups * args.column_warps * kGroupWarps * 32) {}
 };
 
-// Named barriers.
-inline constexpr int kConsumersBarrier = 1;
-inline constexpr int kProducersBarrier = 2;
-inline constexpr int kBlockBarrier = 3;
-
 // Sets up the barriers; called by the four warps that bring stages.
 template <int kTokens>
 __device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,

@@ -159,7 +159,7 @@ class Reducer {
                    ClusterAddress(barrier_, rank));
       }
     });
-    NamedBarrier(1, threads_);
+    NamedBarrier(kConsumersBarrier, threads_);
     BarrierWait(barrier_, 0);
   }
 

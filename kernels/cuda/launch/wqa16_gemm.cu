@@ -11,6 +11,11 @@
 namespace qgemm::cuda {
 namespace {
 
+static_assert(kMaxRowTiles == kMaxGroups * kGroupWarps,
+              "a warp multiplies one row tile");
+static_assert(kTokenTileCounts[kTokenTileChoices - 1] * 8 == kMaxSmallM,
+              "the widest kernel takes all tokens of a launch");
+
 // Beyond these a deeper ring measured no gain.
 constexpr int kMaxSlots = 24;
 
