@@ -84,24 +84,25 @@ struct HalfTile {
   uint32_t words[kBits == 5 ? 5 : 4];
 };
 
-// Loads half q of the tile at `tile`.
+// Loads half q of a tile. Where the lane's codes start: those by 16 bytes a
+// lane, and those by 8 bytes, were they at the tile's beginning.
 template <int kBits>
-__device__ __forceinline__ HalfTile<kBits> LoadHalfTile(const char* tile, int q,
-                                                        int lane) {
+__device__ __forceinline__ HalfTile<kBits> LoadHalfTile(const char* sixteens,
+                                                        const char* eights,
+                                                        int q) {
   HalfTile<kBits> half;
   if constexpr (kBits == 4 || kBits == 5) {
-    const uint4 v = *reinterpret_cast<const uint4*>(tile + q * 512 + lane * 16);
+    const uint4 v = *reinterpret_cast<const uint4*>(sixteens + q * 512);
     half.words[0] = v.x;
     half.words[1] = v.y;
     half.words[2] = v.z;
     half.words[3] = v.w;
     if constexpr (kBits == 5) {
-      half.words[4] =
-          *reinterpret_cast<const uint32_t*>(tile + 1024 + lane * 8 + q * 4);
+      half.words[4] = *reinterpret_cast<const uint32_t*>(eights + 1024 + q * 4);
     }
   } else if constexpr (kBits == 3) {
-    const uint4 v = *reinterpret_cast<const uint4*>(tile + lane * 16);
-    const uint2 u = *reinterpret_cast<const uint2*>(tile + 512 + lane * 8);
+    const uint4 v = *reinterpret_cast<const uint4*>(sixteens);
+    const uint2 u = *reinterpret_cast<const uint2*>(eights + 512);
     half.words[0] = q == 0 ? v.x : v.w;
     half.words[1] = q == 0 ? v.y : u.x;
     half.words[2] = q == 0 ? v.z : u.y;
@@ -109,7 +110,7 @@ __device__ __forceinline__ HalfTile<kBits> LoadHalfTile(const char* tile, int q,
                     (half.words[1] >> 4 & 0x0c0c0c0cu) |
                     (half.words[2] >> 2 & 0x30303030u);
   } else {
-    const uint2 v = *reinterpret_cast<const uint2*>(tile + lane * 16 + q * 8);
+    const uint2 v = *reinterpret_cast<const uint2*>(sixteens + q * 8);
     half.words[0] = v.x;
     half.words[1] = v.y;
   }

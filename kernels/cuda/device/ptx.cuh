@@ -45,6 +45,12 @@ __device__ __forceinline__ void Mma16816<__nv_bfloat16>(float (&d)[4],
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// The value, which the compiler would rather work out again at each use.
+__device__ __forceinline__ int KeepInRegister(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 __device__ __forceinline__ void BarrierInit(uint32_t barrier, uint32_t count) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count)
                : "memory");

@@ -22,13 +22,25 @@ namespace qgemm::cuda {
 
 #if QGEMM_HAS_WGMMA
 
+// A matrix in shared memory. Only the low word depends on where.
+struct SharedDescriptor {
+  uint32_t low;
+  uint32_t high;
+
+  // Of the matrix 16 * units bytes further on.
+  __device__ __forceinline__ uint64_t Advanced(int units) const {
+    return uint64_t{high} << 32 | (low + units);
+  }
+};
+
 // B of N tokens by 64 columns, 128 bytes a token, in the 128-byte swizzle;
 // 1024-byte aligned. Advance by 2 for every 16 columns.
-__device__ __forceinline__ uint64_t SwizzledDescriptor(uint32_t shared) {
-  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
-  constexpr uint64_t kGroupStride = uint64_t{1024 >> 4} << 32;
-  return kSwizzle128 | kGroupStride | uint64_t{1} << 16 |
-         (shared & 0x3ffff) >> 4;
+__device__ __forceinline__ SharedDescriptor
+SwizzledDescriptor(uint32_t shared) {
+  constexpr uint32_t kSwizzle128 = uint32_t{1} << 30;
+  constexpr uint32_t kGroupStride = 1024 >> 4;
+  return {uint32_t{1} << 16 | (shared & 0x3ffff) >> 4,
+          kSwizzle128 | kGroupStride};
 }
 
 // Orders register accesses before the multiplications that follow.

@@ -16,44 +16,6 @@
 
 namespace qgemm::cuda {
 
-// Which stages a warp takes: first, first + step, ... of `stages`.
-struct Turns {
-  int first;
-  int step;
-  int stages;
-};
-
-// Where a warp stands in the ring, stage by stage.
-class RingReader {
- public:
-  __device__ __forceinline__ RingReader(const Ring& ring, const Turns& turns)
-      : ring_(ring), step_(turns.step), slot_(turns.first) {}
-
-  // The current stage's slot, once it is full.
-  __device__ __forceinline__ int Wait() const {
-    BarrierWait(ring_.Full(slot_), parity_);
-    return slot_;
-  }
-  // The barrier that gives the current slot back.
-  __device__ __forceinline__ uint32_t empty() const {
-    return ring_.Empty(slot_);
-  }
-  // There are at least as many slots as warps that take turns.
-  __device__ __forceinline__ void Next() {
-    slot_ += step_;
-    if (slot_ >= ring_.slots) {
-      slot_ -= ring_.slots;
-      parity_ ^= 1;
-    }
-  }
-
- private:
-  const Ring& ring_;
-  const int step_;
-  int slot_;
-  uint32_t parity_ = 0;
-};
-
 template <int kBits, ScaleKind kScale, bool kZeros, typename T, int kTokenTiles>
 class Consumer {
  public:
@@ -64,9 +26,11 @@ class Consumer {
       : args_(args),
         plan_(plan),
         shared_(shared),
-        lane_(threadIdx.x % 32),
+        lane_(KeepInRegister(threadIdx.x % 32)),
         exists_(tile < args.row_tiles),
-        tile_(exists_ ? tile : args.row_tiles - 1) {
+        tile_(exists_ ? tile : args.row_tiles - 1),
+        place_(Tile::PlaceOf(args, plan.weights, tile_, lane_)),
+        panel_(SharedAddress(shared) + plan.activations) {
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sums_[i] = 0;
   }
@@ -105,20 +69,24 @@ class Consumer {
   // Blocks of 32 columns that are decoded and multiplied at a time: as many as
   // there are registers for.
   static constexpr int kBlocks = kTokenTiles == 8 ? 1 : 2;
+  // Codes are loaded before the stage before is done with, where the warps
+  // rather than memory bound the time.
+  static constexpr bool kLoadsAhead = kTokenTiles < 8 && (kBits <= 3 || kZeros);
 
   __device__ __forceinline__ Tile LoadTile(int slot) const {
     Tile tile;
-    tile.Load(args_, shared_ + plan_.weights + slot * args_.stage_bytes, tile_,
-              lane_);
+    tile.Load(shared_ + slot * args_.stage_bytes, place_);
     return tile;
   }
 
   __device__ __forceinline__ TokenPanel PanelOf(int slot, int q) const {
-    return TokenPanel(SharedAddress(shared_) + plan_.activations +
-                      (slot * 2 + q) * kPanelBytes);
+    return panel_.At((slot * 2 + q) * kPanelBytes);
   }
 
+  // The lanes have read the slot by then. No branch around the barrier of the
+  // warp: the assembler would make the multiplications wait for each other.
   __device__ __forceinline__ void Release(uint32_t empty_barrier) const {
+    __syncwarp();
     if (empty_barrier != 0 && lane_ == 0) BarrierArrive(empty_barrier);
   }
 
@@ -131,51 +99,124 @@ class Consumer {
     }
   }
 
+  // A stage in shared memory; its codes in registers.
+  struct Stage {
+    Tile tile;
+    int slot;
+    uint32_t empty;  // the barrier that gives the slot back
+  };
+
+  __device__ __forceinline__ Stage LoadStage(const RingReader& reader) const {
+    Stage stage;
+    stage.slot = reader.slot();
+    stage.empty = reader.empty();
+    reader.Wait();
+    stage.tile = LoadTile(stage.slot);
+    return stage;
+  }
+
   // For layers whose scales change with every stage or less often: the tensor
   // cores add `chain_stages` stages, then their sum is scaled and added.
   __device__ __forceinline__ void RunChains(const Ring& ring,
                                             const Turns& turns,
                                             int chain_stages) {
+    int left = (turns.stages - turns.first + turns.step - 1) / turns.step;
+    if (left <= 0) return;
     RingReader reader(ring, turns);
+    // A warp then holds a slot and awaits another; a third can be filled.
+    if (kLoadsAhead && ring.slots >= 3 * turns.step) {
+      Stage stage = LoadStage(reader);
+      while (left > 0) {
+        const int stages = left < chain_stages ? left : chain_stages;
+        left -= stages;
+        RunChainAhead(reader, stages, left > 0, stage);
+      }
+      return;
+    }
     // A warp that has one slot must give it back to get the next stage.
     const bool one_slot = ring.slots == turns.step;
-    int stage = turns.first;
-    while (stage < turns.stages) {
-      const int left = stage + chain_stages * turns.step;
-      const int end = left < turns.stages ? left : turns.stages;
-      float products[kSums];
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) products[i] = 0;
-      uint32_t operands[2][kBlocks][2][4] = {};
-      float2 scales = {1, 1};
-      uint32_t before = 0;  // the barrier of the stage before
-      for (; stage < end; stage += turns.step) {
-        const int slot = reader.Wait();
-        const Tile tile = LoadTile(slot);
-        if constexpr (!Tile::kFolded) scales = tile.scales.OfBlock(args_, 0);
-#pragma unroll
-        for (int first = 0; first < 4; first += kBlocks) {
-          WaitForSteps<1>();
-          if (first == kBlocks) Release(before);
-          auto& a = operands[first / kBlocks & 1];
-          PinOperands(a);  // read by the tensor cores until here
-          Chain(tile, first, PanelOf(slot, first / 2), a, products);
-        }
-        before = reader.empty();
-        if (one_slot) {
-          WaitForSteps<0>();
-          Release(before);
-          before = 0;
-        }
-        reader.Next();
-      }
-      WaitForSteps<0>();
-      Release(before);
-      PinOperands(operands[0]);
-      PinOperands(operands[1]);
-      PinRegisters(products);
-      Add(products, scales);
+    while (left > 0) {
+      const int stages = left < chain_stages ? left : chain_stages;
+      left -= stages;
+      RunChain(reader, stages, one_slot);
     }
+  }
+
+  // Loads a stage's codes before the one before is done with. `stage` is the
+  // first, and then the first of the next chain, if there is one.
+  __device__ __forceinline__ void RunChainAhead(RingReader& reader, int stages,
+                                                bool goes_on, Stage& stage) {
+    float products[kSums];
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) products[i] = 0;
+    uint32_t operands[2][kBlocks][2][4] = {};
+    float2 scales = {1, 1};
+    uint32_t before = 0;  // the barrier of the stage before
+    for (int i = 0; i < stages; ++i) {
+      WaitForSteps<1>();
+      Multiply(stage, 0, operands, products);
+      WaitForSteps<1>();
+      Release(before);
+      if constexpr (!Tile::kFolded) {
+        scales = stage.tile.scales.OfBlock(args_, 0);
+      }
+      reader.Next(i + 1 < stages || goes_on);
+      const Stage next = LoadStage(reader);
+      Multiply(stage, kBlocks, operands, products);
+      before = stage.empty;
+      stage = next;
+    }
+    WaitForSteps<0>();
+    Release(before);
+    PinOperands(operands[0]);
+    PinOperands(operands[1]);
+    PinRegisters(products);
+    Add(products, scales);
+  }
+
+  __device__ __forceinline__ void RunChain(RingReader& reader, int stages,
+                                           bool one_slot) {
+    float products[kSums];
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) products[i] = 0;
+    uint32_t operands[2][kBlocks][2][4] = {};
+    float2 scales = {1, 1};
+    uint32_t before = 0;  // the barrier of the stage before
+    for (int i = 0; i < stages; ++i) {
+      const Stage stage = LoadStage(reader);
+      if constexpr (!Tile::kFolded) {
+        scales = stage.tile.scales.OfBlock(args_, 0);
+      }
+#pragma unroll
+      for (int first = 0; first < 4; first += kBlocks) {
+        WaitForSteps<1>();
+        if (first == kBlocks) Release(before);
+        Multiply(stage, first, operands, products);
+      }
+      before = stage.empty;
+      if (one_slot) {
+        WaitForSteps<0>();
+        Release(before);
+        before = 0;
+      }
+      reader.Next(true);
+    }
+    WaitForSteps<0>();
+    Release(before);
+    PinOperands(operands[0]);
+    PinOperands(operands[1]);
+    PinRegisters(products);
+    Add(products, scales);
+  }
+
+  // products += kBlocks blocks of the stage, from block `first` on. The
+  // operands of the blocks before the last are no longer read.
+  __device__ __forceinline__ void Multiply(
+      const Stage& stage, int first, uint32_t (&operands)[2][kBlocks][2][4],
+      float (&products)[kSums]) const {
+    auto& a = operands[first / kBlocks & 1];
+    PinOperands(a);  // read by the tensor cores until here
+    Chain(stage.tile, first, PanelOf(stage.slot, first / 2), a, products);
   }
 
   static __device__ __forceinline__ void PinOperands(
@@ -224,7 +265,8 @@ class Consumer {
     float2 scales[kBlocks] = {};
     uint32_t before = 0;
     for (int stage = turns.first; stage < turns.stages; stage += turns.step) {
-      const int slot = reader.Wait();
+      reader.Wait();
+      const int slot = reader.slot();
       const Tile tile = LoadTile(slot);
 #pragma unroll
       for (int first = 0; first < 4; first += kBlocks) {
@@ -249,7 +291,7 @@ class Consumer {
         Release(before);
         before = 0;
       }
-      reader.Next();
+      reader.Next(true);
     }
     WaitForSteps<0>();
     PinOperands(operands[(4 / kBlocks - 1) & 1]);
@@ -292,6 +334,8 @@ class Consumer {
   const int lane_;
   const bool exists_;
   const int tile_;
+  const LanePlace place_;
+  const TokenPanel panel_;  // of slot 0
   float sums_[kSums];
 };
 

@@ -23,16 +23,23 @@ class TokenPanel {
   __device__ __forceinline__ explicit TokenPanel(uint32_t shared)
       : descriptor_(SwizzledDescriptor(shared)) {}
 
+  // The panel that is so many bytes further on.
+  __device__ __forceinline__ TokenPanel At(int bytes) const {
+    TokenPanel panel = *this;
+    panel.descriptor_.low += bytes >> 4;
+    return panel;
+  }
+
   // d = (kAdd ? d : 0) + a * columns 16 step to 16 step + 15.
   template <typename T, int kTokenTiles, bool kAdd>
   __device__ __forceinline__ void Multiply(float (&d)[kTokenTiles * 4],
                                            const uint32_t (&a)[4],
                                            int step) const {
-    Wgmma<T, kTokenTiles, kAdd>::Run(d, a, descriptor_ + 2 * step);
+    Wgmma<T, kTokenTiles, kAdd>::Run(d, a, descriptor_.Advanced(2 * step));
   }
 
  private:
-  uint64_t descriptor_;
+  SharedDescriptor descriptor_;
 };
 
 // Between the last access of operands or products and the next steps.
@@ -50,6 +57,10 @@ class TokenPanel {
  public:
   __device__ __forceinline__ explicit TokenPanel(uint32_t shared)
       : shared_(shared) {}
+
+  __device__ __forceinline__ TokenPanel At(int bytes) const {
+    return TokenPanel(shared_ + bytes);
+  }
 
   template <typename T, int kTokenTiles, bool kAdd>
   __device__ __forceinline__ void Multiply(float (&d)[kTokenTiles * 4],

@@ -33,6 +33,48 @@ struct Ring {
   }
 };
 
+// Which stages a warp takes: first, first + step, ... of `stages`.
+struct Turns {
+  int first;
+  int step;
+  int stages;
+};
+
+// Where a warp stands in the ring, stage by stage.
+class RingReader {
+ public:
+  __device__ __forceinline__ RingReader(const Ring& ring, const Turns& turns)
+      : slots_(ring.slots),
+        step_(turns.step),
+        slot_(turns.first),
+        full_(KeepInRegister(ring.Full(turns.first))) {}
+
+  __device__ __forceinline__ int slot() const { return slot_; }
+  // Returns once the current slot is full.
+  __device__ __forceinline__ void Wait() const { BarrierWait(full_, parity_); }
+  // The barrier that gives the current slot back.
+  __device__ __forceinline__ uint32_t empty() const { return full_ + 8; }
+  // Goes on to the warp's next stage; if there is none, stays. There are at
+  // least as many slots as warps that take turns.
+  __device__ __forceinline__ void Next(bool is_there) {
+    const int step = is_there ? step_ : 0;
+    slot_ += step;
+    full_ += step * kBarrierBytes;
+    if (slot_ >= slots_) {
+      slot_ -= slots_;
+      full_ -= slots_ * kBarrierBytes;
+      parity_ ^= 1;
+    }
+  }
+
+ private:
+  const int slots_;
+  const int step_;
+  int slot_;
+  uint32_t full_;  // the current slot's barrier
+  uint32_t parity_ = 0;
+};
+
 // Brings the stages of a block in their order. A token's 64 columns of a
 // panel are 128 bytes, whose pieces of 16 stand in the order of the 128-byte
 // swizzle: piece p of token t at p ^ (t % 8). Tokens from m on and columns

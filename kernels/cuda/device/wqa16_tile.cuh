@@ -28,9 +28,12 @@ struct TileScales {
   static constexpr int kPairBytes = kScale == ScaleKind::kFloat32 ? 8 : 4;
   const char* pairs;
 
-  __device__ __forceinline__ void Load(const GemmArguments& args,
-                                       const char* tile_scales, int g) {
-    pairs = tile_scales + g * args.groups * kPairBytes;
+  static __device__ __forceinline__ int LaneOffset(const GemmArguments& args,
+                                                   int g) {
+    return g * args.groups * kPairBytes;
+  }
+  __device__ __forceinline__ void Load(const char* lane_scales) {
+    pairs = lane_scales;
   }
 
   __device__ __forceinline__ float2 OfBlock(const GemmArguments& args,
@@ -56,9 +59,12 @@ struct TileScales<ScaleKind::kE4m4> {
   uint32_t low[2];
   uint32_t high[2];
 
-  __device__ __forceinline__ void Load(const GemmArguments&,
-                                       const char* tile_scales, int g) {
-    const uint2 codes = *reinterpret_cast<const uint2*>(tile_scales + g * 8);
+  static __device__ __forceinline__ int LaneOffset(const GemmArguments&,
+                                                   int g) {
+    return g * 8;
+  }
+  __device__ __forceinline__ void Load(const char* lane_scales) {
+    const uint2 codes = *reinterpret_cast<const uint2*>(lane_scales);
     low[0] = (codes.x & 0x00ff00ffu) << 6;
     low[1] = (codes.y & 0x00ff00ffu) << 6;
     high[0] = codes.x >> 2 & 0x3fc03fc0u;
@@ -103,6 +109,15 @@ __device__ __forceinline__ uint32_t SubtractPair<__nv_bfloat16>(uint32_t a,
   return reinterpret_cast<const uint32_t&>(d);
 }
 
+// Where a lane's part of a row tile is in slot 0, in bytes from the start of
+// shared memory. Worked out once, not with every stage.
+struct LanePlace {
+  int sixteens;  // codes of 16 bytes a lane
+  int eights;    // codes of 8 bytes a lane
+  int scales;
+  int zeros;
+};
+
 // A row tile's 128 columns. Loaded for one stage, decoded a block of 32
 // columns at a time.
 template <int kBits, ScaleKind kScale, bool kZeros, typename T>
@@ -115,19 +130,31 @@ struct StageTile {
   TileScales<kScale> scales;
   const char* zeros;
 
-  // `weights` is the stage in shared memory.
-  __device__ __forceinline__ void Load(const GemmArguments& args,
-                                       const char* weights, int tile,
-                                       int lane) {
-    const char* all_scales = weights + args.row_tiles * args.tile_code_bytes;
-    const char* all_zeros = all_scales + args.row_tiles * args.tile_scale_bytes;
+  // `weights` is where slot 0 is in shared memory.
+  static __device__ __forceinline__ LanePlace PlaceOf(const GemmArguments& args,
+                                                      int weights, int tile,
+                                                      int lane) {
+    const int codes = weights + tile * args.tile_code_bytes;
+    const int scales = weights + args.row_tiles * args.tile_code_bytes;
+    const int zeros = scales + args.row_tiles * args.tile_scale_bytes;
+    const int g = lane >> 2;
+    return {KeepInRegister(codes + lane * 16), KeepInRegister(codes + lane * 8),
+            KeepInRegister(scales + tile * args.tile_scale_bytes +
+                           TileScales<kScale>::LaneOffset(args, g)),
+            KeepInRegister(zeros + 2 * (tile * 8 + g) * args.groups)};
+  }
+
+  // `slot` is as far from the start of shared memory as the stage's slot from
+  // slot 0.
+  __device__ __forceinline__ void Load(const char* slot,
+                                       const LanePlace& place) {
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
       halves[q] =
-          LoadHalfTile<kBits>(weights + tile * args.tile_code_bytes, q, lane);
+          LoadHalfTile<kBits>(slot + place.sixteens, slot + place.eights, q);
     }
-    scales.Load(args, all_scales + tile * args.tile_scale_bytes, lane >> 2);
-    zeros = all_zeros + tile * 16 * args.groups;
+    scales.Load(slot + place.scales);
+    zeros = slot + place.zeros;
   }
 
   // The two A operands of block `block`, 0 to 3.
@@ -138,7 +165,7 @@ struct StageTile {
     for (int s = 0; s < 2; ++s) {
       DecodeStep<kBits>(halves[block >> 1], block & 1, s, table, lane, a[s]);
     }
-    if constexpr (kZeros) SubtractZeros(args, block, lane, a);
+    if constexpr (kZeros) SubtractZeros(args, block, a);
     if constexpr (kFolded) {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
@@ -153,11 +180,10 @@ struct StageTile {
 
  private:
   __device__ __forceinline__ void SubtractZeros(const GemmArguments& args,
-                                                int block, int lane,
+                                                int block,
                                                 uint32_t (&a)[2][4]) const {
     const int group = block * args.groups >> 2;
-    const uint32_t pair = *reinterpret_cast<const uint16_t*>(
-        zeros + 2 * ((lane >> 2) * args.groups + group));
+    const uint32_t pair = *reinterpret_cast<const uint16_t*>(zeros + 2 * group);
     const uint32_t zero[2] = {
         IntegerBase<T>::kPair | __byte_perm(pair, 0, 0x4040),
         IntegerBase<T>::kPair | __byte_perm(pair, 0, 0x4141)};
