@@ -3,7 +3,8 @@
 // From codes to MMA operands by tables in shared memory. An entry holds the
 // two (2 bits: four) values of the codes that index it, once a lane, so that
 // no data makes a bank conflict; an address is one byte permutation, because
-// rows are 256 bytes apart and the index is a byte of the weights.
+// rows are 256 bytes apart and the index is a byte of the weights. Ternary
+// codes need no table: shifted, they are sign and exponent.
 
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_DECODE_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_DECODE_CUH_
@@ -11,6 +12,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/tuning/tile_layout.h"
 
 namespace qgemm::cuda {
 
@@ -40,32 +42,35 @@ struct IntegerBase<__nv_bfloat16> {
   static constexpr uint32_t kPair = 0x43004300;
 };
 
+// What a ternary 1 becomes; in fp16 and bf16 alike.
+inline constexpr float kTernaryUnit = 2;
+
 // Fills the table; all `threads` of the block take part.
 //   codebook  [2^bits] fp32 in global memory
 //   scale, offset: an entry is codebook * scale + offset.
-template <int kBits, typename T>
+template <int kCodes, typename T>
 __device__ __forceinline__ void FillTable(const float* codebook, float scale,
                                           float offset, int thread, int threads,
                                           char* shared) {
-  constexpr int kMask = (1 << kBits) - 1;
+  constexpr int kMask = (1 << kCodes) - 1;
   const auto value = [&](int code) {
     return __ldg(codebook + (code & kMask)) * scale + offset;
   };
-  constexpr int kRows = kBits == 5 ? 1024 : 256;
-  constexpr int kVectors = kBits == 2 ? 16 : 8;  // of 16 bytes a row
+  constexpr int kRows = kCodes == 5 ? 1024 : 256;
+  constexpr int kVectors = kCodes == 2 ? 16 : 8;  // of 16 bytes a row
   for (int i = thread; i < kRows * kVectors; i += threads) {
     const int row = i / kVectors;
     uint4 entry;
     int place = row * 256;
-    if constexpr (kBits == 2) {
+    if constexpr (kCodes == 2) {
       entry.x = PackPair(value(row), value(row >> 2), T());
       entry.y = PackPair(value(row >> 4), value(row >> 6), T());
       entry.z = entry.x;
       entry.w = entry.y;
     } else {
       int low = row & kMask;
-      int high = row >> kBits;
-      if constexpr (kBits == 5) {
+      int high = row >> kCodes;
+      if constexpr (kCodes == 5) {
         const int byte = row & 255;
         low = (byte & 15) | (row >> 8 & 1) << 4;
         high = byte >> 4 | (row >> 9) << 4;
@@ -79,50 +84,69 @@ __device__ __forceinline__ void FillTable(const float* codebook, float scale,
 }
 
 // Codes of one row tile and 64 columns, as a lane holds them.
-template <int kBits>
+template <int kCodes>
 struct HalfTile {
-  uint32_t words[kBits == 5 ? 5 : 4];
+  static constexpr int kWords = kCodes == 5 ? 5 : kCodes <= 2 ? 2 : 4;
+  uint32_t words[kWords];
 };
 
-// Loads half q of a tile. Where the lane's codes start: those by 16 bytes a
+// Of each byte the top two bits of a, of b and of c as the low six, from the
+// lowest; above them may be anything.
+__device__ __forceinline__ uint32_t TopCrumbs(uint32_t a, uint32_t b,
+                                              uint32_t c) {
+  const uint32_t low = (a >> 6 & 0x03030303u) | (b >> 4 & ~0x03030303u);
+  return (low & 0x0f0f0f0fu) | (c >> 2 & ~0x0f0f0f0fu);
+}
+
+// Loads a tile's two halves. Where the lane's codes start: those by 16 bytes a
 // lane, and those by 8 bytes, were they at the tile's beginning.
-template <int kBits>
-__device__ __forceinline__ HalfTile<kBits> LoadHalfTile(const char* sixteens,
-                                                        const char* eights,
-                                                        int q) {
-  HalfTile<kBits> half;
-  if constexpr (kBits == 4 || kBits == 5) {
-    const uint4 v = *reinterpret_cast<const uint4*>(sixteens + q * 512);
-    half.words[0] = v.x;
-    half.words[1] = v.y;
-    half.words[2] = v.z;
-    half.words[3] = v.w;
-    if constexpr (kBits == 5) {
-      half.words[4] = *reinterpret_cast<const uint32_t*>(eights + 1024 + q * 4);
-    }
-  } else if constexpr (kBits == 3) {
-    const uint4 v = *reinterpret_cast<const uint4*>(sixteens);
-    const uint2 u = *reinterpret_cast<const uint2*>(eights + 512);
-    half.words[0] = q == 0 ? v.x : v.w;
-    half.words[1] = q == 0 ? v.y : u.x;
-    half.words[2] = q == 0 ? v.z : u.y;
-    half.words[3] = (half.words[0] >> 6 & 0x03030303u) |
-                    (half.words[1] >> 4 & 0x0c0c0c0cu) |
-                    (half.words[2] >> 2 & 0x30303030u);
+template <int kCodes>
+__device__ __forceinline__ void LoadHalves(const char* sixteens,
+                                           const char* eights,
+                                           HalfTile<kCodes> (&halves)[2]) {
+  uint32_t(&first)[HalfTile<kCodes>::kWords] = halves[0].words;
+  uint32_t(&second)[HalfTile<kCodes>::kWords] = halves[1].words;
+  const uint4 v = *reinterpret_cast<const uint4*>(sixteens);
+  first[0] = v.x;
+  first[1] = v.y;
+  if constexpr (kCodes <= 2) {
+    second[0] = v.z;
+    second[1] = v.w;
+  } else if constexpr (kCodes == 3) {
+    const uint2 more = *reinterpret_cast<const uint2*>(eights + 512);
+    first[2] = v.z;
+    first[3] = TopCrumbs(v.x, v.y, v.z);
+    second[0] = v.w;
+    second[1] = more.x;
+    second[2] = more.y;
+    second[3] = TopCrumbs(v.w, more.x, more.y);
   } else {
-    const uint2 v = *reinterpret_cast<const uint2*>(sixteens + q * 8);
-    half.words[0] = v.x;
-    half.words[1] = v.y;
+    const uint4 w = *reinterpret_cast<const uint4*>(sixteens + 512);
+    first[2] = v.z;
+    first[3] = v.w;
+    second[0] = w.x;
+    second[1] = w.y;
+    second[2] = w.z;
+    second[3] = w.w;
   }
-  return half;
+  if constexpr (kCodes == 5) {
+    const uint2 fifth = *reinterpret_cast<const uint2*>(eights + 1024);
+    first[4] = fifth.x;
+    second[4] = fifth.y;
+  }
 }
 
 // The A operand of MMA step s of block b (32 columns).
-template <int kBits>
-__device__ __forceinline__ void DecodeStep(const HalfTile<kBits>& half, int b,
+template <int kCodes>
+__device__ __forceinline__ void DecodeStep(const HalfTile<kCodes>& half, int b,
                                            int s, const char* table, int lane,
                                            uint32_t (&a)[4]) {
-  if constexpr (kBits == 2) {
+  if constexpr (kCodes == kTernaryCodes) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      a[j] = half.words[b] << (14 - 8 * s - 2 * j) & 0xc000c000u;
+    }
+  } else if constexpr (kCodes == 2) {
 #pragma unroll
     for (int r2 = 0; r2 < 2; ++r2) {
       const uint32_t place =
@@ -136,7 +160,7 @@ __device__ __forceinline__ void DecodeStep(const HalfTile<kBits>& half, int b,
     for (int j = 0; j < 4; ++j) {
       uint32_t place =
           __byte_perm(half.words[2 * b + s], lane * 4, 0x7604 | j << 4);
-      if constexpr (kBits == 5) {
+      if constexpr (kCodes == 5) {
         const int p = 8 * b + 4 * s + j;
         place |= __funnelshift_r(half.words[4], half.words[4], 18 * p % 32) &
                  0x10080u;

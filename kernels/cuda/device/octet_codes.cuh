@@ -17,11 +17,11 @@
 namespace qgemm::cuda {
 
 // What a lane owns of a tile: word i of half q is words[q][i]
-// (tuning/tile_layout.h). Of 3 bits, words[q][3] holds pairs 12 to 15. Of 2
-// bits, byte 2 s + r2 of a word of either b holds the codes of hi and h.
-template <int kBits>
+// (tuning/tile_layout.h). Of 3 bits, words[q][3] holds pairs 12 to 15. Ternary
+// codes stand as those of 2 bits do.
+template <int kCodes>
 struct TileWords {
-  uint32_t words[2][kBits < 4 ? 4 : kBits];
+  uint32_t words[2][kCodes < 4 ? 4 : kCodes];
 };
 
 __device__ __forceinline__ uint4 LoadOnce16(const uint8_t* from) {
@@ -31,33 +31,31 @@ __device__ __forceinline__ uint2 LoadOnce8(const uint8_t* from) {
   return __ldcs(reinterpret_cast<const uint2*>(from));
 }
 
-// Of four bytes of four codes of 2 bits: code i of byte j becomes code j of
-// byte i.
-__device__ __forceinline__ uint32_t TransposeCrumbs(uint32_t word) {
-  const uint32_t near = (word ^ word >> 6) & 0x00cc00ccu;
-  word ^= near ^ near << 6;
-  const uint32_t far = (word ^ word >> 12) & 0x0000f0f0u;
-  return word ^ far ^ far << 12;
+// Where the halves of a word hold the codes h = 0 and 1 of eight pairs, puts
+// the two of a pair side by side, as layers of 2 bits have them.
+__device__ __forceinline__ uint32_t InterleaveCrumbs(uint32_t word) {
+  word = __byte_perm(word, 0, 0x3120);
+  word = (word & 0xf00ff00fu) | (word >> 4 & 0x00f000f0u) |
+         (word << 4 & 0x0f000f00u);
+  return (word & 0xc3c3c3c3u) | (word >> 2 & 0x0c0c0c0cu) |
+         (word << 2 & 0x30303030u);
 }
 
 // `codes` is the tile's in global memory. Read once: the cache is for what is
 // written.
-template <int kBits>
-__device__ __forceinline__ TileWords<kBits> LoadTileWords(const uint8_t* codes,
-                                                          int lane) {
-  TileWords<kBits> tile;
+template <int kCodes>
+__device__ __forceinline__ TileWords<kCodes> LoadTileWords(const uint8_t* codes,
+                                                           int lane) {
+  TileWords<kCodes> tile;
   const uint4 v = LoadOnce16(codes + lane * 16);
-  if constexpr (kBits == 2) {
-    tile.words[0][0] = v.x;
-    tile.words[0][1] = v.y;
-    tile.words[1][0] = v.z;
-    tile.words[1][1] = v.w;
-    // Where a word of b = 1 has (hi, h) by byte. Known when compiled.
-    if (BitOfCode(2, 8, 1, 0).bit == 8) {
-      tile.words[0][1] = TransposeCrumbs(v.y);
-      tile.words[1][1] = TransposeCrumbs(v.w);
+  if constexpr (kCodes <= 2) {
+    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      tile.words[i >> 1][i & 1] =
+          kCodes == kTernaryCodes ? InterleaveCrumbs(words[i]) : words[i];
     }
-  } else if constexpr (kBits == 3) {
+  } else if constexpr (kCodes == 3) {
     const uint2 u = LoadOnce8(codes + 512 + lane * 8);
     const uint32_t words[2][3] = {{v.x, v.y, v.z}, {v.w, u.x, u.y}};
 #pragma unroll
@@ -79,7 +77,7 @@ __device__ __forceinline__ TileWords<kBits> LoadTileWords(const uint8_t* codes,
       tile.words[q][2] = halves[q].z;
       tile.words[q][3] = halves[q].w;
     }
-    if constexpr (kBits == 5) {
+    if constexpr (kCodes == 5) {
       const uint2 fifth = LoadOnce8(codes + 1024 + lane * 8);
       tile.words[0][4] = fifth.x;
       tile.words[1][4] = fifth.y;
@@ -111,12 +109,12 @@ __device__ __forceinline__ void ExchangeInQuad(int t, uint32_t (&words)[4]) {
 // The lane's runs of eight columns. In half q, run i = 2 b + hi is row
 // g + 8 hi, columns 64 q + 32 b + 8 t on; its columns 2 s and 2 s + 1 come
 // from lane s of the quad.
-template <int kBits>
+template <int kCodes>
 class OctetCodes {
  public:
   // All lanes of the warp take part.
-  __device__ __forceinline__ OctetCodes(const TileWords<kBits>& tile, int t) {
-    if constexpr (kBits == 2) {
+  __device__ __forceinline__ OctetCodes(const TileWords<kCodes>& tile, int t) {
+    if constexpr (kCodes <= 2) {
       DealOutBytes(tile, t);
     } else {
 #pragma unroll
@@ -124,24 +122,24 @@ class OctetCodes {
     }
   }
 
-  // The code of column 2 s + h of a run, in the low kBits bits. Above them,
-  // in the low five, may be anything.
+  // The code of column 2 s + h of a run as it is kept, in the low bits. Above
+  // it, in the low five, may be anything.
   __device__ __forceinline__ uint32_t At(int q, int run, int s, int h) const {
-    if constexpr (kBits == 2) {
+    if constexpr (kCodes <= 2) {
       return words_[0][0][s] >> (16 * q + 4 * run + 2 * h);
-    } else if constexpr (kBits == 5) {
+    } else if constexpr (kCodes == 5) {
       return words_[q][h][s] >> (8 * run);
     } else {
-      return words_[q][0][s] >> (8 * run + kBits * h);
+      return words_[q][0][s] >> (8 * run + kCodes * h);
     }
   }
 
  private:
   // By column: of 5 bits, even and odd columns stand apart.
-  using HalfRuns = uint32_t[kBits == 5 ? 2 : 1][4];
+  using HalfRuns = uint32_t[kCodes == 5 ? 2 : 1][4];
 
   // Byte j of word 2 q + b goes to lane j.
-  __device__ __forceinline__ void DealOutBytes(const TileWords<kBits>& tile,
+  __device__ __forceinline__ void DealOutBytes(const TileWords<kCodes>& tile,
                                                int t) {
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
@@ -158,7 +156,7 @@ class OctetCodes {
   // Pair 8 b + 2 j + hi, byte 2 (j & 1) + hi of word 2 b + (j >> 1), goes to
   // lane j.
   __device__ __forceinline__ static void DealOutHalf(
-      const uint32_t (&half)[kBits < 4 ? 4 : kBits], int t, HalfRuns& runs) {
+      const uint32_t (&half)[kCodes < 4 ? 4 : kCodes], int t, HalfRuns& runs) {
     uint32_t words[4] = {half[0], half[1], half[2], half[3]};
     const bool upper = (t & 2) != 0;
     SwapIf(upper, words[0], words[1]);
@@ -171,7 +169,7 @@ class OctetCodes {
                                r % 2 == 0 ? same : other);
     }
     ExchangeInQuad(t, runs[0]);
-    if constexpr (kBits == 5) AddFifthBits(half[4], t, runs);
+    if constexpr (kCodes == 5) AddFifthBits(half[4], t, runs);
   }
 
   // The fifth bit of lane t's run i from lane s is, h = 0, bit
@@ -201,7 +199,7 @@ class OctetCodes {
            (__funnelshift_r(word, word, second) & 0xff00ff00u);
   }
 
-  HalfRuns words_[kBits == 2 ? 1 : 2];
+  HalfRuns words_[kCodes <= 2 ? 1 : 2];
 };
 
 }  // namespace qgemm::cuda

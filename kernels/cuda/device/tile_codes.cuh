@@ -15,22 +15,23 @@
 
 namespace qgemm::cuda {
 
-// The words that a half of a lane owns. kBits words are in use.
-template <int kBits>
+// The words that a half of a lane owns. kCodes is TileLayout::codes.
+template <int kCodes>
 struct HalfWords {
-  static_assert(kBits >= 2 && kBits <= kMaxWordsPerHalf,
+  static constexpr int kCount = BitsOf(kCodes);
+  static_assert(kCount >= 2 && kCount <= kMaxWordsPerHalf,
                 "tiles hold codes of 2 to 5 bits");
-  uint32_t words[kBits];
+  uint32_t words[kCount];
 };
 
-template <int kBits>
-__device__ __forceinline__ HalfWords<kBits> LoadHalf(const uint8_t* tile_codes,
-                                                     LaneHalf owner) {
-  HalfWords<kBits> half;
+template <int kCodes>
+__device__ __forceinline__ HalfWords<kCodes> LoadHalf(const uint8_t* tile_codes,
+                                                      LaneHalf owner) {
+  HalfWords<kCodes> half;
 #pragma unroll
-  for (int word = 0; word < kBits; ++word) {
+  for (int word = 0; word < half.kCount; ++word) {
     half.words[word] = *reinterpret_cast<const uint32_t*>(
-        tile_codes + WordOffset(kBits, owner, word));
+        tile_codes + WordOffset(kCodes, owner, word));
   }
   return half;
 }

@@ -61,8 +61,8 @@ __host__ __device__ inline int RowGroups(int row_tiles) {
 }
 
 __device__ __forceinline__ SharedPlan PlanOf(const GemmArguments& args,
-                                             int bits, int tokens) {
-  const SharedShape shape = {bits,           tokens,      args.stage_bytes,
+                                             int codes, int tokens) {
+  const SharedShape shape = {codes,          tokens,      args.stage_bytes,
                              args.row_tiles, args.splits, args.column_warps};
   return PlanShared(shape, args.slots);
 }

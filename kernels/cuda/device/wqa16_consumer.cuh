@@ -16,7 +16,8 @@
 
 namespace qgemm::cuda {
 
-template <int kBits, ScaleKind kScale, bool kZeros, typename T, int kTokenTiles>
+template <int kCodes, ScaleKind kScale, bool kZeros, typename T,
+          int kTokenTiles>
 class Consumer {
  public:
   // A warp for which there is no row tile multiplies the last for nobody.
@@ -61,7 +62,7 @@ class Consumer {
   }
 
  private:
-  using Tile = StageTile<kBits, kScale, kZeros, T>;
+  using Tile = StageTile<kCodes, kScale, kZeros, T>;
   static constexpr int kSums = kTokenTiles * 4;
   static constexpr int kPanelBytes = kTokenTiles * 8 * kPanelTokenBytes;
   // Tensor cores truncate as they add, so that they add 1024 columns at most.
@@ -71,7 +72,8 @@ class Consumer {
   static constexpr int kBlocks = kTokenTiles == 8 ? 1 : 2;
   // Codes are loaded before the stage before is done with, where the warps
   // rather than memory bound the time.
-  static constexpr bool kLoadsAhead = kTokenTiles < 8 && (kBits <= 3 || kZeros);
+  static constexpr bool kLoadsAhead =
+      kTokenTiles < 8 && (kCodes <= 3 || kZeros);
 
   __device__ __forceinline__ Tile LoadTile(int slot) const {
     Tile tile;
@@ -123,13 +125,12 @@ class Consumer {
     int left = (turns.stages - turns.first + turns.step - 1) / turns.step;
     if (left <= 0) return;
     RingReader reader(ring, turns);
-    // A warp then holds a slot and awaits another; a third can be filled.
-    if (kLoadsAhead && ring.slots >= 3 * turns.step) {
+    if (kLoadsAhead && HasSlotsAhead(ring, turns.step)) {
       Stage stage = LoadStage(reader);
       while (left > 0) {
         const int stages = left < chain_stages ? left : chain_stages;
         left -= stages;
-        RunChainAhead(reader, stages, left > 0, stage);
+        RunChainAhead(reader, stages, stage);
       }
       return;
     }
@@ -143,9 +144,9 @@ class Consumer {
   }
 
   // Loads a stage's codes before the one before is done with. `stage` is the
-  // first, and then the first of the next chain, if there is one.
+  // first, and then the first of the next chain.
   __device__ __forceinline__ void RunChainAhead(RingReader& reader, int stages,
-                                                bool goes_on, Stage& stage) {
+                                                Stage& stage) {
     float products[kSums];
 #pragma unroll
     for (int i = 0; i < kSums; ++i) products[i] = 0;
@@ -160,7 +161,7 @@ class Consumer {
       if constexpr (!Tile::kFolded) {
         scales = stage.tile.scales.OfBlock(args_, 0);
       }
-      reader.Next(i + 1 < stages || goes_on);
+      reader.Next();
       const Stage next = LoadStage(reader);
       Multiply(stage, kBlocks, operands, products);
       before = stage.empty;
@@ -199,7 +200,7 @@ class Consumer {
         Release(before);
         before = 0;
       }
-      reader.Next(true);
+      reader.Next();
     }
     WaitForSteps<0>();
     Release(before);
@@ -291,7 +292,7 @@ class Consumer {
         Release(before);
         before = 0;
       }
-      reader.Next(true);
+      reader.Next();
     }
     WaitForSteps<0>();
     PinOperands(operands[(4 / kBlocks - 1) & 1]);

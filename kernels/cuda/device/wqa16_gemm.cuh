@@ -78,7 +78,9 @@ __device__ __forceinline__ void Produce(const GemmArguments& args,
   const Producer<kTokenTiles> producer(args, work, ring, base + plan.weights,
                                        base + plan.activations);
 #if __CUDA_ARCH__ >= 900
-  if (thread == 0) producer.Run();
+  if (thread % 32 == 0 && thread / 32 < producer.kLanes) {
+    producer.Run(thread / 32);
+  }
 #else
   if (thread < 32) producer.Run(thread);
 #endif
@@ -94,7 +96,8 @@ __device__ __forceinline__ void TouchArguments(const GemmArguments& args) {
 }
 
 // The part of the warps that multiply.
-template <int kBits, ScaleKind kScale, bool kZeros, typename T, int kTokenTiles>
+template <int kCodes, ScaleKind kScale, bool kZeros, typename T,
+          int kTokenTiles>
 __device__ __forceinline__ void Consume(const GemmArguments& args,
                                         const SharedPlan& plan,
                                         const BlockWork& work, const Ring& ring,
@@ -103,16 +106,18 @@ __device__ __forceinline__ void Consume(const GemmArguments& args,
   const BlockShape block(args);
   if (args.splits > 1) ClusterArrive();
   TouchArguments(args);
-  FillTable<kBits, T>(args.codebook, args.table_scale,
-                      kZeros ? IntegerBase<T>::kValue : 0.0f, threadIdx.x,
-                      block.consumers, shared);
-  NamedBarrier(kConsumersBarrier, block.consumers);  // the table is there
+  if constexpr (kCodes != kTernaryCodes) {
+    FillTable<kCodes, T>(args.codebook, args.table_scale,
+                         kZeros ? IntegerBase<T>::kValue : 0.0f, threadIdx.x,
+                         block.consumers, shared);
+    NamedBarrier(kConsumersBarrier, block.consumers);  // the table is there
+  }
   NamedBarrier(kBlockBarrier, block.consumers + kGroupWarps * 32);
   // Taken from one lane, so that the compiler knows it for all.
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
   const int group = warp / kGroupWarps;
   const int turn = group / block.row_groups;
-  Consumer<kBits, kScale, kZeros, T, kTokenTiles> consumer(
+  Consumer<kCodes, kScale, kZeros, T, kTokenTiles> consumer(
       args, plan, shared,
       group % block.row_groups * kGroupWarps + warp % kGroupWarps);
   consumer.Run(ring, {turn, args.column_warps, work.end - work.begin});
@@ -123,13 +128,14 @@ __device__ __forceinline__ void Consume(const GemmArguments& args,
   Reducer<kTokens>(args, work, plan, shared, block.consumers).Run();
 }
 
-template <int kBits, ScaleKind kScale, bool kZeros, typename T, int kTokenTiles>
+template <int kCodes, ScaleKind kScale, bool kZeros, typename T,
+          int kTokenTiles>
 __global__ void __launch_bounds__(kMaxThreads, 1)
     Wqa16Gemm(const __grid_constant__ GemmArguments args) {
   extern __shared__ __align__(1024) char shared[];
   // Many tokens need more registers than all threads can have.
   constexpr bool kUneven = kTokenTiles >= 4;
-  const SharedPlan plan = PlanOf(args, kBits, kTokenTiles * 8);
+  const SharedPlan plan = PlanOf(args, kCodes, kTokenTiles * 8);
   const BlockWork work = WorkOf(args);
   const Ring ring{SharedAddress(shared) + plan.barriers, args.slots};
   AllowNextKernel();
@@ -138,8 +144,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
     Produce<kTokenTiles>(args, plan, work, ring, shared);
   } else {
     if constexpr (kUneven) GrowRegisters<112>();
-    Consume<kBits, kScale, kZeros, T, kTokenTiles>(args, plan, work, ring,
-                                                   shared);
+    Consume<kCodes, kScale, kZeros, T, kTokenTiles>(args, plan, work, ring,
+                                                    shared);
   }
 }
 

@@ -40,38 +40,50 @@ struct Turns {
   int stages;
 };
 
+// Whether a warp has slots enough to hold one and await another while a third
+// is filled. The ring then has a stage of nothing at the end for each turn, so
+// that a warp may load ahead without asking whether there is more.
+__device__ __forceinline__ bool HasSlotsAhead(const Ring& ring,
+                                              int column_warps) {
+#if __CUDA_ARCH__ >= 900
+  return ring.slots >= 3 * column_warps;
+#else
+  return false;
+#endif
+}
+
 // Where a warp stands in the ring, stage by stage.
 class RingReader {
  public:
   __device__ __forceinline__ RingReader(const Ring& ring, const Turns& turns)
-      : slots_(ring.slots),
+      : barriers_(KeepInRegister(ring.barriers)),
+        slots_(ring.slots),
         step_(turns.step),
-        slot_(turns.first),
-        full_(KeepInRegister(ring.Full(turns.first))) {}
+        slot_(turns.first) {}
 
   __device__ __forceinline__ int slot() const { return slot_; }
   // Returns once the current slot is full.
-  __device__ __forceinline__ void Wait() const { BarrierWait(full_, parity_); }
+  __device__ __forceinline__ void Wait() const { BarrierWait(full(), parity_); }
   // The barrier that gives the current slot back.
-  __device__ __forceinline__ uint32_t empty() const { return full_ + 8; }
-  // Goes on to the warp's next stage; if there is none, stays. There are at
-  // least as many slots as warps that take turns.
-  __device__ __forceinline__ void Next(bool is_there) {
-    const int step = is_there ? step_ : 0;
-    slot_ += step;
-    full_ += step * kBarrierBytes;
+  __device__ __forceinline__ uint32_t empty() const { return full() + 8; }
+  // There are at least as many slots as warps that take turns.
+  __device__ __forceinline__ void Next() {
+    slot_ += step_;
     if (slot_ >= slots_) {
       slot_ -= slots_;
-      full_ -= slots_ * kBarrierBytes;
       parity_ ^= 1;
     }
   }
 
  private:
+  __device__ __forceinline__ uint32_t full() const {
+    return barriers_ + slot_ * kBarrierBytes;
+  }
+
+  const uint32_t barriers_;
   const int slots_;
   const int step_;
   int slot_;
-  uint32_t full_;  // the current slot's barrier
   uint32_t parity_ = 0;
 };
 
@@ -84,6 +96,10 @@ class Producer {
  public:
   static constexpr int kTokens = kTokenTiles * 8;
   static constexpr int kActivationBytes = kTokens * kTokenBytes;
+  // Lanes that ask the copy engine, each of a warp of its own. Of many tokens
+  // the copies rather than the asking take the time, and one lane keeps them in
+  // order.
+  static constexpr int kLanes = kTokenTiles < 8 ? 3 : 1;
 
   __device__ __forceinline__ Producer(const GemmArguments& args,
                                       const BlockWork& work, const Ring& ring,
@@ -98,23 +114,16 @@ class Producer {
         stages_(work.end - work.begin) {}
 
 #if __CUDA_ARCH__ >= 900
-  // Called by one lane. Weights do not wait for the kernel before this one.
-  __device__ __forceinline__ void Run() const {
-    PrefetchTensorMap(args_.a_map);
-    const int first = stages_ < ring_.slots ? stages_ : ring_.slots;
-    for (int stage = 0; stage < first; ++stage) AskForWeights(stage, stage);
-    WaitForPreviousKernel();
-    for (int stage = 0; stage < first; ++stage) AskForActivations(stage, stage);
-    int slot = 0;
-    uint32_t parity = 0;
-    for (int stage = first; stage < stages_; ++stage) {
-      BarrierWait(ring_.Empty(slot), parity);
-      AskForWeights(stage, slot);
-      AskForActivations(stage, slot);
-      if (++slot == ring_.slots) {
-        slot = 0;
-        parity ^= 1;
-      }
+  // Called by those lanes: lane 0 brings weights, the others a panel of
+  // activations each; or lane 0 all. Weights do not wait for the kernel before
+  // this one.
+  __device__ __forceinline__ void Run(int lane) const {
+    if (lane == 0) {
+      BringWeights();
+    } else {
+      WaitForPreviousKernel();
+      Bring(0, stages_,
+            [&](int stage, int slot) { AskForPanel(stage, slot, lane - 1); });
     }
   }
 #else
@@ -144,12 +153,54 @@ class Producer {
              full);
   }
 
-  __device__ __forceinline__ void AskForActivations(int stage, int slot) const {
-    const uint32_t to = activations_ + slot * kActivationBytes;
-    const int column = (column_tile_ + stage) * 128;
-    CopyTensor(to, args_.a_map, column, 0, ring_.Full(slot));
-    CopyTensor(to + kActivationBytes / 2, args_.a_map, column + 64, 0,
+  __device__ __forceinline__ void AskForPanels(int stage, int slot) const {
+    AskForPanel(stage, slot, 0);
+    AskForPanel(stage, slot, 1);
+  }
+
+  __device__ __forceinline__ void AskForPanel(int stage, int slot,
+                                              int q) const {
+    CopyTensor(activations_ + (slot * 2 + q) * (kActivationBytes / 2),
+               args_.a_map, (column_tile_ + stage) * 128 + q * 64, 0,
                ring_.Full(slot));
+  }
+
+  __device__ __forceinline__ void BringWeights() const {
+    PrefetchTensorMap(args_.a_map);
+    const bool all = kLanes == 1;
+    const int first = all ? min(stages_, ring_.slots) : 0;
+    for (int stage = 0; stage < first; ++stage) AskForWeights(stage, stage);
+    if (all) {
+      WaitForPreviousKernel();
+      for (int stage = 0; stage < first; ++stage) AskForPanels(stage, stage);
+    }
+    const int more =
+        HasSlotsAhead(ring_, args_.column_warps) ? args_.column_warps : 0;
+    Bring(first, stages_ + more, [&](int stage, int slot) {
+      if (stage >= stages_) {
+        BarrierArrive(ring_.Full(slot));
+        return;
+      }
+      AskForWeights(stage, slot);
+      if (all) AskForPanels(stage, slot);
+    });
+  }
+
+  // Calls ask(stage, slot) for the stages from `first` to `end`, each when its
+  // slot is free.
+  template <typename Ask>
+  __device__ __forceinline__ void Bring(int first, int end,
+                                        const Ask& ask) const {
+    int slot = first < ring_.slots ? first : 0;
+    uint32_t parity = first < ring_.slots ? 1 : 0;  // of a fresh slot: done
+    for (int stage = first; stage < end; ++stage) {
+      BarrierWait(ring_.Empty(slot), parity);
+      ask(stage, slot);
+      if (++slot == ring_.slots) {
+        slot = 0;
+        parity ^= 1;
+      }
+    }
   }
 
   __device__ __forceinline__ void CopyWeights(int stage, int slot,

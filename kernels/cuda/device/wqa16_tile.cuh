@@ -120,13 +120,13 @@ struct LanePlace {
 
 // A row tile's 128 columns. Loaded for one stage, decoded a block of 32
 // columns at a time.
-template <int kBits, ScaleKind kScale, bool kZeros, typename T>
+template <int kCodes, ScaleKind kScale, bool kZeros, typename T>
 struct StageTile {
   // E4M4 scales are multiplied into the weights, which a normal fp16 or bf16
   // then holds (kFoldedTableScale); others are left to who adds up.
   static constexpr bool kFolded = kScale == ScaleKind::kE4m4;
 
-  HalfTile<kBits> halves[2];
+  HalfTile<kCodes> halves[2];
   TileScales<kScale> scales;
   const char* zeros;
 
@@ -148,11 +148,7 @@ struct StageTile {
   // slot 0.
   __device__ __forceinline__ void Load(const char* slot,
                                        const LanePlace& place) {
-#pragma unroll
-    for (int q = 0; q < 2; ++q) {
-      halves[q] =
-          LoadHalfTile<kBits>(slot + place.sixteens, slot + place.eights, q);
-    }
+    LoadHalves<kCodes>(slot + place.sixteens, slot + place.eights, halves);
     scales.Load(slot + place.scales);
     zeros = slot + place.zeros;
   }
@@ -163,7 +159,7 @@ struct StageTile {
                                          uint32_t (&a)[2][4]) const {
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
-      DecodeStep<kBits>(halves[block >> 1], block & 1, s, table, lane, a[s]);
+      DecodeStep<kCodes>(halves[block >> 1], block & 1, s, table, lane, a[s]);
     }
     if constexpr (kZeros) SubtractZeros(args, block, a);
     if constexpr (kFolded) {

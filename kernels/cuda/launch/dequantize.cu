@@ -159,7 +159,13 @@ __device__ __forceinline__ void StoreRun(const WarpTile& place, int64_t ldo,
       make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-template <int kBits, bool kE4m4, bool kZeros, typename Out>
+// The codebook's entry of a code as tiles keep it.
+template <int kCodes>
+__device__ __forceinline__ int EntryOf(int kept) {
+  return kCodes == kTernaryCodes ? kept + 1 : kept;
+}
+
+template <int kCodes, bool kE4m4, bool kZeros, typename Out>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     Dequantize(const __grid_constant__ Arguments args) {
   const int lane = static_cast<int>(threadIdx.x) % kLanesPerTile;
@@ -168,9 +174,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
       blockIdx.x * kTilesPerBlock + threadIdx.x / kLanesPerTile;
   if (tile >= args.tiles) return;  // the whole warp
   const WarpTile place = PlaceOf(args, tile, lane);
-  const OctetCodes<kBits> codes(LoadTileWords<kBits>(place.codes, lane), t);
+  const OctetCodes<kCodes> codes(LoadTileWords<kCodes>(place.codes, lane), t);
   const TileGroups<kE4m4, kZeros> groups(args, place, lane);
-  const float entry = args.codebook[lane & ((1 << kBits) - 1)];
+  constexpr int kEntries = 1 << HalfWords<kCodes>::kCount;
+  const float entry = args.codebook[EntryOf<kCodes>(lane) % kEntries];
   // What is read is the layer; what is written may still be read by others.
   WaitForPreviousKernel();
 #pragma unroll
@@ -205,29 +212,31 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
 
 using Kernel = void (*)(Arguments);
 
-template <int kBits, bool kE4m4, bool kZeros>
+template <int kCodes, bool kE4m4, bool kZeros>
 Kernel KernelOf(FloatType out_type) {
   return out_type == FloatType::kFloat16
-             ? &Dequantize<kBits, kE4m4, kZeros, __half>
-             : &Dequantize<kBits, kE4m4, kZeros, __nv_bfloat16>;
+             ? &Dequantize<kCodes, kE4m4, kZeros, __half>
+             : &Dequantize<kCodes, kE4m4, kZeros, __nv_bfloat16>;
 }
 
-template <int kBits>
+template <int kCodes>
 Kernel KernelOf(const DequantizeArgs& args) {
   const TileLayout& layout = args.weights.layout;
-  if constexpr (kBits == 4) {
+  if constexpr (kCodes == 4) {
     if (layout.has_zeros) return KernelOf<4, false, true>(args.out_type);
   }
   return layout.scale_kind == ScaleKind::kE4m4
-             ? KernelOf<kBits, true, false>(args.out_type)
-             : KernelOf<kBits, false, false>(args.out_type);
+             ? KernelOf<kCodes, true, false>(args.out_type)
+             : KernelOf<kCodes, false, false>(args.out_type);
 }
 
 // Null if there is none.
 Kernel ChooseKernel(const DequantizeArgs& args) {
   const TileLayout& layout = args.weights.layout;
   if (layout.has_zeros && layout.bits != 4) return nullptr;
-  switch (layout.bits) {
+  switch (layout.codes) {
+    case kTernaryCodes:
+      return KernelOf<kTernaryCodes, false, false>(args.out_type);
     case 2:
       return KernelOf<2>(args);
     case 3:

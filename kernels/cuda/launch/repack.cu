@@ -24,17 +24,21 @@ __device__ __forceinline__ const DevicePanel& PanelOfUnit(
   return batch.panels[low];
 }
 
-// Two codes of a row; `mask` has a bit for each that the panel holds, the
-// others are zero.
+// Two codes of a row; `mask` has a bit for each that the panel holds.
 struct TwoCodes {
   uint32_t code[2];
   uint32_t mask;
 };
 
+// The code of no bits, for places that a panel does not hold.
+template <int kCodes>
+constexpr uint32_t kNoCode = kCodes == kTernaryCodes ? 1 : 0;
+
+template <int kCodes>
 __device__ __forceinline__ TwoCodes LoadTwo(const DevicePanel& panel,
                                             const uint8_t* bytes, int64_t row,
                                             int64_t column) {
-  TwoCodes two = {{0, 0}, 0};
+  TwoCodes two = {{kNoCode<kCodes>, kNoCode<kCodes>}, 0};
   const int64_t r = row - panel.row_begin;
   const int64_t c = column - panel.column_begin;
   if (r < 0 || r >= panel.rows) return two;
@@ -53,26 +57,26 @@ __device__ __forceinline__ TwoCodes LoadTwo(const DevicePanel& panel,
 }
 
 // Gathers the half's codes; returns whether the panel holds all of them.
-template <int kBits>
+template <int kCodes>
 __device__ __forceinline__ bool GatherHalf(const DevicePanel& panel,
                                            const uint8_t* bytes, TileIndex tile,
                                            LaneHalf owner,
-                                           HalfWords<kBits>& half) {
+                                           HalfWords<kCodes>& half) {
   uint32_t all = 3;
 #pragma unroll
   for (int pair = 0; pair < kPairsPerHalf; ++pair) {
     const CodePlace place = {owner, pair, 0};
-    const TwoCodes two =
-        LoadTwo(panel, bytes, tile.row_tile * kTileRows + RowOfCode(place),
-                tile.column_tile * kTileColumns + ColumnOfCode(place));
+    const TwoCodes two = LoadTwo<kCodes>(
+        panel, bytes, tile.row_tile * kTileRows + RowOfCode(place),
+        tile.column_tile * kTileColumns + ColumnOfCode(place));
     all &= two.mask;
-    AddCode(kBits, pair, 0, two.code[0], half.words);
-    AddCode(kBits, pair, 1, two.code[1], half.words);
+    AddCode(kCodes, pair, 0, two.code[0], half.words);
+    AddCode(kCodes, pair, 1, two.code[1], half.words);
   }
   return all == 3;
 }
 
-template <int kBits>
+template <int kCodes>
 __global__ void __launch_bounds__(kThreads)
     ScatterCodes(TileLayout layout, PanelBatch batch, uint8_t* memory) {
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads +
@@ -89,13 +93,13 @@ __global__ void __launch_bounds__(kThreads)
                           first_column_tile + index % column_tiles};
   const LaneHalf owner = {static_cast<int>(thread % kLanesPerTile),
                           static_cast<int>(thread / kLanesPerTile % 2)};
-  HalfWords<kBits> half = {};
+  HalfWords<kCodes> half = {};
   const bool whole = GatherHalf(panel, batch.bytes, tile, owner, half);
   uint8_t* codes = memory + CodesOffset(layout, tile);
 #pragma unroll
-  for (int word = 0; word < kBits; ++word) {
+  for (int word = 0; word < half.kCount; ++word) {
     uint32_t* target =
-        reinterpret_cast<uint32_t*>(codes + WordOffset(kBits, owner, word));
+        reinterpret_cast<uint32_t*>(codes + WordOffset(kCodes, owner, word));
     if (whole) {
       *target = half.words[word];
     } else if (half.words[word] != 0) {
@@ -104,7 +108,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <int kBits>
+template <int kCodes>
 __global__ void __launch_bounds__(kThreads)
     UnpackCodes(TiledWeights weights, uint8_t* codes) {
   const TileLayout& layout = weights.layout;
@@ -116,8 +120,8 @@ __global__ void __launch_bounds__(kThreads)
   if (tile.row_tile * kTileRows >= layout.n) return;
   const LaneHalf owner = {static_cast<int>(thread % kLanesPerTile),
                           static_cast<int>(thread / kLanesPerTile % 2)};
-  const HalfWords<kBits> half =
-      LoadHalf<kBits>(weights.memory + CodesOffset(layout, tile), owner);
+  const HalfWords<kCodes> half =
+      LoadHalf<kCodes>(weights.memory + CodesOffset(layout, tile), owner);
 #pragma unroll
   for (int i = 0; i < 2 * kPairsPerHalf; ++i) {
     const CodePlace place = {owner, i >> 1, i & 1};
@@ -126,7 +130,7 @@ __global__ void __launch_bounds__(kThreads)
         tile.column_tile * kTileColumns + ColumnOfCode(place);
     if (row < layout.n && column < layout.k) {
       codes[row * layout.k + column] =
-          static_cast<uint8_t>(CodeIn(kBits, i >> 1, i & 1, half.words));
+          static_cast<uint8_t>(CodeIn(kCodes, i >> 1, i & 1, half.words));
     }
   }
 }
@@ -214,10 +218,14 @@ bool IsLegal(const PanelBatch& batch) {
   return batch.units >= 0 && batch.units <= kMaxUnits;
 }
 
-// Calls `start` with bits as a type, for kernels that are compiled for it.
+// Calls `start` with TileLayout::codes as a type, for kernels that are compiled
+// for it.
 template <typename Start>
-cudaError_t StartForBits(int bits, Start start) {
-  switch (bits) {
+cudaError_t StartForCodes(int codes, Start start) {
+  switch (codes) {
+    case kTernaryCodes:
+      start(std::integral_constant<int, kTernaryCodes>());
+      break;
     case 2:
       start(std::integral_constant<int, 2>());
       break;
@@ -263,8 +271,8 @@ cudaError_t LaunchScatterCodes(const TileLayout& layout,
   if (!IsLegal(batch)) return cudaErrorInvalidValue;
   if (batch.units == 0) return cudaSuccess;
   const unsigned blocks = Blocks(batch.units * kHalvesPerTile);
-  return StartForBits(layout.bits, [&](auto bits) {
-    ScatterCodes<bits()>
+  return StartForCodes(layout.codes, [&](auto codes_as_type) {
+    ScatterCodes<codes_as_type()>
         <<<blocks, kThreads, 0, stream>>>(layout, batch, memory);
   });
 }
@@ -296,8 +304,9 @@ cudaError_t LaunchUnpackCodes(const TiledWeights& weights, uint8_t* codes,
   const int64_t tiles = row_tiles * layout.column_tiles;
   if (tiles > kMaxUnits) return cudaErrorInvalidValue;
   const unsigned blocks = Blocks(tiles * kHalvesPerTile);
-  return StartForBits(layout.bits, [&](auto bits) {
-    UnpackCodes<bits()><<<blocks, kThreads, 0, stream>>>(weights, codes);
+  return StartForCodes(layout.codes, [&](auto codes_as_type) {
+    UnpackCodes<codes_as_type()>
+        <<<blocks, kThreads, 0, stream>>>(weights, codes);
   });
 }
 

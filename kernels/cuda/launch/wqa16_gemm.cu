@@ -19,8 +19,10 @@ static_assert(kTokenTileCounts[kTokenTileChoices - 1] * 8 == kMaxSmallM,
 // Beyond these a deeper ring measured no gain.
 constexpr int kMaxSlots = 24;
 
-const Wqa16KernelTable* TableOf(int bits) {
-  switch (bits) {
+const Wqa16KernelTable* TableOf(int codes) {
+  switch (codes) {
+    case kTernaryCodes:
+      return &Wqa16KernelsTernary();
     case 2:
       return &Wqa16KernelsW2();
     case 3:
@@ -54,7 +56,7 @@ ResultType ResultTypeOf(FloatType type) {
 SharedShape SharedShapeOf(const TileLayout& layout, int tokens) {
   const Partition& partition = layout.partition;
   SharedShape shape;
-  shape.bits = layout.bits;
+  shape.codes = layout.codes;
   shape.tokens = tokens;
   shape.stage_bytes = static_cast<int>(layout.stage_bytes());
   shape.row_tiles = partition.row_tiles;
@@ -88,6 +90,7 @@ GemmArguments ArgumentsOf(const GemmOperands& operands) {
     args.table_scale = kFoldedTableScale;
     args.factor *= 16 / kFoldedTableScale;
   }
+  if (layout.codes == kTernaryCodes) args.factor /= kTernaryUnit;
   if (layout.has_zeros) {
     args.table_scale = 1 / weights.zero_unit;
     args.factor *= weights.zero_unit;
@@ -189,8 +192,8 @@ cudaError_t PrepareWqa16Gemm() {
   bytes = std::min(bytes, kMaxBlockBytes);
   if (error == cudaSuccess && major >= 9) error = FindEncodeTiled();
   if (error != cudaSuccess) return error;
-  for (const int bits : {2, 3, 4, 5}) {
-    const Wqa16KernelTable& table = *TableOf(bits);
+  for (const int codes : {kTernaryCodes, 2, 3, 4, 5}) {
+    const Wqa16KernelTable& table = *TableOf(codes);
     for (const auto& rows : {table.plain, table.zeros}) {
       for (int i = 0; i < kScaleKinds; ++i) {
         const cudaError_t error = AllowSharedMemory(rows[i], bytes);
@@ -204,7 +207,7 @@ cudaError_t PrepareWqa16Gemm() {
 cudaError_t LaunchWqa16Gemm(const GemmOperands& operands, cudaStream_t stream) {
   if (!IsLegal(operands)) return cudaErrorInvalidValue;
   const TileLayout& layout = operands.weights.layout;
-  const Wqa16KernelTable& table = *TableOf(layout.bits);
+  const Wqa16KernelTable& table = *TableOf(layout.codes);
   const Wqa16KernelRow& row =
       (layout.has_zeros ? table.zeros
                         : table.plain)[static_cast<int>(layout.scale_kind)];

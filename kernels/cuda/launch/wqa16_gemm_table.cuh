@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of one code width, as a table. Each width is instantiated in a
+// The kernels of one kind of codes, as a table. Each kind is instantiated in a
 // file of its own (wqa16_gemm_w4.cu, ...), so that they compile side by side.
 
 #ifndef QGEMM_KERNELS_CUDA_LAUNCH_WQA16_GEMM_TABLE_CUH_
@@ -29,39 +29,42 @@ struct Wqa16KernelTable {
   Wqa16KernelRow zeros[kScaleKinds];
 };
 
-template <int kBits, ScaleKind kScale, bool kZeros, typename T>
+template <int kCodes, ScaleKind kScale, bool kZeros, typename T>
 constexpr void FillRow(Wqa16Kernel (&row)[kTokenTileChoices]) {
-  row[0] = Wqa16Gemm<kBits, kScale, kZeros, T, 1>;
-  row[1] = Wqa16Gemm<kBits, kScale, kZeros, T, 2>;
-  row[2] = Wqa16Gemm<kBits, kScale, kZeros, T, 4>;
-  row[3] = Wqa16Gemm<kBits, kScale, kZeros, T, 8>;
+  row[0] = Wqa16Gemm<kCodes, kScale, kZeros, T, 1>;
+  row[1] = Wqa16Gemm<kCodes, kScale, kZeros, T, 2>;
+  row[2] = Wqa16Gemm<kCodes, kScale, kZeros, T, 4>;
+  row[3] = Wqa16Gemm<kCodes, kScale, kZeros, T, 8>;
 }
 
-template <int kBits, ScaleKind kScale, bool kZeros = false>
+template <int kCodes, ScaleKind kScale, bool kZeros = false>
 void AddRow(Wqa16KernelRow (&rows)[kScaleKinds]) {
   Wqa16KernelRow& row = rows[static_cast<int>(kScale)];
-  FillRow<kBits, kScale, kZeros, __half>(row.kernel[0]);
-  FillRow<kBits, kScale, kZeros, __nv_bfloat16>(row.kernel[1]);
+  FillRow<kCodes, kScale, kZeros, __half>(row.kernel[0]);
+  FillRow<kCodes, kScale, kZeros, __nv_bfloat16>(row.kernel[1]);
 }
 
 // What TileLayoutOf lets through.
-template <int kBits>
+template <int kCodes>
 Wqa16KernelTable MakeTable() {
   Wqa16KernelTable table = {};
-  AddRow<kBits, ScaleKind::kE4m4>(table.plain);
-  AddRow<kBits, ScaleKind::kRow>(table.plain);
-  if constexpr (kBits == 4) {
-    AddRow<kBits, ScaleKind::kFloat16>(table.plain);
-    AddRow<kBits, ScaleKind::kBFloat16>(table.plain);
-    AddRow<kBits, ScaleKind::kFloat32>(table.plain);
-    AddRow<kBits, ScaleKind::kFloat16, true>(table.zeros);
-    AddRow<kBits, ScaleKind::kBFloat16, true>(table.zeros);
-    AddRow<kBits, ScaleKind::kFloat32, true>(table.zeros);
-    AddRow<kBits, ScaleKind::kRow, true>(table.zeros);
+  AddRow<kCodes, ScaleKind::kRow>(table.plain);
+  if constexpr (kCodes != kTernaryCodes) {
+    AddRow<kCodes, ScaleKind::kE4m4>(table.plain);
+  }
+  if constexpr (kCodes == 4) {
+    AddRow<kCodes, ScaleKind::kFloat16>(table.plain);
+    AddRow<kCodes, ScaleKind::kBFloat16>(table.plain);
+    AddRow<kCodes, ScaleKind::kFloat32>(table.plain);
+    AddRow<kCodes, ScaleKind::kFloat16, true>(table.zeros);
+    AddRow<kCodes, ScaleKind::kBFloat16, true>(table.zeros);
+    AddRow<kCodes, ScaleKind::kFloat32, true>(table.zeros);
+    AddRow<kCodes, ScaleKind::kRow, true>(table.zeros);
   }
   return table;
 }
 
+const Wqa16KernelTable& Wqa16KernelsTernary();
 const Wqa16KernelTable& Wqa16KernelsW2();
 const Wqa16KernelTable& Wqa16KernelsW3();
 const Wqa16KernelTable& Wqa16KernelsW4();

@@ -29,7 +29,7 @@ inline constexpr int kBarrierBytes = 16;
 
 // What a block's shared memory depends on.
 struct SharedShape {
-  int bits = 4;
+  int codes = 4;   // TileLayout::codes
   int tokens = 8;  // 8, 16, 32 or 64
   int stage_bytes = 0;
   int row_tiles = 1;
@@ -38,9 +38,9 @@ struct SharedShape {
   int block_bytes = kMaxBlockBytes;  // that the block may take
 };
 
-// Of the decode table, at offset 0.
-QGEMM_SHARED_PLAN_INLINE int TableBytes(int bits) {
-  return bits == 5 ? 128 << 10 : 64 << 10;
+// Of the decode table, at offset 0. Ternary codes need none.
+QGEMM_SHARED_PLAN_INLINE int TableBytes(int codes) {
+  return codes == 5 ? 128 << 10 : codes >= 2 ? 64 << 10 : 0;
 }
 
 // Floats between two tokens' rows of sums: lanes then write to different
@@ -86,7 +86,7 @@ struct SharedPlan {
 QGEMM_SHARED_PLAN_INLINE SharedPlan PlanShared(const SharedShape& shape,
                                                int slots) {
   SharedPlan plan{};
-  plan.activations = TableBytes(shape.bits);
+  plan.activations = TableBytes(shape.codes);
   plan.weights = plan.activations + slots * shape.tokens * kTokenBytes;
   plan.barriers = plan.weights + slots * shape.stage_bytes;
   // Barriers stay clear of the sums.
@@ -103,7 +103,7 @@ QGEMM_SHARED_PLAN_INLINE SharedPlan PlanShared(const SharedShape& shape,
 // Slots that fit; below 1 where not even the table does.
 QGEMM_SHARED_PLAN_INLINE int SlotsThatFit(const SharedShape& shape) {
   const int apart = ReceivesApart(shape.tokens) ? ReceivedBytes(shape) : 0;
-  return (shape.block_bytes - TableBytes(shape.bits) - kBarrierBytes - apart) /
+  return (shape.block_bytes - TableBytes(shape.codes) - kBarrierBytes - apart) /
          SlotBytes(shape);
 }
 

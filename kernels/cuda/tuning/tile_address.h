@@ -19,8 +19,8 @@
 
 namespace qgemm::cuda {
 
-// A tile's codes are owned by halves of lanes: 32 codes in `bits` words that
-// hold nothing else.
+// A tile's codes are owned by halves of lanes: 32 codes in BitsOf(codes) words
+// that hold nothing else. `codes` is TileLayout::codes.
 inline constexpr int kLanesPerTile = 32;
 inline constexpr int kHalvesPerTile = 2 * kLanesPerTile;
 inline constexpr int kPairsPerHalf = 16;
@@ -58,11 +58,11 @@ QGEMM_HOST_DEVICE int ColumnOfCode(const CodePlace& place) {
          (place.pair >> 1 & 3) * 8 + (place.owner.lane & 3) * 2 + place.element;
 }
 
-// Where word `word` (0 to bits - 1) of a half starts, in bytes from the start
-// of the tile's codes.
-QGEMM_HOST_DEVICE int WordOffset(int bits, LaneHalf owner, int word) {
-  if (bits == 2) return 16 * owner.lane + 8 * owner.half + 4 * word;
-  if (bits == 3) {
+// Where word `word` (0 to BitsOf(codes) - 1) of a half starts, in bytes from
+// the start of the tile's codes.
+QGEMM_HOST_DEVICE int WordOffset(int codes, LaneHalf owner, int word) {
+  if (codes <= 2) return 16 * owner.lane + 8 * owner.half + 4 * word;
+  if (codes == 3) {
     const int of_lane = 3 * owner.half + word;
     return of_lane < 4 ? 16 * owner.lane + 4 * of_lane
                        : 512 + 8 * owner.lane + 4 * (of_lane - 4);
@@ -77,14 +77,18 @@ struct BitPlace {
   int bit;
 };
 
-// Where bit `index` (0 to bits - 1) of a code stands among its owner's words.
-QGEMM_HOST_DEVICE BitPlace BitOfCode(int bits, int pair, int element,
+// Where bit `index` (0 to BitsOf(codes) - 1) of a code stands among its owner's
+// words. A ternary code's are those of its value in two's complement.
+QGEMM_HOST_DEVICE BitPlace BitOfCode(int codes, int pair, int element,
                                      int index) {
-  if (bits == 2) {
+  if (codes == kTernaryCodes) {
+    return {pair >> 3, (pair & 7) * 2 + element * 16 + index};
+  }
+  if (codes == 2) {
     return {pair >> 3,
             (pair >> 1 & 3) * 8 + (pair & 1) * 4 + element * 2 + index};
   }
-  if (bits == 3) {
+  if (codes == 3) {
     const int in_pair = 3 * element + index;
     if (pair < 12) return {pair >> 2, (pair & 3) * 8 + in_pair};
     return {in_pair >> 1, (pair - 12) * 8 + 6 + (in_pair & 1)};
@@ -94,45 +98,48 @@ QGEMM_HOST_DEVICE BitPlace BitOfCode(int bits, int pair, int element,
 }
 
 // Sets the code's bits in `words`, where they are zero. A compiler that knows
-// bits, pair and element leaves shifts by constants.
-QGEMM_HOST_DEVICE void AddCode(int bits, int pair, int element, uint32_t code,
+// codes, pair and element leaves shifts by constants.
+QGEMM_HOST_DEVICE void AddCode(int codes, int pair, int element, uint32_t code,
                                uint32_t* words) {
-  if (bits == 2 || (bits == 3 && pair < 12)) {
-    const BitPlace first = BitOfCode(bits, pair, element, 0);
-    words[first.word] |= code << first.bit;
+  if (codes <= 2 || (codes == 3 && pair < 12)) {
+    const BitPlace first = BitOfCode(codes, pair, element, 0);
+    const uint32_t kept = codes == kTernaryCodes ? (code - 1) & 3 : code;
+    words[first.word] |= kept << first.bit;
     return;
   }
-  if (bits == 3) {
+  if (codes == 3) {
     for (int index = 0; index < 3; ++index) {
-      const BitPlace place = BitOfCode(bits, pair, element, index);
+      const BitPlace place = BitOfCode(codes, pair, element, index);
       words[place.word] |= (code >> index & 1) << place.bit;
     }
     return;
   }
-  const BitPlace first = BitOfCode(bits, pair, element, 0);
+  const BitPlace first = BitOfCode(codes, pair, element, 0);
   words[first.word] |= (code & 15) << first.bit;
-  if (bits == 4) return;
-  const BitPlace fifth = BitOfCode(bits, pair, element, 4);
+  if (codes == 4) return;
+  const BitPlace fifth = BitOfCode(codes, pair, element, 4);
   words[fifth.word] |= (code >> 4 & 1) << fifth.bit;
 }
 
 // The code that AddCode set.
-QGEMM_HOST_DEVICE uint32_t CodeIn(int bits, int pair, int element,
+QGEMM_HOST_DEVICE uint32_t CodeIn(int codes, int pair, int element,
                                   const uint32_t* words) {
-  const BitPlace first = BitOfCode(bits, pair, element, 0);
-  if (bits == 2) return words[first.word] >> first.bit & 3;
-  if (bits == 3 && pair < 12) return words[first.word] >> first.bit & 7;
-  if (bits == 3) {
+  const BitPlace first = BitOfCode(codes, pair, element, 0);
+  const uint32_t kept = words[first.word] >> first.bit;
+  if (codes == kTernaryCodes) return (kept + 1) & 3;
+  if (codes == 2) return kept & 3;
+  if (codes == 3 && pair < 12) return kept & 7;
+  if (codes == 3) {
     uint32_t code = 0;
     for (int index = 0; index < 3; ++index) {
-      const BitPlace place = BitOfCode(bits, pair, element, index);
+      const BitPlace place = BitOfCode(codes, pair, element, index);
       code |= (words[place.word] >> place.bit & 1) << index;
     }
     return code;
   }
-  const uint32_t low = words[first.word] >> first.bit & 15;
-  if (bits == 4) return low;
-  const BitPlace fifth = BitOfCode(bits, pair, element, 4);
+  const uint32_t low = kept & 15;
+  if (codes == 4) return low;
+  const BitPlace fifth = BitOfCode(codes, pair, element, 4);
   return low | (words[fifth.word] >> fifth.bit & 1) << 4;
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -97,10 +98,16 @@ absl::Status SetScales(const WeightsHeader& header, TileLayout& layout) {
   return absl::OkStatus();
 }
 
+bool IsTernary(const WeightsHeader& header, const TileLayout& layout) {
+  return header.bits == 2 && !header.has_zeros &&
+         layout.scale_kind == ScaleKind::kRow &&
+         header.codebook == std::vector<float>{-1, 0, 1, 0};
+}
+
 // Slots of the ring beside the activations of 64 tokens, the most there are.
 int SlotsOf(const TileLayout& layout, int row_tiles) {
   SharedShape shape;
-  shape.bits = layout.bits;
+  shape.codes = layout.codes;
   shape.tokens = 64;
   shape.stage_bytes = static_cast<int>(layout.tile_bytes()) * row_tiles;
   shape.row_tiles = row_tiles;
@@ -146,6 +153,7 @@ absl::StatusOr<TileLayout> TileLayoutOf(const WeightsHeader& header,
   layout.bits = header.bits;
   layout.has_zeros = header.has_zeros;
   RETURN_IF_ERROR(SetScales(header, layout));
+  layout.codes = IsTernary(header, layout) ? kTernaryCodes : layout.bits;
   layout.column_tiles = CeilDiv(header.k, kTileColumns);
   layout.code_bytes = int64_t{kTileRows} * kTileColumns * header.bits / 8;
   if (layout.scale_kind != ScaleKind::kRow) {

@@ -23,6 +23,9 @@
 //     time from the lowest, in the top two bits of bytes j, j + 4, j + 8.
 //   2 bits: word 2 q + b at 16 lane; its byte 2 s + r2 holds four codes, from
 //     the lowest: (hi, h) = (0, 0), (0, 1), (1, 0), (1, 1).
+//   Ternary: words as of 2 bits; pair p has code h at bit 2 (p % 8) + 16 h of
+//     word 2 q + b, kept as -1, 0 or 1 in two's complement: a shift and a mask
+//     make the pair's sign and exponent bits of it.
 // A tile's scales, and its zeros, stand by (g, j, hi): index
 // 2 (g * groups + j) + hi, with j the group within the 128 columns.
 
@@ -42,10 +45,18 @@ namespace qgemm::cuda {
 // the tiles, none in them.
 enum class ScaleKind : uint8_t { kE4m4, kFloat16, kBFloat16, kFloat32, kRow };
 
+// What tells kernels how codes are kept: their bits, 2 to 5, or this for
+// layers of 2 bits with one scale a row whose codes 0, 1 and 2 are -1, 0 and 1.
+inline constexpr int kTernaryCodes = 1;
+
+// Bits of a code that is kept so.
+constexpr int BitsOf(int codes) { return codes == kTernaryCodes ? 2 : codes; }
+
 struct TileLayout {
   int64_t n = 0;
   int64_t k = 0;
   int bits = 0;
+  int codes = 0;  // bits, or kTernaryCodes
   ScaleKind scale_kind = ScaleKind::kRow;
   // Groups in the 128 columns of a tile: 4, 2 or 1 for groups of 32, 64 and
   // 128 columns. Zeros of a kRow layer are repeated for every tile.

@@ -126,9 +126,13 @@ TEST_P(QuantizedRepackTest, PaddingIsZero) {
           layout, {row / kTileRows, column / kTileColumns})];
       for (int word = 0; word < layout.bits; ++word) {
         std::memcpy(&words[word],
-                    codes + WordOffset(layout.bits, place.owner, word), 4);
+                    codes + WordOffset(layout.codes, place.owner, word), 4);
       }
-      ASSERT_EQ(CodeIn(layout.bits, place.pair, place.element, words), 0u);
+      for (int index = 0; index < layout.bits; ++index) {
+        const BitPlace bit =
+            BitOfCode(layout.codes, place.pair, place.element, index);
+        ASSERT_EQ(words[bit.word] >> bit.bit & 1, 0u);
+      }
     }
   }
 }

@@ -17,10 +17,10 @@ namespace {
 int CodeBytes(int bits) { return kTileRows * kTileColumns * bits / 8; }
 
 // The bit of the tile where bit `index` of a code stands.
-int TileBit(int bits, int row, int column, int index) {
+int TileBit(int codes, int row, int column, int index) {
   const CodePlace place = PlaceOfCode(row, column);
-  const BitPlace bit = BitOfCode(bits, place.pair, place.element, index);
-  return WordOffset(bits, place.owner, bit.word) * 8 + bit.bit;
+  const BitPlace bit = BitOfCode(codes, place.pair, place.element, index);
+  return WordOffset(codes, place.owner, bit.word) * 8 + bit.bit;
 }
 
 // A pair as tile_layout.h names it.
@@ -60,7 +60,8 @@ TEST(PlaceOfCodeTest, IsThatOfTheLayout) {
 
 class TileCodesTest : public testing::TestWithParam<int> {
  protected:
-  int bits() const { return GetParam(); }
+  int codes() const { return GetParam(); }
+  int bits() const { return BitsOf(codes()); }
 };
 
 TEST_P(TileCodesTest, EveryBitHasAPlaceOfItsOwn) {
@@ -68,7 +69,7 @@ TEST_P(TileCodesTest, EveryBitHasAPlaceOfItsOwn) {
   for (int row = 0; row < kTileRows; ++row) {
     for (int column = 0; column < kTileColumns; ++column) {
       for (int index = 0; index < bits(); ++index) {
-        const int bit = TileBit(bits(), row, column, index);
+        const int bit = TileBit(codes(), row, column, index);
         ASSERT_GE(bit, 0);
         ASSERT_LT(bit, CodeBytes(bits()) * 8);
         ASSERT_TRUE(taken.insert(bit).second)
@@ -84,7 +85,7 @@ TEST_P(TileCodesTest, EveryWordHasOneOwner) {
   for (int lane = 0; lane < kLanesPerTile; ++lane) {
     for (int half : {0, 1}) {
       for (int word = 0; word < bits(); ++word) {
-        const int offset = WordOffset(bits(), {lane, half}, word);
+        const int offset = WordOffset(codes(), {lane, half}, word);
         ASSERT_EQ(offset % 4, 0);
         ASSERT_LT(offset, CodeBytes(bits()));
         ASSERT_TRUE(taken.insert(offset).second);
@@ -97,22 +98,24 @@ TEST_P(TileCodesTest, EveryWordHasOneOwner) {
 TEST_P(TileCodesTest, AddedCodesComeBackAndStandAtTheirBits) {
   RandomGenerator random(FreshSeed());
   uint32_t words[kMaxWordsPerHalf] = {};
-  std::vector<uint32_t> codes;
+  std::vector<uint32_t> added;
   for (int i = 0; i < 2 * kPairsPerHalf; ++i) {
-    codes.push_back(
+    added.push_back(
         static_cast<uint32_t>(RandomInt(0, (1 << bits()) - 1, &random)));
-    AddCode(bits(), i / 2, i % 2, codes[i], words);
+    AddCode(codes(), i / 2, i % 2, added[i], words);
   }
   for (int i = 0; i < 2 * kPairsPerHalf; ++i) {
-    EXPECT_EQ(CodeIn(bits(), i / 2, i % 2, words), codes[i]);
+    EXPECT_EQ(CodeIn(codes(), i / 2, i % 2, words), added[i]);
     for (int index = 0; index < bits(); ++index) {
-      const BitPlace place = BitOfCode(bits(), i / 2, i % 2, index);
-      EXPECT_EQ(words[place.word] >> place.bit & 1, codes[i] >> index & 1);
+      const BitPlace place = BitOfCode(codes(), i / 2, i % 2, index);
+      const uint32_t kept = codes() == kTernaryCodes ? added[i] - 1 : added[i];
+      EXPECT_EQ(words[place.word] >> place.bit & 1, kept >> index & 1);
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Bits, TileCodesTest, testing::Range(2, 6));
+INSTANTIATE_TEST_SUITE_P(Kinds, TileCodesTest,
+                         testing::Values(kTernaryCodes, 2, 3, 4, 5));
 
 TEST(TileCodesLayoutTest, TwoBitBytesHoldFourCodes) {
   for (const Pair& pair : AllPairs()) {

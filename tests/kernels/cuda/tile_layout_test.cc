@@ -146,6 +146,32 @@ INSTANTIATE_TEST_SUITE_P(Recipes, TileLayoutTest,
                          ::testing::ValuesIn(Recipes()),
                          [](const auto& info) { return info.param.name; });
 
+WeightsHeader Ternary(int64_t n, int64_t k) {
+  WeightsHeader header =
+      HeaderOf({"ternary", 2, 0, ScaleType::kFloat32, false, true}, n, k);
+  header.codebook = {-1, 0, 1, 0};
+  return header;
+}
+
+int CodesOf(const WeightsHeader& header) {
+  const absl::StatusOr<TileLayout> layout =
+      TileLayoutOf(header, DeviceTraits());
+  return layout.ok() ? layout->codes : -1;
+}
+
+TEST(TileLayoutCodesTest, OnlyWhatIsTernaryIsKeptSo) {
+  EXPECT_EQ(CodesOf(Ternary(64, 256)), kTernaryCodes);
+  WeightsHeader other_values = Ternary(64, 256);
+  other_values.codebook[0] = -2;
+  EXPECT_EQ(CodesOf(other_values), 2);
+  EXPECT_EQ(CodesOf(HeaderOf({"kbit2", 2, 32, ScaleType::kE4m4, false, false},
+                             64, 256)),
+            2);
+  EXPECT_EQ(CodesOf(HeaderOf({"q4_0", 4, 32, ScaleType::kFloat16, false, true},
+                             64, 256)),
+            4);
+}
+
 constexpr char kKbit4[] = "kbit4";
 
 WeightsHeader Kbit4(int64_t n, int64_t k) {
@@ -221,7 +247,7 @@ TEST(TileLayoutSharedMemoryTest, KeepsToWhatTheChipGives) {
       ASSERT_TRUE(layout.ok());
       if (!layout->has_small_family) continue;
       SharedShape shape;
-      shape.bits = bits;
+      shape.codes = bits;
       shape.tokens = 64;
       shape.stage_bytes = static_cast<int>(layout->stage_bytes());
       shape.row_tiles = layout->partition.row_tiles;
