@@ -134,6 +134,7 @@ absl::StatusOr<std::vector<BenchCase>> ExpandSweep(const SweepText& text) {
 absl::StatusOr<KernelChoice> ParseKernelChoice(absl::string_view text) {
   if (text == "auto") return KernelChoice::kAuto;
   if (text == "small") return KernelChoice::kSmall;
+  if (text == "wide") return KernelChoice::kWide;
   if (text == "large") return KernelChoice::kLarge;
   return Wrong("kernel", text, "auto small large");
 }

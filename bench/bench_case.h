@@ -22,7 +22,7 @@ struct BenchShape {
 };
 
 // Which family of kernels multiplies; kAuto = as the backend chooses.
-enum class KernelChoice : uint8_t { kAuto, kSmall, kLarge };
+enum class KernelChoice : uint8_t { kAuto, kSmall, kWide, kLarge };
 
 struct BenchCase {
   std::string format;  // kbit2 kbit3 kbit4 kbit5 q4_0 int4 ternary dense

@@ -48,7 +48,7 @@ struct CaseResult {
   int copies = 0;           // of the layer, visited in turn
 
   // On a GPU only.
-  std::string family;  // of kernels: "small" or "large"
+  std::string family;  // of kernels: "small", "wide" or "large"
   // Of cuBLAS on dense weights of the same shape, M and type.
   std::optional<absl::Duration> cublas;
   // Of writing the whole layer out dense and cuBLAS on that.

@@ -21,6 +21,8 @@ FamilyChoice ChoiceOf(KernelChoice kernel) {
       return FamilyChoice::kByRows;
     case KernelChoice::kSmall:
       return FamilyChoice::kAlwaysSmall;
+    case KernelChoice::kWide:
+      return FamilyChoice::kAlwaysWide;
     case KernelChoice::kLarge:
       return FamilyChoice::kAlwaysLarge;
   }
@@ -36,13 +38,10 @@ BatchShape ShapeOf(const GemmScheme& scheme, const CudaWeights& weights) {
         LargeRowStride(weights.k()) * SizeOf(scheme.operand_type);
   }
   shape.c_row_bytes = weights.n() * element;
-  const bool by_slabs = weights.goes_by_slabs();
-  shape.pads_small = by_slabs;
+  shape.pads_small = weights.goes_by_slabs();
   FamilyPolicy policy;
   policy.choice = ChoiceOf(scheme.bench_case.kernel);
-  shape.max_small_segment = MaxSmallSegment(
-      policy,
-      {by_slabs ? 0 : weights.traits().bits, weights.n() * weights.k()});
+  shape.max_small_segment = MaxSmallSegment(policy, weights.chosen_layer());
   return shape;
 }
 
@@ -64,6 +63,20 @@ absl::Status EnqueueSmall(const GemmScheme& scheme, const Piece& piece,
   operands.c_type = scheme.bench_case.dtype;
   operands.m = piece.rows;
   return ToStatus(LaunchWqa16Gemm(operands, stream), "multiply few rows");
+}
+
+// But for where operands are.
+LargeGemmCall CallOf(const GemmScheme& scheme, const Piece& piece,
+                     const std::shared_ptr<const CudaWeights>& weights) {
+  LargeGemmCall call;
+  call.weights = weights;
+  call.operand_type = scheme.operand_type;
+  call.c_type = scheme.bench_case.dtype;
+  call.m = piece.rows;
+  call.sums =
+      piece.family == Family::kSmall ? LtSums::kUnsplit : LtSums::kSplit;
+  call.kernels = LargeKernelsOf(ChoiceOf(scheme.bench_case.kernel));
+  return call;
 }
 
 }  // namespace
@@ -90,6 +103,14 @@ GemmScheme GpuGemm::SchemeOf(const BenchCase& bench_case,
   scheme.family =
       weights.traits().dense ? Family::kLarge : scheme.pieces.front().family;
   return scheme;
+}
+
+std::string GpuGemm::NameOfKernels(
+    const GemmScheme& scheme,
+    const std::shared_ptr<const CudaWeights>& weights) const {
+  if (scheme.family == Family::kSmall) return "small";
+  const LargeGemmCall call = CallOf(scheme, scheme.pieces.front(), weights);
+  return large_->GoesWide(call) ? "wide" : "large";
 }
 
 absl::Status GpuGemm::WarmUp(const GemmScheme& scheme,
@@ -138,15 +159,9 @@ absl::Status GpuGemm::Enqueue(const GemmScheme& scheme,
           EnqueueSmall(scheme, piece, *weights, piece_memory, stream));
       continue;
     }
-    LargeGemmCall call;
-    call.weights = weights;
+    LargeGemmCall call = CallOf(scheme, piece, weights);
     call.a = piece_memory.a;
-    call.operand_type = scheme.operand_type;
     call.c = piece_memory.c;
-    call.c_type = scheme.bench_case.dtype;
-    call.m = piece.rows;
-    call.sums =
-        piece.family == Family::kSmall ? LtSums::kUnsplit : LtSums::kSplit;
     call.scratch = &large_scratch_;
     call.stream = stream;
     RETURN_IF_ERROR(large_->Enqueue(call));

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,7 @@ struct GemmScheme {
   FloatType operand_type = FloatType::kFloat16;  // what kernels read
   bool prepares = false;      // activations are rounded first
   std::vector<Piece> pieces;  // of the rows
-  // Whose kernels run: dense layers have those of the large family alone.
+  // Dense layers have that of many rows alone.
   Family family = Family::kSmall;
 
   // Rows that A and C must have room for.
@@ -51,6 +52,11 @@ class GpuGemm {
   // By the thresholds that the backend has when it is given none.
   static GemmScheme SchemeOf(const BenchCase& bench_case,
                              const CudaWeights& weights);
+
+  // "small", "wide" or "large": whose kernels multiply the scheme's rows.
+  std::string NameOfKernels(
+      const GemmScheme& scheme,
+      const std::shared_ptr<const CudaWeights>& weights) const;
 
   // Does what a scheme's first launch does but once, so that Enqueue may be
   // captured. Waits for the stream.

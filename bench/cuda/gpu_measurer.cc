@@ -180,7 +180,7 @@ absl::StatusOr<CaseResult> GpuMeasurer::TimeCase(const GemmScheme& scheme,
                                    (bench_case.shape.k + bench_case.shape.n) *
                                    SizeOf(bench_case.dtype);
   result.copies = static_cast<int>(times.launches);
-  result.family = scheme.family == Family::kSmall ? "small" : "large";
+  result.family = gemm_->NameOfKernels(scheme, copies.front());
   return result;
 }
 

@@ -13,7 +13,7 @@
 
 namespace qgemm::cuda {
 
-static_assert(kMaxSmallRows == kMaxSmallM,
+static_assert(kMaxSmallLaunchRows == kMaxSmallM,
               "a small piece must fit one launch of the small-M family");
 
 absl::StatusOr<std::unique_ptr<BatchExecutor>> BatchExecutor::Create() {
@@ -41,12 +41,12 @@ BatchExecutor::Job BatchExecutor::JobOf(const GemmBatch& batch,
     shape.prepared_row_bytes = LargeRowStride(k) * SizeOf(operand);
   }
   shape.c_row_bytes = weights->n() * SizeOf(signature.c_type);
-  const bool by_slabs = weights->goes_by_slabs();
-  shape.pads_small = by_slabs;
-  shape.max_small_segment = MaxSmallSegment(
-      policy,
-      {by_slabs ? 0 : weights->traits().bits, weights->n() * weights->k()});
-  return {batch, std::move(weights), large, rounded, operand, shape};
+  shape.pads_small = weights->goes_by_slabs();
+  shape.max_small_segment = MaxSmallSegment(policy, weights->chosen_layer());
+  return {batch,   std::move(weights),
+          large,   LargeKernelsOf(policy.choice),
+          rounded, operand,
+          shape};
 }
 
 absl::Status BatchExecutor::Enqueue(const GemmBatch& batch,
@@ -168,6 +168,7 @@ absl::Status BatchExecutor::MultiplyPrepared(const Job& job,
   call.m = piece.rows;
   call.sums =
       piece.family == Family::kSmall ? LtSums::kUnsplit : LtSums::kSplit;
+  call.kernels = job.large_kernels;
   call.scratch = &large_scratch_;
   call.stream = stream_.get();
   return job.large->Enqueue(call);

@@ -49,6 +49,7 @@ class BatchExecutor {
     const GemmBatch& batch;
     std::shared_ptr<const CudaWeights> weights;
     LargeGemm* large;
+    LargeKernels large_kernels;
     FloatType rounded_type;  // fp16 or bf16: what activations are rounded to
     FloatType operand_type;  // fp16 or bf16: what kernels read
     BatchShape shape;

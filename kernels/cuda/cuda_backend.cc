@@ -25,6 +25,7 @@
 #include "kernels/cuda/large_gemm.h"
 #include "kernels/cuda/launch/tiled_weights.h"
 #include "kernels/cuda/launch/wqa16_gemm.h"
+#include "kernels/cuda/launch/wqa16_wide.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/cuda/runtime/device_info.h"
 #include "kernels/cuda/tuning/batch_plan.h"
@@ -312,9 +313,11 @@ absl::Status CheckOptions(const CudaBackendOptions& options) {
 absl::StatusOr<FamilyChoice> ChoiceOf(const std::string& kernel) {
   if (kernel == "auto") return FamilyChoice::kByRows;
   if (kernel == "small") return FamilyChoice::kAlwaysSmall;
+  if (kernel == "wide") return FamilyChoice::kAlwaysWide;
   if (kernel == "large") return FamilyChoice::kAlwaysLarge;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "cuda backend: kernel = \"", kernel, "\"; legal: auto, small, large"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("cuda backend: kernel = \"", kernel,
+                   "\"; legal: auto, small, wide, large"));
 }
 
 absl::Status CheckSharedMemory(const DeviceTraits& traits) {
@@ -335,6 +338,7 @@ absl::StatusOr<Device> OpenDevice(int index) {
   ASSIGN_OR_RETURN(device.total_bytes, QueryDeviceTotalBytes(index));
   RETURN_IF_ERROR(SetCurrentDevice(index));
   RETURN_IF_ERROR(ToStatus(PrepareWqa16Gemm(), "prepare kernels"));
+  RETURN_IF_ERROR(ToStatus(PrepareWqa16Wide(), "prepare kernels"));
   return device;
 }
 
@@ -353,6 +357,7 @@ absl::Status OpenLarge(BackendParts& parts) {
     return absl::OkStatus();
   }
   if (!absl::IsFailedPrecondition(large.status()) ||
+      parts.policy.choice == FamilyChoice::kAlwaysWide ||
       parts.policy.choice == FamilyChoice::kAlwaysLarge) {
     return large.status();
   }

@@ -13,6 +13,7 @@
 
 #include "kernels/cuda/launch/tiled_weights.h"
 #include "kernels/cuda/runtime/device_buffer.h"
+#include "kernels/cuda/tuning/batch_plan.h"
 #include "kernels/cuda/tuning/dense_layout.h"
 #include "kernels/matrix/backend.h"
 #include "kernels/matrix/types.h"
@@ -79,6 +80,8 @@ struct CudaWeightsParts {
   TiledWeights tiled;   // of a quantized layer
   // Of a quantized layer, the largest magnitude as stored: it bounds weights.
   float largest_scale = 0;
+  // Of a quantized layer, ChosenLayer::faster_than_wide.
+  int64_t faster_than_wide = 0;
   DenseWeights dense;  // of a dense layer
 };
 
@@ -99,6 +102,11 @@ class CudaWeights final : public ResidentWeights {
   // or one whose small family the device has no room for.
   bool goes_by_slabs() const {
     return traits().dense || !tiled().layout.has_small_family;
+  }
+  // What the chooser of families goes by.
+  ChosenLayer chosen_layer() const {
+    return {goes_by_slabs() ? 0 : traits().bits, n() * k(),
+            parts_.faster_than_wide};
   }
   // Only of a dense layer.
   const DenseWeights& dense() const { return parts_.dense; }

@@ -12,8 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/check.h"
+#include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "kernels/cuda/launch/wqa16_wide.h"
 #include "kernels/cuda/runtime/device_info.h"
+#include "kernels/cuda/tuning/batch_plan.h"
+#include "kernels/cuda/tuning/partition.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -38,6 +42,25 @@ template <typename T>
 absl::Span<const uint8_t> BytesOf(const std::vector<T>& values) {
   return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(values.data()),
                              values.size() * sizeof(T));
+}
+
+// Rows up to which the small family is expected to be faster than the wide one;
+// 0 where that does not multiply the layer.
+int64_t FasterThanWide(const TileLayout& layout, const DeviceTraits& device) {
+  if (!OffersWqa16Wide(layout)) return 0;
+  const Partition& partition = layout.partition;
+  const double once =
+      SmallMicroseconds({layout.n, layout.k}, partition, device);
+  const int64_t blocks = partition.row_blocks * partition.splits;
+  int64_t rows = kMaxSmallRows;
+  for (; rows < kMaxSmallLaunchRows; rows += kMaxSmallRows) {
+    const int64_t next = rows + kMaxSmallRows;
+    const int64_t waves =
+        CeilDiv(next / kMaxSmallRows * blocks, device.multiprocessors);
+    if (static_cast<double>(waves) * once > Wqa16WideMicroseconds(layout, next))
+      break;
+  }
+  return rows;
 }
 
 }  // namespace
@@ -73,6 +96,7 @@ absl::Status CudaWeightsBuilder::BeginQuantized(const WeightsHeader& header) {
   TiledWeights& tiled = parts_.tiled;
   ASSIGN_OR_RETURN(tiled.layout, TileLayoutOf(header, budget_.device));
   RETURN_IF_ERROR(TakeMemory(header, tiled.layout.total_bytes));
+  parts_.faster_than_wide = FasterThanWide(tiled.layout, budget_.device);
   groups_ = header.groups_per_row();
   const int exponent = ExponentOf(header.codebook);
   tiled.memory = parts_.memory.data();

@@ -12,6 +12,7 @@
 #include "kernels/cuda/launch/add_bias.h"
 #include "kernels/cuda/launch/dequantize.h"
 #include "kernels/cuda/launch/prepare_rows.h"
+#include "kernels/cuda/launch/wqa16_wide.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/cuda/runtime/device_info.h"
 #include "kernels/cuda/tuning/slab_plan.h"
@@ -110,6 +111,18 @@ absl::Status Convert(const LargeGemmCall& call, const Slab& slab,
   return ToStatus(LaunchDequantize(args, stream), "dequantize weights");
 }
 
+absl::Status EnqueueWide(const LargeGemmCall& call) {
+  GemmOperands operands;
+  operands.weights = call.weights->tiled();
+  operands.a = call.a;
+  operands.lda = LargeRowStride(call.weights->k());
+  operands.a_type = call.operand_type;
+  operands.c = call.c;
+  operands.c_type = call.c_type;
+  operands.m = call.m;
+  return ToStatus(LaunchWqa16Wide(operands, call.stream), "multiply many rows");
+}
+
 absl::Status CreateSide(LargeGemmScratch& scratch) {
   if (scratch.side.get() != nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(scratch.side_may_write, Event::Create(EventKind::kOrdering));
@@ -143,6 +156,12 @@ int64_t LargeRowStride(int64_t k) { return RoundUp(k, 8); }
 FloatType LargeOperandType(const CudaWeights& weights, FloatType type) {
   if (!IsDense(weights) || weights.traits().dense_type == type) return type;
   return FloatType::kBFloat16;
+}
+
+LargeKernels LargeKernelsOf(FamilyChoice choice) {
+  if (choice == FamilyChoice::kAlwaysWide) return LargeKernels::kWide;
+  if (choice == FamilyChoice::kAlwaysLarge) return LargeKernels::kCublas;
+  return LargeKernels::kFastest;
 }
 
 absl::StatusOr<std::unique_ptr<LargeGemm>> LargeGemm::Create() {
@@ -181,6 +200,20 @@ absl::Status LargeGemm::WarmUp() {
     }
   }
   return stream.Synchronize();
+}
+
+bool LargeGemm::GoesWide(const LargeGemmCall& call) const {
+  if (IsDense(*call.weights) || call.sums == LtSums::kUnsplit ||
+      call.kernels == LargeKernels::kCublas) {
+    return false;
+  }
+  const TileLayout& layout = call.weights->tiled().layout;
+  if (!OffersWqa16Wide(layout)) return false;
+  if (call.kernels == LargeKernels::kWide) return true;
+  const Scheme scheme = SchemeOf(call);
+  return Wqa16WideMicroseconds(layout, call.m) <=
+         SlabMicroseconds({scheme.m, scheme.n, scheme.stride}, scheme.slab_rows,
+                          device_);
 }
 
 LargeGemm::Scheme LargeGemm::SchemeOf(const LargeGemmCall& call) const {
@@ -240,6 +273,7 @@ absl::Status LargeGemm::ConvertSlab(const LargeGemmCall& call,
 // before the multiplication of slab i is done. That one is enqueued first: of
 // two kernels that are ready, it is to have the device.
 absl::Status LargeGemm::Enqueue(const LargeGemmCall& call) {
+  if (GoesWide(call)) return EnqueueWide(call);
   const Scheme scheme = SchemeOf(call);
   RETURN_IF_ERROR(GrowScratch(call, scheme));
   LargeGemmScratch& scratch = *call.scratch;

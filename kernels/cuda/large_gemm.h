@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The large-M family: slabs of weights (tuning/slab_plan.h), dequantized into
-// scratch and multiplied by cuBLASLt; the next slab is dequantized meanwhile.
-// Dense layers go through it for every M.
+// Many rows: by the wide family's fused kernels, or by slabs of weights
+// (tuning/slab_plan.h), dequantized into scratch and multiplied by cuBLASLt;
+// the next slab is dequantized meanwhile. Dense layers go through it for every
+// M.
 
 #ifndef QGEMM_KERNELS_CUDA_LARGE_GEMM_H_
 #define QGEMM_KERNELS_CUDA_LARGE_GEMM_H_
@@ -21,6 +22,7 @@
 #include "kernels/cuda/runtime/device_buffer.h"
 #include "kernels/cuda/runtime/event.h"
 #include "kernels/cuda/runtime/stream.h"
+#include "kernels/cuda/tuning/batch_plan.h"
 #include "kernels/cuda/tuning/device_traits.h"
 #include "kernels/matrix/types.h"
 
@@ -51,6 +53,13 @@ int64_t LargeRowStride(int64_t k);
 // A dense layer of the other type is multiplied in bf16, which holds both.
 FloatType LargeOperandType(const CudaWeights& weights, FloatType type);
 
+// Which kernels multiply.
+enum class LargeKernels : uint8_t {
+  kFastest,  // by estimate
+  kWide,     // the wide family where it multiplies the layer, else cuBLASLt
+  kCublas,
+};
+
 struct LargeGemmCall {
   std::shared_ptr<const CudaWeights> weights;
   // Device, [PaddedLargeRows(m), LargeRowStride(k)], zero from column k on, in
@@ -63,9 +72,13 @@ struct LargeGemmCall {
   FloatType c_type = FloatType::kFloat16;
   int64_t m = 0;
   LtSums sums = LtSums::kSplit;
+  LargeKernels kernels = LargeKernels::kFastest;
   LargeGemmScratch* scratch = nullptr;
   cudaStream_t stream = nullptr;
 };
+
+// Those that the policy leaves.
+LargeKernels LargeKernelsOf(FamilyChoice choice);
 
 // Used by one thread at a time, on one device.
 class LargeGemm {
@@ -80,6 +93,9 @@ class LargeGemm {
   // and allocates only where scratch grows or a shape is the first of its
   // kind. Errors: RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL.
   absl::Status Enqueue(const LargeGemmCall& call);
+
+  // Whether Enqueue leaves the call to the wide family, which needs no scratch.
+  bool GoesWide(const LargeGemmCall& call) const;
 
  private:
   // What one call comes to.

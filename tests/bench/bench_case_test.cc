@@ -67,6 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(KernelChoiceTest, NamesAreFamilies) {
   EXPECT_EQ(*ParseKernelChoice("auto"), KernelChoice::kAuto);
   EXPECT_EQ(*ParseKernelChoice("small"), KernelChoice::kSmall);
+  EXPECT_EQ(*ParseKernelChoice("wide"), KernelChoice::kWide);
   EXPECT_EQ(*ParseKernelChoice("large"), KernelChoice::kLarge);
   EXPECT_EQ(ParseKernelChoice("medium").status().code(),
             absl::StatusCode::kInvalidArgument);

@@ -80,8 +80,9 @@ class FakeMeasurer final : public Measurer {
       case KernelChoice::kLarge:
         result.median = absl::Microseconds(20 * bits + launches);
         break;
+      case KernelChoice::kWide:
       case KernelChoice::kAuto:
-        return absl::InternalError("no family is named");
+        return absl::InternalError("no family that is compared");
     }
     return result;
   }

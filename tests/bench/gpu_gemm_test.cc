@@ -53,12 +53,12 @@ TEST(GemmSchemeTest, ManyRowsAreOneLargeLaunch) {
   EXPECT_EQ(scheme.pieces.size(), 1u);
 }
 
-TEST(GemmSchemeTest, AForcedSmallFamilyTakesSixtyFourRowsALaunch) {
+TEST(GemmSchemeTest, AForcedSmallFamilyTakesFullLaunches) {
   const auto scheme =
-      GpuGemm::SchemeOf(Case(200, KernelChoice::kSmall), Layer(false));
+      GpuGemm::SchemeOf(Case(600, KernelChoice::kSmall), Layer(false));
   EXPECT_EQ(scheme.family, Family::kSmall);
-  EXPECT_EQ(scheme.pieces.size(), 4u);
-  EXPECT_EQ(RowsOf(scheme), 200);
+  EXPECT_EQ(scheme.pieces.size(), 3u);
+  EXPECT_EQ(RowsOf(scheme), 600);
 }
 
 TEST(GemmSchemeTest, AForcedLargeFamilyTakesASingleRow) {

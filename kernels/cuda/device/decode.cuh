@@ -45,7 +45,8 @@ struct IntegerBase<__nv_bfloat16> {
 // What a ternary 1 becomes; in fp16 and bf16 alike.
 inline constexpr float kTernaryUnit = 2;
 
-// Fills the table; all `threads` of the block take part.
+// Fills the table; all `threads` of whole warps take part. The codebook is read
+// once, a value a lane.
 //   codebook  [2^bits] fp32 in global memory
 //   scale, offset: an entry is codebook * scale + offset.
 template <int kCodes, typename T>
@@ -53,8 +54,9 @@ __device__ __forceinline__ void FillTable(const float* codebook, float scale,
                                           float offset, int thread, int threads,
                                           char* shared) {
   constexpr int kMask = (1 << kCodes) - 1;
-  const auto value = [&](int code) {
-    return __ldg(codebook + (code & kMask)) * scale + offset;
+  const float of_lane = __ldg(codebook + (thread & kMask)) * scale + offset;
+  const auto value = [of_lane](int code) {
+    return __shfl_sync(0xffffffff, of_lane, code & kMask);
   };
   constexpr int kRows = kCodes == 5 ? 1024 : 256;
   constexpr int kVectors = kCodes == 2 ? 16 : 8;  // of 16 bytes a row

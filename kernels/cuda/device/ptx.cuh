@@ -201,6 +201,20 @@ __device__ __forceinline__ void LoadMatrices(uint32_t shared,
                : "memory");
 }
 
+// Stores four 8x8 matrices of 16-bit elements, each transposed. A lane holds of
+// a matrix two columns of a row as an operand's fragment does; lane 8 i + c
+// gives the address of column c of matrix i.
+__device__ __forceinline__ void StoreMatricesTransposed(
+    uint32_t shared, const uint32_t (&values)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::
+          "r"(shared),
+      "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+      : "memory");
+#endif
+}
+
 // One box of a tensor in two dimensions by the copy engine.
 __device__ __forceinline__ void CopyTensor(uint32_t shared,
                                            const CUtensorMap& map, int32_t x,

@@ -20,11 +20,16 @@ inline constexpr int kMaxGroups = 4;
 // With the group of the warp that brings weights and activations, at most.
 inline constexpr int kMaxThreads = (kMaxGroups + 1) * kGroupWarps * 32;
 
-// Named barriers: of the threads that multiply, of those that bring stages, and
-// of both.
+// Tokens of a block, at most; of more, each so many have blocks of their own.
+inline constexpr int kMaxBlockTokens = 64;
+
+// Named barriers: of the threads that multiply, of those that bring stages, of
+// both.
 inline constexpr int kConsumersBarrier = 1;
 inline constexpr int kProducersBarrier = 2;
 inline constexpr int kBlockBarrier = 3;
+// Of a group of warps that multiply: this one and following.
+inline constexpr int kFirstGroupBarrier = 4;
 
 enum class ResultType : int { kFloat16, kBFloat16, kFloat32 };
 
@@ -72,6 +77,8 @@ struct BlockWork {
   int rank;   // in the cluster
   int begin;  // column tiles
   int end;
+  int first_token;
+  int tokens;  // that there are
 };
 
 __device__ __forceinline__ BlockWork WorkOf(const GemmArguments& args) {
@@ -80,6 +87,9 @@ __device__ __forceinline__ BlockWork WorkOf(const GemmArguments& args) {
   work.rank = blockIdx.x % args.splits;
   work.begin = work.rank * args.column_tiles / args.splits;
   work.end = (work.rank + 1) * args.column_tiles / args.splits;
+  work.first_token = blockIdx.y * kMaxBlockTokens;
+  const int left = args.m - work.first_token;
+  work.tokens = left < kMaxBlockTokens ? left : kMaxBlockTokens;
   return work;
 }
 

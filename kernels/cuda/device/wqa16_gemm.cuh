@@ -41,8 +41,8 @@ struct BlockShape {
 // Sets up the barriers; called by the four warps that bring stages.
 template <int kTokens>
 __device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
-                                              const Ring& ring, int rank,
-                                              int thread) {
+                                              const BlockWork& work,
+                                              const Ring& ring, int thread) {
   const int row_groups = RowGroups(args.row_tiles);
   // One lane each: lanes of a warp would take turns.
   if (thread % 32 == 0) {
@@ -53,7 +53,7 @@ __device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
     if (thread == 0 && args.splits > 1) {
       BarrierInit(ring.Full(args.slots), 1);
       BarrierArriveExpect(ring.Full(args.slots),
-                          Reducer<kTokens>::ReceivedBytesOf(args, rank));
+                          Reducer<kTokens>::ReceivedBytesOf(args, work));
     }
     BarrierInitFence();
   }
@@ -70,7 +70,7 @@ __device__ __forceinline__ void Produce(const GemmArguments& args,
   constexpr int kThreads = kGroupWarps * 32;
   const BlockShape block(args);
   const int thread = threadIdx.x - block.consumers;
-  SetUpBarriers<kTokenTiles * 8>(args, ring, work.rank, thread);
+  SetUpBarriers<kTokenTiles * 8>(args, work, ring, thread);
   NamedBarrierArrive(kBlockBarrier, block.consumers + kThreads);
   NamedBarrier(kProducersBarrier, kThreads);
   if (args.splits > 1) ClusterArrive();

@@ -72,11 +72,11 @@ class Reducer {
         threads_(threads),
         part_(RowsOfRank(args.row_tiles, args.splits)) {}
 
-  // Bytes that the block of that rank receives.
+  // Bytes that the block receives.
   static __device__ __forceinline__ uint32_t
-  ReceivedBytesOf(const GemmArguments& args, int rank) {
+  ReceivedBytesOf(const GemmArguments& args, const BlockWork& work) {
     const int part = RowsOfRank(args.row_tiles, args.splits);
-    return (args.splits - 1) * args.m * RowsOf(args, part, rank) * 4;
+    return (args.splits - 1) * work.tokens * RowsOf(args, part, work.rank) * 4;
   }
 
   // The sums of all warps are in shared memory.
@@ -117,7 +117,7 @@ class Reducer {
   template <typename Visit>
   __device__ __forceinline__ void ForEach(int rows, const Visit& visit) const {
     const unsigned fours = rows / 4;
-    for (unsigned i = threadIdx.x; i < args_.m * fours; i += threads_) {
+    for (unsigned i = threadIdx.x; i < work_.tokens * fours; i += threads_) {
       visit(static_cast<int>(i / fours), static_cast<int>(i % fours) * 4);
     }
   }
@@ -138,7 +138,8 @@ class Reducer {
   // Where the block of `rank` keeps what `source` sends.
   __device__ __forceinline__ int Place(int source, int rank, int m,
                                        int row) const {
-    return ((source < rank ? source : source - 1) * args_.m + m) * part_ + row;
+    return ((source < rank ? source : source - 1) * work_.tokens + m) * part_ +
+           row;
   }
 
   __device__ __forceinline__ void Exchange() {
@@ -176,7 +177,7 @@ class Reducer {
       if (args_.row_scales != nullptr) value *= args_.row_scales[n + i];
       if (args_.bias != nullptr) value += args_.bias[n + i];
     }
-    const int64_t index = m * args_.n + n;
+    const int64_t index = int64_t{work_.first_token + m} * args_.n + n;
     if (args_.result == ResultType::kFloat16) {
       StoreFour(static_cast<__half*>(args_.c) + index, sum, args_.c_by_fours,
                 left);

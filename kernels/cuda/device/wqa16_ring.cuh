@@ -111,6 +111,7 @@ class Producer {
         tiles_(args.tiles + (work.row_block * args.column_tiles + work.begin) *
                                 args.stage_bytes),
         column_tile_(work.begin),
+        first_token_(work.first_token),
         stages_(work.end - work.begin) {}
 
 #if __CUDA_ARCH__ >= 900
@@ -161,7 +162,7 @@ class Producer {
   __device__ __forceinline__ void AskForPanel(int stage, int slot,
                                               int q) const {
     CopyTensor(activations_ + (slot * 2 + q) * (kActivationBytes / 2),
-               args_.a_map, (column_tile_ + stage) * 128 + q * 64, 0,
+               args_.a_map, (column_tile_ + stage) * 128 + q * 64, first_token_,
                ring_.Full(slot));
   }
 
@@ -216,14 +217,16 @@ class Producer {
                                                   int lane) const {
     const uint32_t to = activations_ + slot * kActivationBytes;
     for (int i = lane; i < kTokens * 16; i += 32) {
-      const int token = i >> 4;
+      const int in_block = i >> 4;
+      const int token = first_token_ + in_block;
       const int piece = i & 15;
       const int64_t column = (column_tile_ + stage) * 128LL + piece * 8;
       const int64_t left = token < args_.m ? (args_.k - column) * 2 : 0;
       const uint32_t valid = left <= 0 ? 0 : left < 16 ? left : 16;
       const char* a = static_cast<const char*>(args_.a);
       CopyAsync16(to + piece / 8 * (kActivationBytes / 2) +
-                      token * kPanelTokenBytes + ((piece ^ token) & 7) * 16,
+                      in_block * kPanelTokenBytes +
+                      ((piece ^ in_block) & 7) * 16,
                   valid == 0 ? a : a + (token * args_.lda + column) * 2, valid);
     }
   }
@@ -234,6 +237,7 @@ class Producer {
   const uint32_t activations_;
   const uint8_t* const tiles_;
   const int column_tile_;
+  const int first_token_;
   const int stages_;
 };
 

@@ -3,18 +3,18 @@
 // From operands to a kernel of the table and its launch attributes.
 
 #include <algorithm>
-#include <atomic>
 
 #include "kernels/cuda/launch/wqa16_gemm.h"
 #include "kernels/cuda/launch/wqa16_gemm_table.cuh"
+#include "kernels/cuda/launch/wqa16_launch.h"
 
 namespace qgemm::cuda {
 namespace {
 
 static_assert(kMaxRowTiles == kMaxGroups * kGroupWarps,
               "a warp multiplies one row tile");
-static_assert(kTokenTileCounts[kTokenTileChoices - 1] * 8 == kMaxSmallM,
-              "the widest kernel takes all tokens of a launch");
+static_assert(kTokenTileCounts[kTokenTileChoices - 1] * 8 == kMaxBlockTokens,
+              "the widest kernel takes as many tokens as a block");
 
 // Beyond these a deeper ring measured no gain.
 constexpr int kMaxSlots = 24;
@@ -42,17 +42,6 @@ int TokenTileChoice(int64_t m) {
   return kTokenTileChoices - 1;
 }
 
-ResultType ResultTypeOf(FloatType type) {
-  switch (type) {
-    case FloatType::kFloat16:
-      return ResultType::kFloat16;
-    case FloatType::kBFloat16:
-      return ResultType::kBFloat16;
-    default:
-      return ResultType::kFloat32;
-  }
-}
-
 SharedShape SharedShapeOf(const TileLayout& layout, int tokens) {
   const Partition& partition = layout.partition;
   SharedShape shape;
@@ -75,91 +64,10 @@ int SlotsFor(const SharedShape& shape, int stages) {
   return stages <= room ? stages : room / turns * turns;
 }
 
-GemmArguments ArgumentsOf(const GemmOperands& operands) {
-  const TiledWeights& weights = operands.weights;
-  const TileLayout& layout = weights.layout;
-  GemmArguments args = {};
-  args.tiles = weights.memory;
-  const bool row = layout.scale_kind == ScaleKind::kRow;
-  args.row_scales = row ? weights.row_scales() : nullptr;
-  args.bias = weights.has_bias ? weights.bias() : nullptr;
-  args.codebook = weights.codebook();
-  args.table_scale = 1;
-  args.factor = weights.factor;
-  if (layout.scale_kind == ScaleKind::kE4m4) {
-    args.table_scale = kFoldedTableScale;
-    args.factor *= 16 / kFoldedTableScale;
-  }
-  if (layout.codes == kTernaryCodes) args.factor /= kTernaryUnit;
-  if (layout.has_zeros) {
-    args.table_scale = 1 / weights.zero_unit;
-    args.factor *= weights.zero_unit;
-  }
-  args.a = operands.a;
-  args.c = operands.c;
-  args.lda = operands.lda;
-  args.n = layout.n;
-  args.k = layout.k;
-  args.m = static_cast<int>(operands.m);
-  args.row_tiles = layout.partition.row_tiles;
-  args.column_tiles = static_cast<int>(layout.column_tiles);
-  args.splits = layout.partition.splits;
-  args.column_warps = layout.partition.column_warps;
-  args.tile_code_bytes = static_cast<int>(layout.code_bytes);
-  args.tile_scale_bytes = static_cast<int>(layout.scale_bytes);
-  args.stage_bytes = static_cast<int>(layout.stage_bytes());
-  args.groups = layout.groups;
-  args.result = ResultTypeOf(operands.c_type);
-  args.c_by_fours =
-      layout.n % 4 == 0 && reinterpret_cast<uintptr_t>(operands.c) % 16 == 0;
-  return args;
-}
-
-using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
-
-// The driver's function, once PrepareWqa16Gemm has run on a device that has
-// a copy engine.
-std::atomic<EncodeTiled> encode_tiled{nullptr};
-
-cudaError_t FindEncodeTiled() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found;
-  const cudaError_t error = cudaGetDriverEntryPointByVersion(
-      "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
-  if (error != cudaSuccess) return error;
-  if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
-  encode_tiled = reinterpret_cast<EncodeTiled>(function);
-  return cudaSuccess;
-}
-
-// Describes A to the copy engine: boxes of `tokens` by 64 columns, swizzled,
-// zero beyond m and k.
-cudaError_t MapActivations(const GemmOperands& operands, int tokens,
-                           CUtensorMap& map) {
-  const EncodeTiled encode = encode_tiled;
-  if (encode == nullptr) return cudaSuccess;
-  const cuuint64_t sizes[2] = {
-      static_cast<cuuint64_t>(operands.weights.layout.k),
-      static_cast<cuuint64_t>(operands.m)};
-  const cuuint64_t row_bytes[1] = {static_cast<cuuint64_t>(operands.lda) * 2};
-  const cuuint32_t box[2] = {64, static_cast<cuuint32_t>(tokens)};
-  const cuuint32_t step[2] = {1, 1};
-  const CUresult result = encode(
-      &map,
-      operands.a_type == FloatType::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                             : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-      2, const_cast<void*>(operands.a), sizes, row_bytes, box, step,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
-
 bool IsLegal(const GemmOperands& operands) {
   return operands.m >= 1 && operands.m <= kMaxSmallM &&
          operands.weights.layout.has_small_family &&
-         operands.a_type != FloatType::kFloat32 && operands.lda % 8 == 0 &&
-         operands.lda >= operands.weights.layout.k &&
-         reinterpret_cast<uintptr_t>(operands.a) % 16 == 0;
+         ActivationsAreLegal(operands);
 }
 
 cudaError_t AllowSharedMemory(const Wqa16KernelRow& row, int bytes) {
@@ -190,7 +98,7 @@ cudaError_t PrepareWqa16Gemm() {
         &bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   }
   bytes = std::min(bytes, kMaxBlockBytes);
-  if (error == cudaSuccess && major >= 9) error = FindEncodeTiled();
+  if (error == cudaSuccess && major >= 9) error = PrepareCopyEngine();
   if (error != cudaSuccess) return error;
   for (const int codes : {kTernaryCodes, 2, 3, 4, 5}) {
     const Wqa16KernelTable& table = *TableOf(codes);
@@ -215,7 +123,7 @@ cudaError_t LaunchWqa16Gemm(const GemmOperands& operands, cudaStream_t stream) {
   const Wqa16Kernel kernel =
       row.kernel[operands.a_type == FloatType::kBFloat16][choice];
   if (kernel == nullptr) return cudaErrorInvalidValue;
-  GemmArguments args = ArgumentsOf(operands);
+  GemmArguments args = OperandArguments(operands);
   const Partition& partition = layout.partition;
   const int token_tiles = kTokenTileCounts[choice];
   const int stages = static_cast<int>(
@@ -227,7 +135,8 @@ cudaError_t LaunchWqa16Gemm(const GemmOperands& operands, cudaStream_t stream) {
   if (mapped != cudaSuccess) return mapped;
 
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(partition.row_blocks * partition.splits);
+  config.gridDim = dim3(partition.row_blocks * partition.splits,
+                        (operands.m + kMaxBlockTokens - 1) / kMaxBlockTokens);
   config.blockDim =
       dim3((RowGroups(partition.row_tiles) * partition.column_warps + 1) *
            kGroupWarps * 32);

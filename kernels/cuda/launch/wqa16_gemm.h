@@ -16,7 +16,7 @@
 namespace qgemm::cuda {
 
 // Tokens of one launch, at most.
-inline constexpr int64_t kMaxSmallM = 64;
+inline constexpr int64_t kMaxSmallM = 256;
 
 struct GemmOperands {
   TiledWeights weights;

@@ -50,6 +50,7 @@ int64_t MaxSmallSegment(const FamilyPolicy& policy, const ChosenLayer& layer) {
   switch (policy.choice) {
     case FamilyChoice::kAlwaysSmall:
       return std::numeric_limits<int64_t>::max();
+    case FamilyChoice::kAlwaysWide:
     case FamilyChoice::kAlwaysLarge:
       return 0;
     case FamilyChoice::kByRows:
@@ -59,7 +60,8 @@ int64_t MaxSmallSegment(const FamilyPolicy& policy, const ChosenLayer& layer) {
   // one merges segments.
   if (layer.bits == 0) return kMaxSmallRows;
   return std::min(policy.tuning.max_small_rows[layer.bits - 2],
-                  MostRowsOfSize(layer.elements));
+                  layer.faster_than_wide > 0 ? layer.faster_than_wide
+                                             : MostRowsOfSize(layer.elements));
 }
 
 int64_t MaxLargeRows(const BatchShape& shape) {
@@ -79,6 +81,7 @@ void BatchPlan::Make(absl::Span<const RowSegment> segments,
 void BatchPlan::CutSmall(absl::Span<const RowSegment> segments,
                          const BatchShape& shape) {
   Piece piece;
+  const int64_t most = shape.pads_small ? kMaxSmallRows : kMaxSmallLaunchRows;
   const auto finish = [&] {
     if (piece.rows == 0) return;
     piece.padded_rows = shape.pads_small ? kMaxSmallRows : piece.rows;
@@ -93,10 +96,10 @@ void BatchPlan::CutSmall(absl::Span<const RowSegment> segments,
         piece.segment = static_cast<int64_t>(i);
         piece.row = row;
       }
-      const int64_t taken = std::min(rows - row, kMaxSmallRows - piece.rows);
+      const int64_t taken = std::min(rows - row, most - piece.rows);
       piece.rows += taken;
       row += taken;
-      if (piece.rows == kMaxSmallRows) finish();
+      if (piece.rows == most) finish();
     }
   }
   finish();

@@ -17,14 +17,20 @@
 
 namespace qgemm::cuda {
 
-// The families of kernels by number of rows.
+// The families of kernels by number of rows. Of kLarge rows some go to the wide
+// family's kernels, others to cuBLASLt (large_gemm.h).
 enum class Family : uint8_t {
-  kSmall,  // rows of any short segments, up to kMaxSmallRows a launch
+  kSmall,  // rows of any short segments, up to kMaxSmallLaunchRows a launch
   kLarge,  // rows of one segment
 };
 
 // What of the chooser's own is left to it.
-enum class FamilyChoice : uint8_t { kByRows, kAlwaysSmall, kAlwaysLarge };
+enum class FamilyChoice : uint8_t {
+  kByRows,
+  kAlwaysSmall,
+  kAlwaysWide,  // where it multiplies the layer, else kAlwaysLarge
+  kAlwaysLarge,
+};
 
 // What the chooser goes by, beside the layer and a segment's rows.
 struct FamilyPolicy {
@@ -32,8 +38,13 @@ struct FamilyPolicy {
   Tuning tuning = DefaultTuning();
 };
 
-// Rows of a small launch, at most.
+// Rows of a segment that the small family is made for, and of a small launch
+// that is padded.
 inline constexpr int64_t kMaxSmallRows = 64;
+// Rows of any other small launch, at most: each kMaxSmallRows of them have
+// blocks of threads of their own, which go side by side where one leaves
+// multiprocessors free.
+inline constexpr int64_t kMaxSmallLaunchRows = 256;
 // Rows of a launch that is padded are a multiple of this.
 inline constexpr int64_t kPaddedRows = 64;
 
@@ -75,6 +86,9 @@ struct Wave {
 struct ChosenLayer {
   int bits = 0;          // of a code, 2 to 5; 0 if it has no small family
   int64_t elements = 0;  // n * k
+  // Rows up to which the small family is expected to be faster than the wide
+  // one, a multiple of kMaxSmallRows; 0 where there is no wide one.
+  int64_t faster_than_wide = 0;
 };
 
 // Rows of the longest segment that goes to the small family. 0: none does.

@@ -38,6 +38,11 @@ struct PartitionedLayer {
   int max_row_tiles = kMaxRowTiles;  // of a block
 };
 
+// What a launch of 64 tokens is expected to take.
+double SmallMicroseconds(const PartitionedLayer& layer,
+                         const Partition& partition,
+                         const DeviceTraits& device);
+
 // The partition with which launches of few tokens, and of 64, are fastest by
 // estimate. n, k and max_row_tiles are at least 1.
 Partition ChoosePartition(const PartitionedLayer& layer,

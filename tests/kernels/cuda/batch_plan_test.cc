@@ -97,6 +97,15 @@ TEST(FamilyPolicyTest, SmallLayersHaveShorterSegments) {
   EXPECT_EQ(MaxSmallSegment(policy, {0, int64_t{4096} * 11008}), 64);
 }
 
+TEST(FamilyPolicyTest, GoesByTheWideFamilyWhereThereIsOne) {
+  FamilyPolicy policy;
+  policy.tuning.max_small_rows = {1024, 1024, 128, 1024};
+  EXPECT_EQ(MaxSmallSegment(policy, {3, kLargeLayer, 192}), 192);
+  EXPECT_EQ(MaxSmallSegment(policy, {4, kLargeLayer, 192}), 128);
+  EXPECT_EQ(MaxSmallSegment(policy, {3, int64_t{1024} * 4096, 256}), 256);
+  EXPECT_EQ(MaxSmallSegment(policy, {0, kLargeLayer, 0}), kMaxSmallRows);
+}
+
 TEST(FamilyPolicyTest, AForcedFamilyTakesEverySegment) {
   FamilyPolicy policy;
   for (const int bits : {0, 2, 3, 4, 5}) {
@@ -104,22 +113,35 @@ TEST(FamilyPolicyTest, AForcedFamilyTakesEverySegment) {
       policy.choice = FamilyChoice::kAlwaysSmall;
       EXPECT_EQ(FamilyOf(rows, MaxSmallSegment(policy, {bits, kLargeLayer})),
                 Family::kSmall);
-      policy.choice = FamilyChoice::kAlwaysLarge;
-      EXPECT_EQ(FamilyOf(rows, MaxSmallSegment(policy, {bits, kLargeLayer})),
-                Family::kLarge);
+      for (const FamilyChoice many :
+           {FamilyChoice::kAlwaysWide, FamilyChoice::kAlwaysLarge}) {
+        policy.choice = many;
+        EXPECT_EQ(FamilyOf(rows, MaxSmallSegment(policy, {bits, kLargeLayer})),
+                  Family::kLarge);
+      }
     }
   }
 }
 
 TEST(BatchPlanTest, MergesSmallSegmentsToFullLaunches) {
   BatchPlan plan;
-  plan.Make(Segments({60, 60, 8}), kShape);
+  plan.Make(Segments({60, 60, 60, 60, 60, 60, 60, 60, 32}), kShape);
+  ASSERT_EQ(plan.pieces().size(), 2);
+  EXPECT_EQ(plan.pieces()[0].rows, kMaxSmallLaunchRows);
+  EXPECT_EQ(plan.pieces()[1].rows, kMaxSmallLaunchRows);
+}
+
+TEST(BatchPlanTest, PaddedSmallLaunchesAreOfOneBlockOfRows) {
+  BatchShape shape = kShape;
+  shape.pads_small = true;
+  BatchPlan plan;
+  plan.Make(Segments({60, 60, 8}), shape);
   ASSERT_EQ(plan.pieces().size(), 2);
   EXPECT_EQ(plan.pieces()[0].rows, kMaxSmallRows);
   EXPECT_EQ(plan.pieces()[1].rows, kMaxSmallRows);
 }
 
-TEST(BatchPlanTest, CutsALongSmallSegmentToLaunchesOf64) {
+TEST(BatchPlanTest, CutsALongSmallSegmentToFullLaunches) {
   BatchShape shape = kShape;
   shape.max_small_segment = 192;
   BatchPlan plan;
@@ -129,7 +151,7 @@ TEST(BatchPlanTest, CutsALongSmallSegmentToLaunchesOf64) {
   for (const Piece& piece : plan.pieces()) {
     (piece.family == Family::kSmall ? small : large).push_back(piece.rows);
   }
-  EXPECT_EQ(small, std::vector<int64_t>({64, 64, 64, 64, 64, 2}));
+  EXPECT_EQ(small, std::vector<int64_t>({256, 66}));
   EXPECT_EQ(large, std::vector<int64_t>({193}));
 }
 

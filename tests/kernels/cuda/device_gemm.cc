@@ -4,15 +4,11 @@
 
 #include "tests/kernels/cuda/device_gemm.h"
 
-#include <atomic>
-
 #include "base/check.h"
 #include "base/checked_math.h"
-#include "kernels/cuda/cuda_weights_builder.h"
 #include "kernels/cuda/launch/prepare_rows.h"
 #include "kernels/cuda/launch/wqa16_gemm.h"
 #include "kernels/cuda/tuning/partition.h"
-#include "tests/support/panel_writer.h"
 #include "tests/support/random_matrix.h"
 
 namespace qgemm::cuda {
@@ -26,27 +22,6 @@ constexpr int64_t kMostRowTiles = 2048;  // of a layer
 int64_t LeastK(int splits, int row_tiles) {
   if (splits > 1) return 2 * splits * kTileColumns;
   return row_tiles == 4 ? kMostK : 8 * kTileColumns;
-}
-
-DeviceBuffer Allocate(int64_t size_bytes) {
-  absl::StatusOr<DeviceBuffer> buffer = DeviceBuffer::Allocate(size_bytes);
-  CHECK(buffer.ok()) << buffer.status();
-  return *std::move(buffer);
-}
-
-std::shared_ptr<const CudaWeights> Load(const CanonicalWeights& weights,
-                                        const DeviceTraits& device) {
-  CudaWeightsBudget budget;
-  budget.device = device;
-  budget.max_n = 1 << 20;
-  budget.max_k = 1 << 20;
-  budget.max_bytes = int64_t{1} << 30;
-  budget.used_bytes = std::make_shared<std::atomic<int64_t>>(0);
-  CudaWeightsBuilder builder(budget);
-  CHECK_OK(WriteWhole(weights, &builder));
-  const auto built = builder.Finish();
-  CHECK(built.ok()) << built.status();
-  return std::dynamic_pointer_cast<const CudaWeights>(*built);
 }
 
 }  // namespace
@@ -63,20 +38,6 @@ std::optional<LayerShape> ShapeWith(int splits, int row_tiles,
     }
   }
   return std::nullopt;
-}
-
-std::vector<WeightsRecipe> QuantizedRecipes() {
-  std::vector<WeightsRecipe> recipes;
-  for (const WeightsRecipe& recipe : AllWeightsRecipes()) {
-    if (recipe.header.kind == WeightsHeader::Kind::kQuantized) {
-      recipes.push_back(recipe);
-    }
-  }
-  return recipes;
-}
-
-std::string NameOfRecipe(const testing::TestParamInfo<WeightsRecipe>& info) {
-  return info.param.name;
 }
 
 DeviceGemm::DeviceGemm(const CanonicalWeights& weights,

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "kernels/cuda/cuda_weights.h"
@@ -19,7 +18,7 @@
 #include "kernels/cuda/tuning/device_traits.h"
 #include "kernels/matrix/canonical_weights.h"
 #include "kernels/matrix/types.h"
-#include "tests/support/random_weights.h"
+#include "tests/kernels/cuda/device_layer.h"
 #include "tests/support/seeds.h"
 
 namespace qgemm::cuda {
@@ -36,10 +35,6 @@ struct LayerShape {
 std::optional<LayerShape> ShapeWith(int splits, int row_tiles,
                                     const DeviceTraits& device);
 
-// The recipes of quantized layers, and a test's name of one.
-std::vector<WeightsRecipe> QuantizedRecipes();
-std::string NameOfRecipe(const testing::TestParamInfo<WeightsRecipe>& info);
-
 // What one stream's launches write. Results are [m, n] of fp32.
 struct GemmBuffers {
   DeviceBuffer prepared;
@@ -49,7 +44,7 @@ struct GemmBuffers {
 // Thread-compatible; aborts where the device refuses.
 class DeviceGemm {
  public:
-  static constexpr int64_t kMaxM = 64;
+  static constexpr int64_t kMaxM = 130;
 
   // Loads the layer, and kMaxM random rows of `a_type` for it.
   DeviceGemm(const CanonicalWeights& weights, const DeviceTraits& device,

@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/kernels/cuda/device_gemm.h"
+#include "tests/kernels/cuda/device_layer.h"
 #include "tests/kernels/cuda/device_test.h"
 
 namespace qgemm::cuda {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/kernels/cuda/captured_graph.h"
 #include "tests/kernels/cuda/device_gemm.h"
 #include "tests/kernels/cuda/device_test.h"
 
@@ -19,30 +20,6 @@ namespace qgemm::cuda {
 namespace {
 
 constexpr int64_t kRows[] = {1, 16, 64, 7};
-
-// A captured graph, ready to be launched.
-class CapturedGraph {
- public:
-  // Ends the stream's capture.
-  explicit CapturedGraph(cudaStream_t stream) {
-    EXPECT_EQ(cudaStreamEndCapture(stream, &graph_), cudaSuccess);
-    EXPECT_EQ(cudaGraphInstantiate(&ready_, graph_, 0), cudaSuccess);
-  }
-  CapturedGraph(const CapturedGraph&) = delete;
-  CapturedGraph& operator=(const CapturedGraph&) = delete;
-  ~CapturedGraph() {
-    cudaGraphExecDestroy(ready_);
-    cudaGraphDestroy(graph_);
-  }
-
-  cudaError_t Launch(cudaStream_t stream) const {
-    return cudaGraphLaunch(ready_, stream);
-  }
-
- private:
-  cudaGraph_t graph_ = nullptr;
-  cudaGraphExec_t ready_ = nullptr;
-};
 
 class StreamTest : public DeviceTest,
                    public testing::WithParamInterface<const char*> {

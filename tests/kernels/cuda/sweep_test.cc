@@ -15,7 +15,9 @@
 #include "gtest/gtest.h"
 #include "kernels/matrix/fp64_oracle.h"
 #include "tests/kernels/cuda/device_gemm.h"
+#include "tests/kernels/cuda/device_layer.h"
 #include "tests/kernels/cuda/device_test.h"
+#include "tests/kernels/cuda/oracle_rows.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -23,7 +25,7 @@ namespace {
 // Columns of C that are compared: every seventh, from a random one on.
 constexpr int64_t kColumnStride = 7;
 
-constexpr int64_t kRows[] = {1, 9, 17, 33, 64};
+constexpr int64_t kRows[] = {1, 9, 17, 33, 64, 130};
 
 struct Shares {
   int splits;     // of K
@@ -37,14 +39,6 @@ class SweepTest : public DeviceTest,
  protected:
   RandomGenerator random_{FreshSeed()};
 };
-
-OracleProduct FirstRows(OracleProduct oracle, int64_t rows) {
-  const int64_t elements = rows * static_cast<int64_t>(oracle.columns.size());
-  oracle.rows = rows;
-  oracle.values.resize(elements);
-  oracle.magnitudes.resize(elements);
-  return oracle;
-}
 
 // Multiplies a random layer as it is laid out for `device`, and compares.
 void ExpectWithinTolerance(const WeightsRecipe& recipe, const LayerShape& shape,

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The wide kernels for codes of 4 bits.
+
+#include "kernels/cuda/launch/wqa16_wide_table.cuh"
+
+namespace qgemm::cuda {
+
+const Wqa16WideTable& Wqa16WideKernelsW4() {
+  static const Wqa16WideTable table = MakeWideTable<4>();
+  return table;
+}
+
+}  // namespace qgemm::cuda

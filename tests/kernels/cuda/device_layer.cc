@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Loads with a budget that no test's layer reaches.
+
+#include "tests/kernels/cuda/device_layer.h"
+
+#include <atomic>
+#include <utility>
+
+#include "base/check.h"
+#include "kernels/cuda/cuda_weights_builder.h"
+#include "tests/support/panel_writer.h"
+
+namespace qgemm::cuda {
+
+DeviceBuffer Allocate(int64_t size_bytes) {
+  absl::StatusOr<DeviceBuffer> buffer = DeviceBuffer::Allocate(size_bytes);
+  CHECK(buffer.ok()) << buffer.status();
+  return *std::move(buffer);
+}
+
+std::shared_ptr<const CudaWeights> Load(const CanonicalWeights& weights,
+                                        const DeviceTraits& device) {
+  CudaWeightsBudget budget;
+  budget.device = device;
+  budget.max_n = 1 << 20;
+  budget.max_k = 1 << 20;
+  budget.max_bytes = int64_t{1} << 30;
+  budget.used_bytes = std::make_shared<std::atomic<int64_t>>(0);
+  CudaWeightsBuilder builder(budget);
+  CHECK_OK(WriteWhole(weights, &builder));
+  const auto built = builder.Finish();
+  CHECK(built.ok()) << built.status();
+  return std::dynamic_pointer_cast<const CudaWeights>(*built);
+}
+
+std::vector<WeightsRecipe> QuantizedRecipes() {
+  std::vector<WeightsRecipe> recipes;
+  for (const WeightsRecipe& recipe : AllWeightsRecipes()) {
+    if (recipe.header.kind == WeightsHeader::Kind::kQuantized) {
+      recipes.push_back(recipe);
+    }
+  }
+  return recipes;
+}
+
+std::string NameOfRecipe(const testing::TestParamInfo<WeightsRecipe>& info) {
+  return info.param.name;
+}
+
+}  // namespace qgemm::cuda
