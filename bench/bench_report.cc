@@ -66,6 +66,9 @@ nlohmann::json CaseToJson(const ReadRoof& roof, const MeasuredCase& measured) {
     json["cublas_us"] = JsonMicroseconds(*result.cublas);
     json["speedup_vs_cublas"] = Rounded(SpeedupVsCublas(result), 3);
   }
+  if (result.cublas_fp32.has_value()) {
+    json["cublas_fp32_us"] = JsonMicroseconds(*result.cublas_fp32);
+  }
   if (result.dequantize_cublas.has_value()) {
     json["dequant_cublas_us"] = JsonMicroseconds(*result.dequantize_cublas);
   }

@@ -51,6 +51,9 @@ struct CaseResult {
   std::string family;  // of kernels: "small", "wide" or "large"
   // Of cuBLAS on dense weights of the same shape, M and type.
   std::optional<absl::Duration> cublas;
+  // The same in fp32, operands and all; of ternary layers and few rows, which
+  // otherwise are kept in fp32.
+  std::optional<absl::Duration> cublas_fp32;
   // Of writing the whole layer out dense and cuBLAS on that.
   std::optional<absl::Duration> dequantize_cublas;
 };

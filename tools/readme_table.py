@@ -17,6 +17,7 @@ BEGIN = "<!-- table: {} by tools/readme_table.py -->"
 END = "<!-- end of table -->"
 CPU_ROWS = (1, 16)  # M
 GPU_ROWS = (1, 16, 32, 64)
+GPU_MANY_ROWS = (128, 256, 512, 1024, 4096)
 GATE_UP_70B = (8192, 28672)  # K, N
 
 
@@ -56,14 +57,25 @@ def gpu_cell(result):
     return cell
 
 
-def gpu_table(head, rows):
+def many_rows_cell(result):
+    """Time, times cuBLAS, times dequantizing and cuBLAS."""
+    if result is None:
+        return "–"
+    cell = f"{result['us']:,.1f}"
+    for yardstick in ("cublas_us", "dequant_cublas_us"):
+        if yardstick in result:
+            cell += f" · {result[yardstick] / result['us']:.2f}×"
+    return cell
+
+
+def gpu_table(head, rows, of_m, cell):
     """A table of (label, {M: result}), without the Ms that nobody has."""
-    present = [m for m in GPU_ROWS if any(m in cells for _, cells in rows)]
+    present = [m for m in of_m if any(m in cells for _, cells in rows)]
     yield f"| {head} | " + " | ".join(f"M = {m}" for m in present) + " |"
     yield "|---|" + "---|" * len(present)
     for label, cells in rows:
         yield (f"| {label} | " +
-               " | ".join(gpu_cell(cells.get(m)) for m in present) + " |")
+               " | ".join(cell(cells.get(m)) for m in present) + " |")
 
 
 def gpu_lines(report):
@@ -71,8 +83,7 @@ def gpu_lines(report):
     layers = {}
     formats = {}
     for result in report["results"]:
-        if result["dtype"] != "fp16" or result["mode"] != "A16" or (
-                result["m"] not in GPU_ROWS):
+        if result["dtype"] != "fp16" or result["mode"] != "A16":
             continue
         layer = (result["k"], result["n"])
         if result["format"] == "kbit4":
@@ -83,13 +94,19 @@ def gpu_lines(report):
            "GB/s. Microseconds a GEMM, the share of the roof, and times as "
            "fast as cuBLAS in fp16. kbit4:")
     yield ""
-    yield from gpu_table("layer K×N", [
-        (f"{k}×{n}", cells) for (k, n), cells in layers.items()])
+    labelled = [(f"{k}×{n}", cells) for (k, n), cells in layers.items()]
+    yield from gpu_table("layer K×N", labelled, GPU_ROWS, gpu_cell)
+    yield ""
+    yield ("kbit4 with many rows: microseconds, times as fast as cuBLAS in "
+           "fp16, and as dequantizing the layer and cuBLAS:")
+    yield ""
+    yield from gpu_table("layer K×N", labelled, GPU_MANY_ROWS, many_rows_cell)
     if formats:
         yield ""
         yield "The other formats at {}×{}:".format(*GATE_UP_70B)
         yield ""
-        yield from gpu_table("format", list(formats.items()))
+        yield from gpu_table("format", list(formats.items()), GPU_ROWS,
+                             gpu_cell)
 
 
 TABLES = (

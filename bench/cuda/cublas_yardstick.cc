@@ -17,13 +17,28 @@ FloatType OperandType(const BenchCase& bench_case) {
                                                  : FloatType::kBFloat16;
 }
 
-bool IsAligned(const BenchCase& bench_case) {
-  constexpr int64_t kAlignment = LtMatmul::kOperandAlignment;
-  return bench_case.shape.n * SizeOf(bench_case.dtype) % kAlignment == 0 &&
-         bench_case.shape.k * SizeOf(OperandType(bench_case)) % kAlignment == 0;
-}
-
 }  // namespace
+
+struct CublasYardstick::Product {
+  BenchShape shape;
+  int64_t m;
+  FloatType operand_type;
+  FloatType c_type;
+  uint8_t* c;
+
+  Product(const BenchCase& bench_case, uint8_t* results)
+      : shape(bench_case.shape),
+        m(bench_case.m),
+        operand_type(OperandType(bench_case)),
+        c_type(bench_case.dtype),
+        c(results) {}
+
+  bool IsAligned() const {
+    constexpr int64_t kAlignment = LtMatmul::kOperandAlignment;
+    return shape.n * SizeOf(c_type) % kAlignment == 0 &&
+           shape.k * SizeOf(operand_type) % kAlignment == 0;
+  }
+};
 
 absl::StatusOr<std::unique_ptr<CublasYardstick>> CublasYardstick::Create(
     const YardstickEnvironment& environment) {
@@ -34,41 +49,56 @@ absl::StatusOr<std::unique_ptr<CublasYardstick>> CublasYardstick::Create(
       environment, std::move(matmul), std::move(workspace)));
 }
 
-absl::Status CublasYardstick::Multiply(const BenchCase& bench_case,
-                                       const void* a, const void* w, void* c) {
-  LtShape shape = {bench_case.m, bench_case.shape.n, bench_case.shape.k};
+absl::Status CublasYardstick::Multiply(const Product& product, const void* a,
+                                       const void* w) {
+  LtShape shape = {product.m, product.shape.n, product.shape.k};
   shape.a_stride = shape.k;
   shape.w_stride = shape.k;
   shape.c_stride = shape.n;
-  shape.operand_type = OperandType(bench_case);
-  shape.c_type = bench_case.dtype;
+  shape.operand_type = product.operand_type;
+  shape.c_type = product.c_type;
   shape.sums = LtSums::kSplit;
-  const LtOperands operands = {a, w, c, 1, workspace_.data()};
+  const LtOperands operands = {a, w, product.c, 1, workspace_.data()};
   return matmul_->Enqueue(shape, operands, environment_.stream);
 }
 
 absl::StatusOr<std::optional<absl::Duration>> CublasYardstick::Dense(
     const BenchCase& bench_case, uint8_t* c) {
-  if (!IsAligned(bench_case)) return std::nullopt;
-  const DenseKey key = {bench_case.shape.k, bench_case.shape.n, bench_case.m,
-                        bench_case.dtype};
+  return TimeOf(Product(bench_case, c));
+}
+
+absl::StatusOr<std::optional<absl::Duration>> CublasYardstick::DenseInFp32(
+    const BenchCase& bench_case) {
+  RETURN_IF_ERROR(GrowBuffer(
+      bench_case.m * bench_case.shape.n * SizeOf(FloatType::kFloat32),
+      fp32_results_));
+  Product product(bench_case, fp32_results_.data());
+  product.operand_type = FloatType::kFloat32;
+  product.c_type = FloatType::kFloat32;
+  return TimeOf(product);
+}
+
+absl::StatusOr<std::optional<absl::Duration>> CublasYardstick::TimeOf(
+    const Product& product) {
+  if (!product.IsAligned()) return std::nullopt;
+  const DenseKey key = {product.shape.k, product.shape.n, product.m,
+                        product.c_type, product.operand_type};
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
-  ASSIGN_OR_RETURN(const absl::Duration time, MeasureDense(bench_case, c));
+  ASSIGN_OR_RETURN(const absl::Duration time, MeasureDense(product));
   known_[key] = time;
   return time;
 }
 
 absl::StatusOr<absl::Duration> CublasYardstick::MeasureDense(
-    const BenchCase& bench_case, uint8_t* c) {
-  const FloatType type = OperandType(bench_case);
-  const int64_t elements = bench_case.shape.n * bench_case.shape.k;
+    const Product& product) {
+  const FloatType type = product.operand_type;
+  const int64_t elements = product.shape.n * product.shape.k;
   const int64_t bytes = elements * SizeOf(type);
   const int64_t copies = CopiesFor(bytes, environment_.rotate_bytes);
-  ASSIGN_OR_RETURN(
-      const uint8_t* a,
-      environment_.activations->Take(type, bench_case.m * bench_case.shape.k,
-                                     environment_.stream));
+  ASSIGN_OR_RETURN(const uint8_t* a,
+                   environment_.activations->Take(
+                       type, product.m * product.shape.k, environment_.stream));
   ASSIGN_OR_RETURN(
       const uint8_t* weights,
       dense_weights_.Take(type, copies * elements, environment_.stream));
@@ -76,17 +106,17 @@ absl::StatusOr<absl::Duration> CublasYardstick::MeasureDense(
       LeastLaunches(bytes, environment_.l2_bytes, copies), copies};
   ASSIGN_OR_RETURN(const GraphTimes times,
                    environment_.timer->Time(range, [&](int64_t launch) {
-                     return Multiply(bench_case, a, weights + launch * bytes,
-                                     c);
+                     return Multiply(product, a, weights + launch * bytes);
                    }));
   return times.median;
 }
 
 absl::StatusOr<std::optional<absl::Duration>> CublasYardstick::Dequantized(
     const BenchCase& bench_case, const WeightsCopies& copies, uint8_t* c) {
-  if (!IsAligned(bench_case)) return std::nullopt;
+  const Product product(bench_case, c);
+  if (!product.IsAligned()) return std::nullopt;
   const BenchShape& shape = bench_case.shape;
-  const FloatType type = OperandType(bench_case);
+  const FloatType type = product.operand_type;
   RETURN_IF_ERROR(GrowBuffer(shape.n * shape.k * SizeOf(type), dequantized_));
   ASSIGN_OR_RETURN(const uint8_t* a,
                    environment_.activations->Take(type, bench_case.m * shape.k,
@@ -105,7 +135,7 @@ absl::StatusOr<std::optional<absl::Duration>> CublasYardstick::Dequantized(
     const absl::Status status = ToStatus(
         LaunchDequantize(args, environment_.stream), "dequantize a layer");
     if (!status.ok()) return status;
-    return Multiply(bench_case, a, dequantized_.data(), c);
+    return Multiply(product, a, dequantized_.data());
   };
   ASSIGN_OR_RETURN(const GraphTimes times,
                    environment_.timer->Time(range, enqueue));

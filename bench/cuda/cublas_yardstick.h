@@ -49,13 +49,20 @@ class CublasYardstick {
   absl::StatusOr<std::optional<absl::Duration>> Dense(
       const BenchCase& bench_case, uint8_t* c);
 
+  // With operands and results of fp32, multiplied in fp32; measured once for a
+  // shape and M.
+  absl::StatusOr<std::optional<absl::Duration>> DenseInFp32(
+      const BenchCase& bench_case);
+
   // Writes a quantized layer out to device memory as a whole, then
   // multiplies.
   absl::StatusOr<std::optional<absl::Duration>> Dequantized(
       const BenchCase& bench_case, const WeightsCopies& copies, uint8_t* c);
 
  private:
-  using DenseKey = std::tuple<int64_t, int64_t, int64_t, FloatType>;
+  // Operands' type last.
+  using DenseKey = std::tuple<int64_t, int64_t, int64_t, FloatType, FloatType>;
+  struct Product;
 
   CublasYardstick(const YardstickEnvironment& environment,
                   std::unique_ptr<LtMatmul> matmul, DeviceBuffer workspace)
@@ -63,16 +70,16 @@ class CublasYardstick {
         matmul_(std::move(matmul)),
         workspace_(std::move(workspace)) {}
 
-  absl::StatusOr<absl::Duration> MeasureDense(const BenchCase& bench_case,
-                                              uint8_t* c);
-  absl::Status Multiply(const BenchCase& bench_case, const void* a,
-                        const void* w, void* c);
+  absl::StatusOr<std::optional<absl::Duration>> TimeOf(const Product& product);
+  absl::StatusOr<absl::Duration> MeasureDense(const Product& product);
+  absl::Status Multiply(const Product& product, const void* a, const void* w);
 
   const YardstickEnvironment environment_;
   const std::unique_ptr<LtMatmul> matmul_;
   const DeviceBuffer workspace_;
   RandomArena dense_weights_{0x1p-6f};
   DeviceBuffer dequantized_;
+  DeviceBuffer fp32_results_;
   std::map<DenseKey, absl::Duration> known_;
 };
 

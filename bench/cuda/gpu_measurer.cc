@@ -188,6 +188,9 @@ absl::Status GpuMeasurer::AddYardsticks(const GemmScheme& scheme, uint8_t* c,
                                         CaseResult& result) {
   const BenchCase& bench_case = scheme.bench_case;
   ASSIGN_OR_RETURN(result.cublas, cublas_->Dense(bench_case, c));
+  if (bench_case.format == "ternary" && bench_case.m <= kMaxFusedRows) {
+    ASSIGN_OR_RETURN(result.cublas_fp32, cublas_->DenseInFp32(bench_case));
+  }
   if (bench_case.m <= kMaxFusedRows || bench_case.format == "dense" ||
       bench_case.dtype == FloatType::kFloat32) {
     return absl::OkStatus();

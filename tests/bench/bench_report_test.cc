@@ -99,6 +99,15 @@ TEST(BenchReportTest, FiguresThatWereNotMeasuredAreLeftOut) {
   EXPECT_FALSE(result.contains("cublas_us"));
   EXPECT_FALSE(result.contains("speedup_vs_cublas"));
   EXPECT_FALSE(result.contains("dequant_cublas_us"));
+  EXPECT_FALSE(result.contains("cublas_fp32_us"));
+}
+
+TEST(BenchReportTest, CublasInFp32StandsBesideThatOfTheCase) {
+  BenchReport report = GpuReport();
+  report.measured[0].result.cublas_fp32 = absl::Microseconds(70);
+  const auto json = nlohmann::json::parse(ToJson(report));
+  EXPECT_EQ(json["results"][0]["cublas_fp32_us"], 70);
+  EXPECT_EQ(json["results"][0]["cublas_us"], 50);
 }
 
 TEST(BenchReportTest, JsonWithoutResultsIsWhole) {

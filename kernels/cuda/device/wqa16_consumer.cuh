@@ -92,16 +92,6 @@ class Consumer {
     if (empty_barrier != 0 && lane_ == 0) BarrierArrive(empty_barrier);
   }
 
-  // Of a slot that is wanted at once: behind a barrier that no assembler takes
-  // out, for racecheck to see.
-  __device__ __forceinline__ void ReleaseAtOnce(uint32_t empty_barrier) const {
-    WaitForSteps<0>();
-    constexpr int kGroupThreads = kGroupWarps * 32;
-    NamedBarrier(kFirstGroupBarrier + threadIdx.x / kGroupThreads,
-                 kGroupThreads);
-    Release(empty_barrier);
-  }
-
   __device__ __forceinline__ void Add(const float (&products)[kSums],
                                       float2 scales) {
 #pragma unroll
@@ -206,7 +196,8 @@ class Consumer {
       }
       before = stage.empty;
       if (one_slot) {
-        ReleaseAtOnce(before);
+        WaitForSteps<0>();
+        Release(before);
         before = 0;
       }
       reader.Next();
@@ -297,7 +288,8 @@ class Consumer {
       }
       before = reader.empty();
       if (one_slot) {
-        ReleaseAtOnce(before);
+        WaitForSteps<0>();
+        Release(before);
         before = 0;
       }
       reader.Next();

@@ -64,10 +64,11 @@ class Wqa16WideTest : public WideTest {
     const int64_t stride = std::min(sampling.column_stride, shape.n);
     const int64_t most =
         *std::max_element(sampling.rows.begin(), sampling.rows.end());
-    const OracleProduct oracle = Fp64Matmul(
-        weights, signature,
-        absl::MakeConstSpan(gemm.a()).first(most * shape.k * SizeOf(a_type)),
-        most, {RandomInt(0, stride - 1, &random_), stride});
+    const OracleProduct oracle =
+        Fp64Matmul(weights, signature,
+                   absl::MakeConstSpan(gemm.a()).first(
+                       most * weights.header().k * SizeOf(a_type)),
+                   most, {RandomInt(0, stride - 1, &random_), stride});
     for (const int tokens : Widths(gemm.layout())) {
       for (const int64_t m : sampling.rows) {
         const OracleReport report = CompareWithOracle(
