@@ -86,7 +86,9 @@ for label in "${BINARIES[@]}"; do install_label "$label" "$BUNDLE/bin"; done
 for label in "${tests[@]}"; do install_label "$label" "$BUNDLE/tests"; done
 install_libraries
 install_demo
-tar -C dist -cf - qgemm-bundle | xz -T0 -6 >"$BUNDLE.tar.xz"
+# The binaries hold the same device code: the dictionary reaches over several.
+tar -C dist -cf - qgemm-bundle |
+  xz -T1 --lzma2=preset=4,dict=128MiB >"$BUNDLE.tar.xz"
 bytes="$(stat -c %s "$BUNDLE.tar.xz")"
 say "$BUNDLE: $(du -sb "$BUNDLE" | cut -f1) bytes; $BUNDLE.tar.xz: $bytes bytes"
 if [ "$bytes" -gt "$MAX_BYTES" ]; then

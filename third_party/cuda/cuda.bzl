@@ -129,7 +129,10 @@ def cuda_library(
             name = name + "_objects",
             srcs = sources,
             hdrs = hdrs + headers,
-            copts = copts,
+            copts = copts + select({
+                "//third_party/cuda:for_racecheck": ["-DQGEMM_RACECHECK=1"],
+                "//conditions:default": [],
+            }),
             gencode = select({
                 "//third_party/cuda:all_architectures": _gencode(_ALL),
                 "//conditions:default": _gencode(_HOPPER),

@@ -85,11 +85,8 @@ class Consumer {
     return panel_.At((slot * 2 + q) * kPanelBytes);
   }
 
-  // The lanes have read the slot by then. No branch around the barrier of the
-  // warp: the assembler would make the multiplications wait for each other.
   __device__ __forceinline__ void Release(uint32_t empty_barrier) const {
-    __syncwarp();
-    if (empty_barrier != 0 && lane_ == 0) BarrierArrive(empty_barrier);
+    ReleaseSlot(empty_barrier, lane_);
   }
 
   __device__ __forceinline__ void Add(const float (&products)[kSums],

@@ -48,7 +48,7 @@ __device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
   if (thread % 32 == 0) {
     for (int slot = thread / 32; slot < args.slots; slot += kGroupWarps) {
       BarrierInit(ring.Full(slot), kProducerArrivals);
-      BarrierInit(ring.Empty(slot), row_groups * kGroupWarps);
+      BarrierInit(ring.Empty(slot), row_groups * kGroupWarps * kReleasingLanes);
     }
     if (thread == 0 && args.splits > 1) {
       BarrierInit(ring.Full(args.slots), 1);

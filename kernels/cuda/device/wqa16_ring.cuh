@@ -20,6 +20,24 @@ inline constexpr int kProducerArrivals = 1;
 inline constexpr int kProducerArrivals = 32;
 #endif
 
+// Lanes of a warp that say that it is done with a slot: one for all, behind a
+// barrier of the warp. racecheck knows no order through another lane.
+#ifdef QGEMM_RACECHECK
+inline constexpr int kReleasingLanes = 32;
+#else
+inline constexpr int kReleasingLanes = 1;
+#endif
+
+// Gives a slot back; 0 is none. The lanes have read it by then. No branch
+// around the barrier of the warp: the assembler would make the multiplications
+// wait for each other.
+__device__ __forceinline__ void ReleaseSlot(uint32_t empty_barrier, int lane) {
+  __syncwarp();
+  if (empty_barrier != 0 && lane < kReleasingLanes) {
+    BarrierArrive(empty_barrier);
+  }
+}
+
 // What a stage's slot is and when it may be written again.
 struct Ring {
   uint32_t barriers;  // full and empty of slot 0

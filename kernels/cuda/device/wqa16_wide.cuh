@@ -31,7 +31,7 @@ namespace qgemm::cuda {
 __device__ __forceinline__ void SetUpRing(const Ring& ring) {
   for (int slot = 0; slot < ring.slots; ++slot) {
     BarrierInit(ring.Full(slot), 1);
-    BarrierInit(ring.Empty(slot), kWideConsumers / 32);
+    BarrierInit(ring.Empty(slot), kWideConsumers / 32 * kReleasingLanes);
   }
   BarrierInitFence();
 }

@@ -140,11 +140,8 @@ class WideConsumer {
     if constexpr (kGrouped) scales_ = tile_.scales.OfBlock(args_.gemm, 0);
   }
 
-  // No branch around it: wgmma of warps that may go different ways would be
-  // serialised.
   __device__ __forceinline__ void Release(uint32_t empty_barrier) const {
-    __syncwarp();
-    if (empty_barrier != 0 && lane_ == 0) BarrierArrive(empty_barrier);
+    ReleaseSlot(empty_barrier, lane_);
   }
 
   __device__ __forceinline__ void DecodeBlock(int block,
