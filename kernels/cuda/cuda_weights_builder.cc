@@ -57,8 +57,8 @@ int64_t FasterThanWide(const TileLayout& layout, const DeviceTraits& device) {
     const int64_t next = rows + kMaxSmallRows;
     const int64_t waves =
         CeilDiv(next / kMaxSmallRows * blocks, device.multiprocessors);
-    if (static_cast<double>(waves) * once > Wqa16WideMicroseconds(layout, next))
-      break;
+    const double time = static_cast<double>(waves) * once;
+    if (time > Wqa16WideMicroseconds(layout, next)) break;
   }
   return rows;
 }

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/launch/wqa16_gemm.h"
 #include "kernels/cuda/launch/wqa16_gemm_table.cuh"
-#include "kernels/cuda/launch/wqa16_launch.h"
+#include "kernels/cuda/launch/wqa16_launch.cuh"
 
 namespace qgemm::cuda {
 namespace {

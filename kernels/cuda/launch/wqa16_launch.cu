@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The driver's function for tensor maps is looked up, not linked.
 
 #include <atomic>
 
 #include "kernels/cuda/device/wqa16_tile.cuh"
-#include "kernels/cuda/launch/wqa16_launch.h"
+#include "kernels/cuda/launch/wqa16_launch.cuh"
 
 namespace qgemm::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "kernels/cuda/device/wgmma.cuh"
-#include "kernels/cuda/launch/wqa16_launch.h"
+#include "kernels/cuda/launch/wqa16_launch.cuh"
 #include "kernels/cuda/launch/wqa16_wide.h"
 #include "kernels/cuda/launch/wqa16_wide_table.cuh"
 #include "kernels/cuda/tuning/wide_choice.h"

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/launch/wqa16_gemm.h"
+#include "kernels/cuda/launch/gemm_operands.h"
 #include "kernels/cuda/tuning/tile_layout.h"
 
 namespace qgemm::cuda {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_weights.h"
-#include "kernels/cuda/launch/wqa16_gemm.h"
+#include "kernels/cuda/launch/gemm_operands.h"
 #include "kernels/cuda/runtime/device_buffer.h"
 #include "kernels/cuda/tuning/device_traits.h"
 #include "kernels/cuda/tuning/tile_layout.h"

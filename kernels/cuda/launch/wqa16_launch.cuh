@@ -3,14 +3,14 @@
 // What launches of the small-M and the wide family share: from operands to
 // arguments, and activations described to the copy engine.
 
-#ifndef QGEMM_KERNELS_CUDA_LAUNCH_WQA16_LAUNCH_H_
-#define QGEMM_KERNELS_CUDA_LAUNCH_WQA16_LAUNCH_H_
+#ifndef QGEMM_KERNELS_CUDA_LAUNCH_WQA16_LAUNCH_CUH_
+#define QGEMM_KERNELS_CUDA_LAUNCH_WQA16_LAUNCH_CUH_
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/device/wqa16_arguments.cuh"
-#include "kernels/cuda/launch/wqa16_gemm.h"
+#include "kernels/cuda/launch/gemm_operands.h"
 
 namespace qgemm::cuda {
 
@@ -31,4 +31,4 @@ GemmArguments OperandArguments(const GemmOperands& operands);
 
 }  // namespace qgemm::cuda
 
-#endif  // QGEMM_KERNELS_CUDA_LAUNCH_WQA16_LAUNCH_H_
+#endif  // QGEMM_KERNELS_CUDA_LAUNCH_WQA16_LAUNCH_CUH_
