@@ -4,6 +4,8 @@
 
 #include "bench/cuda/cublas_yardstick.h"
 
+#include <algorithm>
+
 #include "base/status_macros.h"
 #include "bench/rotation.h"
 #include "kernels/cuda/launch/dequantize.h"
@@ -25,6 +27,7 @@ struct CublasYardstick::Product {
   FloatType operand_type;
   FloatType c_type;
   uint8_t* c;
+  int64_t launches = 1;  // of a replay, at least
 
   Product(const BenchCase& bench_case, uint8_t* results)
       : shape(bench_case.shape),
@@ -63,8 +66,10 @@ absl::Status CublasYardstick::Multiply(const Product& product, const void* a,
 }
 
 absl::StatusOr<std::optional<absl::Duration>> CublasYardstick::Dense(
-    const BenchCase& bench_case, uint8_t* c) {
-  return TimeOf(Product(bench_case, c));
+    const BenchCase& bench_case, int64_t launches, uint8_t* c) {
+  Product product(bench_case, c);
+  product.launches = launches;
+  return TimeOf(product);
 }
 
 absl::StatusOr<std::optional<absl::Duration>> CublasYardstick::DenseInFp32(
@@ -102,11 +107,13 @@ absl::StatusOr<absl::Duration> CublasYardstick::MeasureDense(
   ASSIGN_OR_RETURN(
       const uint8_t* weights,
       dense_weights_.Take(type, copies * elements, environment_.stream));
-  const LaunchRange range = {
-      LeastLaunches(bytes, environment_.l2_bytes, copies), copies};
+  const int64_t least = std::max(
+      LeastLaunches(bytes, environment_.l2_bytes, copies), product.launches);
+  const LaunchRange range = {least, std::max(copies, least)};
   ASSIGN_OR_RETURN(const GraphTimes times,
                    environment_.timer->Time(range, [&](int64_t launch) {
-                     return Multiply(product, a, weights + launch * bytes);
+                     return Multiply(product, a,
+                                     weights + launch % copies * bytes);
                    }));
   return times.median;
 }

@@ -44,10 +44,11 @@ class CublasYardstick {
   static absl::StatusOr<std::unique_ptr<CublasYardstick>> Create(
       const YardstickEnvironment& environment);
 
-  // On dense weights; measured once for a shape, M and dtype. `c` has room
-  // for [m, n] of the case's dtype and is overwritten.
+  // On dense weights; measured once for a shape, M and dtype, in replays of at
+  // least so many launches: what works as long meets the same clocks. `c` has
+  // room for [m, n] of the case's dtype and is overwritten.
   absl::StatusOr<std::optional<absl::Duration>> Dense(
-      const BenchCase& bench_case, uint8_t* c);
+      const BenchCase& bench_case, int64_t launches, uint8_t* c);
 
   // With operands and results of fp32, multiplied in fp32; measured once for a
   // shape and M.

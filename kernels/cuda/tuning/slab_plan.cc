@@ -22,6 +22,10 @@ constexpr double kWaveMicroseconds = 12.6e-3;
 // Of an uneven last wave cuBLAS makes smaller tiles: slabs of 0.15 to 1.2
 // waves took what 73 to 86 % of the multiprocessors would.
 constexpr double kUnevenEfficiency = 0.8;
+// Less than a wave: 2048x1536, 1024x4096 and 4096x4096 at m = 128 to 2048.
+constexpr double kFewTilesMicroseconds = 3.3;
+constexpr double kFewTilesColumn = 2.4e-3;
+constexpr double kFewTilesShare = 0.38;
 // Start and end of a multiplication and of a dequantization; a small kernel
 // with nothing to do takes 2 to 3 us in a graph.
 constexpr double kMultiplyMicroseconds = 4;
@@ -56,6 +60,22 @@ Product Multiply(const SlabProblem& problem, int64_t rows,
   return product;
 }
 
+// Of the whole layer at once: cuBLAS then makes smaller tiles of less than a
+// wave.
+double MultiplyWhole(const SlabProblem& problem, const DeviceTraits& device) {
+  const double time = Multiply(problem, problem.n, device).microseconds;
+  const double wave = kWaveMicroseconds * static_cast<double>(problem.k);
+  const int64_t tiles =
+      CeilDiv(problem.m, kTileRows128) * CeilDiv(problem.n, kSlabUnitRows);
+  const double work =
+      wave * static_cast<double>(tiles) / std::max(1, device.multiprocessors);
+  if (work >= wave) return time;
+  const double few = kFewTilesMicroseconds +
+                     kFewTilesColumn * static_cast<double>(problem.k) +
+                     kFewTilesShare * work;
+  return std::min(time, std::max(work, few));
+}
+
 double Dequantize(double weights, const DeviceTraits& device) {
   // The codes pass through the cache as well, and A and C.
   const bool stays = weights * 2 <= 0.6 * static_cast<double>(device.l2_bytes);
@@ -86,11 +106,12 @@ double SlabMicroseconds(const SlabProblem& problem, int64_t rows,
   };
   const int64_t last_rows = problem.n - (CeilDiv(problem.n, rows) - 1) * rows;
   const auto before_last = static_cast<double>(CeilDiv(problem.n, rows) - 1);
+  const double first =
+      kDequantizeMicroseconds +
+      Dequantize(weights_of(std::min(rows, problem.n)), device);
+  if (before_last < 1) return first + MultiplyWhole(problem, device);
   const Product product = Multiply(problem, rows, device);
-  double time = kDequantizeMicroseconds +
-                Dequantize(weights_of(std::min(rows, problem.n)), device) +
-                Multiply(problem, last_rows, device).microseconds;
-  if (before_last < 1) return time;
+  double time = first + Multiply(problem, last_rows, device).microseconds;
   time += before_last * (product.microseconds + kDequantizeMicroseconds);
   time += (before_last - 1) * Exposed(weights_of(rows), product.idle, device);
   return time + Exposed(weights_of(last_rows), product.idle, device);
