@@ -310,16 +310,6 @@ absl::Status CheckOptions(const CudaBackendOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<FamilyChoice> ChoiceOf(const std::string& kernel) {
-  if (kernel == "auto") return FamilyChoice::kByRows;
-  if (kernel == "small") return FamilyChoice::kAlwaysSmall;
-  if (kernel == "wide") return FamilyChoice::kAlwaysWide;
-  if (kernel == "large") return FamilyChoice::kAlwaysLarge;
-  return absl::InvalidArgumentError(
-      absl::StrCat("cuda backend: kernel = \"", kernel,
-                   "\"; legal: auto, small, wide, large"));
-}
-
 absl::Status CheckSharedMemory(const DeviceTraits& traits) {
   if (traits.shared_bytes_per_block >= kMinBlockBytes) {
     return absl::OkStatus();
@@ -385,7 +375,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
   RETURN_IF_ERROR(cuda::CheckOptions(options));
   cuda::BackendParts parts;
   parts.options = options;
-  ASSIGN_OR_RETURN(parts.policy.choice, cuda::ChoiceOf(options.kernel));
+  ASSIGN_OR_RETURN(parts.policy.choice,
+                   cuda::ParseFamilyChoice(options.kernel));
   parts.policy.tuning = options.tuning;
   ASSIGN_OR_RETURN(parts.device, cuda::OpenDevice(options.device));
   cuda::WarnOfForeignTuning(options.tuning, parts.device);

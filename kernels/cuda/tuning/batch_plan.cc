@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 
 namespace qgemm::cuda {
@@ -45,6 +46,16 @@ int64_t MostRowsOfSize(int64_t elements) {
 }
 
 }  // namespace
+
+absl::StatusOr<FamilyChoice> ParseFamilyChoice(absl::string_view kernel) {
+  if (kernel == "auto") return FamilyChoice::kByRows;
+  if (kernel == "small") return FamilyChoice::kAlwaysSmall;
+  if (kernel == "wide") return FamilyChoice::kAlwaysWide;
+  if (kernel == "large") return FamilyChoice::kAlwaysLarge;
+  return absl::InvalidArgumentError(
+      absl::StrCat("cuda backend: kernel = \"", kernel,
+                   "\"; legal: auto, small, wide, large"));
+}
 
 int64_t MaxSmallSegment(const FamilyPolicy& policy, const ChosenLayer& layer) {
   switch (policy.choice) {

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kernels/cuda/tuning/tuning.h"
 #include "kernels/matrix/backend.h"
@@ -31,6 +33,9 @@ enum class FamilyChoice : uint8_t {
   kAlwaysWide,  // where it multiplies the layer, else kAlwaysLarge
   kAlwaysLarge,
 };
+
+// "auto", "small", "wide" or "large". INVALID_ARGUMENT: anything else.
+absl::StatusOr<FamilyChoice> ParseFamilyChoice(absl::string_view kernel);
 
 // What the chooser goes by, beside the layer and a segment's rows.
 struct FamilyPolicy {

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace qgemm::cuda {
@@ -63,6 +65,17 @@ TEST(BatchPlanTest, CoversEachRowOnce) {
       ExpectCoversEachRowOnce({8192}, shape);
     }
   }
+}
+
+TEST(FamilyChoiceTest, HasANameEach) {
+  EXPECT_EQ(*ParseFamilyChoice("auto"), FamilyChoice::kByRows);
+  EXPECT_EQ(*ParseFamilyChoice("small"), FamilyChoice::kAlwaysSmall);
+  EXPECT_EQ(*ParseFamilyChoice("wide"), FamilyChoice::kAlwaysWide);
+  EXPECT_EQ(*ParseFamilyChoice("large"), FamilyChoice::kAlwaysLarge);
+  const absl::Status status = ParseFamilyChoice("medium").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("kernel = \"medium\"; legal: auto"));
 }
 
 // Elements of a layer that the second-level cache does not hold.
