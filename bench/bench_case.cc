@@ -136,7 +136,7 @@ absl::StatusOr<KernelChoice> ParseKernelChoice(absl::string_view text) {
   if (text == "small") return KernelChoice::kSmall;
   if (text == "wide") return KernelChoice::kWide;
   if (text == "large") return KernelChoice::kLarge;
-  return Wrong("kernel", text, "auto small large");
+  return Wrong("kernel", text, "auto small wide large");
 }
 
 bool SameLayer(const BenchCase& a, const BenchCase& b) {

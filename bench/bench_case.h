@@ -53,7 +53,7 @@ struct SweepText {
 // wrong.
 absl::StatusOr<std::vector<BenchCase>> ExpandSweep(const SweepText& text);
 
-// "auto", "small" or "large"; INVALID_ARGUMENT names --kernel.
+// "auto", "small", "wide" or "large"; INVALID_ARGUMENT names --kernel.
 absl::StatusOr<KernelChoice> ParseKernelChoice(absl::string_view text);
 
 // True if the two use the same weights.

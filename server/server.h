@@ -30,7 +30,7 @@ struct ServerOptions {
   std::string backend = "auto";
   int threads = 0;  // of the CPU backend; 0 = one a core
   // Of the CUDA backend.
-  std::string kernel = "auto";  // or "small" or "large"
+  std::string kernel = "auto";  // or "small", "wide" or "large"
   std::string tuning_file;      // empty = built-in thresholds
 
   int64_t weights_budget_bytes = 0;  // 0 = no budget

@@ -34,7 +34,7 @@ ABSL_FLAG(int32_t, threads, 0,
           "Threads that compute, of the cpu backend. 0: one a core.");
 ABSL_FLAG(std::string, kernel, "auto",
           "Which family of kernels multiplies, of the cuda backend: auto (by "
-          "the number of rows), or small or large for every request, for "
+          "the number of rows), or small, wide or large for every request, for "
           "debugging.");
 ABSL_FLAG(std::string, tuning_file, "",
           "File with the thresholds of --kernel=auto, as kernel_bench "

@@ -20,7 +20,7 @@ struct BackendOptions {
   // Of a backend that computes on the processor; 0 = one a core.
   int threads = 0;
   // Of a backend that chooses between families of kernels (cuda): "auto" by
-  // the number of rows, "small" or "large" whatever that is.
+  // the number of rows, "small", "wide" or "large" whatever that is.
   std::string kernel = "auto";
   // Of such a backend: a file of measured thresholds. Empty: built-in ones.
   std::string tuning_file;

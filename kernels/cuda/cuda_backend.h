@@ -31,7 +31,7 @@ struct CudaBackendOptions {
   int64_t max_k = int64_t{1} << 20;
   int64_t max_batch_rows = 8192;
   // Which family of kernels multiplies, for debugging: "auto" by the number
-  // of rows, "small" or "large" whatever that is.
+  // of rows, "small", "wide" or "large" whatever that is.
   std::string kernel = "auto";
   // Where "auto" draws the line. A tuning of another device is used, and a
   // warning logged.
@@ -42,7 +42,7 @@ struct CudaBackendOptions {
 // of 5 bits where a block has less than 163 KiB of shared memory) are refused,
 // and others go through that family for any number of rows.
 // Errors: INVALID_ARGUMENT (an illegal option), FAILED_PRECONDITION (no GPU,
-// no driver, a GPU that is too old, or kernel = large without cuBLASLt).
+// no driver, a GPU that is too old, or kernel = wide or large without cuBLASLt).
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const CudaBackendOptions& options);
 

@@ -16,7 +16,7 @@
 
 namespace qgemm::cuda {
 
-// Rows that the small family may be given, in launches of 64.
+// Rows that the small family may be given, in units of 64.
 inline constexpr int64_t kMinSmallRowsLimit = 64;
 inline constexpr int64_t kMaxSmallRowsLimit = 4096;
 

@@ -6,7 +6,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -15,13 +14,12 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/cuda_weights_builder.h"
 #include "kernels/cuda/launch/prepare_rows.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/cuda/tuning/slab_plan.h"
 #include "kernels/matrix/fp64_oracle.h"
+#include "tests/kernels/cuda/device_layer.h"
 #include "tests/kernels/cuda/device_test.h"
-#include "tests/support/panel_writer.h"
 #include "tests/support/random_matrix.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/seeds.h"
@@ -31,12 +29,6 @@ namespace {
 
 // Columns of C that are compared: every 61st, from a random one on.
 constexpr int64_t kColumnStride = 61;
-
-DeviceBuffer Allocate(int64_t size_bytes) {
-  absl::StatusOr<DeviceBuffer> buffer = DeviceBuffer::Allocate(size_bytes);
-  CHECK(buffer.ok()) << buffer.status();
-  return *std::move(buffer);
-}
 
 struct Problem {
   int64_t m;
@@ -62,17 +54,7 @@ class LargeGemmTest : public DeviceTest,
   }
 
   std::shared_ptr<const CudaWeights> Load(const CanonicalWeights& weights) {
-    CudaWeightsBudget budget;
-    budget.device = device_;
-    budget.max_n = 1 << 20;
-    budget.max_k = 1 << 20;
-    budget.max_bytes = int64_t{1} << 30;
-    budget.used_bytes = std::make_shared<std::atomic<int64_t>>(0);
-    CudaWeightsBuilder builder(budget);
-    CHECK_OK(WriteWhole(weights, &builder));
-    const auto built = builder.Finish();
-    CHECK(built.ok()) << built.status();
-    return std::dynamic_pointer_cast<const CudaWeights>(*built);
+    return qgemm::cuda::Load(weights, device_);
   }
 
   // A's rows as a call wants them, padding rows poisoned.
