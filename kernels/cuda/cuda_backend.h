@@ -42,7 +42,8 @@ struct CudaBackendOptions {
 // of 5 bits where a block has less than 163 KiB of shared memory) are refused,
 // and others go through that family for any number of rows.
 // Errors: INVALID_ARGUMENT (an illegal option), FAILED_PRECONDITION (no GPU,
-// no driver, a GPU that is too old, or kernel = wide or large without cuBLASLt).
+// no driver, a GPU that is too old, or kernel = wide or large without
+// cuBLASLt).
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const CudaBackendOptions& options);
 

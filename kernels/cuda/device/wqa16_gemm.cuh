@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// C = A * W^T + bias for few tokens, weights of 2 to 5 bits, 16-bit activations.
+// C = A * W^T + bias for few tokens, weights of 2 to 5 bits, 16-bit
+// activations.
 //
 // A block owns a row block and a part of K. One thread asks the copy engine for
 // stages (codes, scales and zeros; the activations of 128 columns), which come
