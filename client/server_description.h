@@ -28,6 +28,8 @@ struct ServerDescription {
   int64_t weights_budget_bytes = 0;  // 0 = no budget
   std::vector<std::string> formats;
   absl::Duration uptime;
+  // Processor time of the server's process, of all its threads.
+  absl::Duration process_cpu;
 };
 
 }  // namespace qgemm

@@ -242,6 +242,8 @@ ServerDescription FromWire(const v1::GetServerInfoResponse& response) {
   server.formats.assign(response.formats().begin(), response.formats().end());
   server.uptime =
       absl::Seconds(static_cast<int64_t>(response.uptime_seconds()));
+  server.process_cpu =
+      absl::Microseconds(static_cast<int64_t>(response.process_cpu_us()));
   return server;
 }
 

@@ -92,6 +92,8 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.completion_queues =
       std::clamp<int>(std::thread::hardware_concurrency() / 4, 2, 8);
   rpc.version = kServerVersion;
+  rpc.enable_echo = options.enable_echo;
+  rpc.enable_freeze = options.enable_freeze;
   return rpc;
 }
 

@@ -38,6 +38,10 @@ struct ServerOptions {
   WeightsLimits weights_limits;
   int max_uploads = 4;
   SchedulerOptions scheduler;
+
+  // RPCs for tests and measurements (proto/qgemm/v1/debug.proto).
+  bool enable_echo = false;
+  bool enable_freeze = false;
 };
 
 // Thread-safe.

@@ -56,6 +56,12 @@ ABSL_FLAG(int64_t, max_k, int64_t{1} << 20,
           "The largest k (input features) of uploaded weights.");
 ABSL_FLAG(int32_t, max_uploads, 4,
           "Uploads at one time; more are refused with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(bool, enable_echo, false,
+          "For measurements: offers qgemm.v1.QgemmDebug/Echo. Its answers "
+          "hold what operands of any client left in memory.");
+ABSL_FLAG(bool, enable_freeze, false,
+          "For tests: offers qgemm.v1.QgemmDebug/Freeze, by which any client "
+          "holds all launches for up to a minute.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "How long accepted requests may take after SIGTERM or SIGINT, for "
           "example 30s or 2m.");
@@ -109,6 +115,8 @@ CommandLine FromFlags() {
   server.scheduler.max_queued_requests =
       absl::GetFlag(FLAGS_max_queued_requests);
   server.scheduler.max_queued_bytes = absl::GetFlag(FLAGS_max_queued_bytes);
+  server.enable_echo = absl::GetFlag(FLAGS_enable_echo);
+  server.enable_freeze = absl::GetFlag(FLAGS_enable_freeze);
   line.port_file = absl::GetFlag(FLAGS_port_file);
   line.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   return line;

@@ -24,7 +24,8 @@ OrderedJson InfoJson(const ServerDescription& server) {
           {"weights_bytes", server.weights_bytes},
           {"weights_budget_bytes", server.weights_budget_bytes},
           {"formats", server.formats},
-          {"uptime_seconds", absl::ToInt64Seconds(server.uptime)}};
+          {"uptime_seconds", absl::ToInt64Seconds(server.uptime)},
+          {"process_cpu_seconds", absl::ToDoubleSeconds(server.process_cpu)}};
 }
 
 std::string InfoText(const ServerDescription& server) {
@@ -42,14 +43,16 @@ std::string InfoText(const ServerDescription& server) {
        {"largest message", FormatBytes(server.max_message_bytes)},
        {"largest m, n, k",
         absl::StrCat(server.max_m, ", ", server.max_n, ", ", server.max_k)},
-       {"uptime", absl::FormatDuration(server.uptime)}});
+       {"uptime", absl::FormatDuration(server.uptime)},
+       {"processor time", absl::FormatDuration(server.process_cpu)}});
 }
 
 class InfoCommand final : public Command {
  public:
   absl::string_view synopsis() const override { return "info"; }
   absl::string_view summary() const override {
-    return "Shows the server's backend, device, limits and memory.";
+    return "Shows the server's backend, device, limits, memory and processor "
+           "time.";
   }
   void AddFlags(FlagSet*) override {}
   absl::Status CheckUsage(const std::vector<std::string>& arguments) override {

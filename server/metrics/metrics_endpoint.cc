@@ -2,8 +2,8 @@
 
 #include "server/metrics/metrics_endpoint.h"
 
+#include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
-#include <prometheus/registry.h>
 
 #include <exception>
 #include <string>
@@ -69,14 +69,15 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(
     return absl::InternalError(absl::StrCat("listen for metrics on ", listen,
                                             ": ", ports.size(), " sockets"));
   }
-  exposer->RegisterCollectable(metrics.registry());
+  std::shared_ptr<prometheus::Collectable> registry = metrics.registry();
+  exposer->RegisterCollectable(registry);
   return std::unique_ptr<MetricsEndpoint>(new MetricsEndpoint(
-      metrics.registry(), std::move(exposer), ports.front()));
+      std::move(registry), std::move(exposer), ports.front()));
 }
 
-MetricsEndpoint::MetricsEndpoint(std::shared_ptr<prometheus::Registry> registry,
-                                 std::unique_ptr<prometheus::Exposer> exposer,
-                                 int port)
+MetricsEndpoint::MetricsEndpoint(
+    std::shared_ptr<prometheus::Collectable> registry,
+    std::unique_ptr<prometheus::Exposer> exposer, int port)
     : registry_(std::move(registry)),
       exposer_(std::move(exposer)),
       port_(port) {}

@@ -12,6 +12,7 @@
 #include "server/metrics/server_metrics.h"
 
 namespace prometheus {
+class Collectable;
 class Exposer;
 }  // namespace prometheus
 
@@ -35,10 +36,10 @@ class MetricsEndpoint {
   int port() const { return port_; }
 
  private:
-  MetricsEndpoint(std::shared_ptr<prometheus::Registry> registry,
+  MetricsEndpoint(std::shared_ptr<prometheus::Collectable> registry,
                   std::unique_ptr<prometheus::Exposer> exposer, int port);
 
-  const std::shared_ptr<prometheus::Registry> registry_;
+  const std::shared_ptr<prometheus::Collectable> registry_;
   const std::unique_ptr<prometheus::Exposer> exposer_;
   const int port_;
 };

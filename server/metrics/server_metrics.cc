@@ -2,11 +2,13 @@
 
 #include "server/metrics/server_metrics.h"
 
+#include <prometheus/collectable.h>
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
+#include <prometheus/metric_family.h>
 #include <prometheus/registry.h>
 
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>
@@ -14,30 +16,42 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "base/histogram.h"
 #include "base/mutex.h"
+#include "server/metrics/locked_histogram.h"
 
 namespace qgemm {
 namespace {
 
-using Buckets = prometheus::Histogram::BucketBoundaries;
+using MetricFamilies = std::vector<prometheus::MetricFamily>;
 
-// `count` bounds, each `factor` times the one before.
-Buckets Exponential(double first, double factor, int count) {
-  Buckets bounds;
-  for (double bound = first; count > 0; --count, bound *= factor) {
+constexpr double kNanosecondsPerSecond = 1e9;
+
+// `count` bounds, each twice the one before.
+std::vector<double> Doubling(double first, int count) {
+  std::vector<double> bounds;
+  for (double bound = first; count > 0; --count, bound *= 2) {
     bounds.push_back(bound);
   }
   return bounds;
 }
 
-// 10 µs, a wake-up, to 42 s, a large upload.
-Buckets LatencyBuckets() { return Exponential(10e-6, 2, 23); }
+// Durations in nanoseconds. 10 µs, a wake-up, to 42 s, a large upload.
+ExportedScale LatencyScale() {
+  return {Doubling(10e-6, 23), kNanosecondsPerSecond};
+}
 // 1 µs, an idle queue or a small kernel, to 8.4 s.
-Buckets DeviceBuckets() { return Exponential(1e-6, 2, 24); }
+ExportedScale DeviceScale() {
+  return {Doubling(1e-6, 24), kNanosecondsPerSecond};
+}
 // 1 to 8192 rows.
-Buckets RowBuckets() { return Exponential(1, 2, 14); }
+ExportedScale RowScale() { return {Doubling(1, 14), 1}; }
 // 1 to 256 requests.
-Buckets RequestBuckets() { return Exponential(1, 2, 9); }
+ExportedScale RequestScale() { return {Doubling(1, 9), 1}; }
+
+int64_t LargestBound(const ExportedScale& scale) {
+  return static_cast<int64_t>(scale.bounds.back() * scale.values_per_unit);
+}
 
 prometheus::Counter* AddCounter(prometheus::Registry& registry,
                                 const char* name, const char* help) {
@@ -54,15 +68,30 @@ prometheus::Gauge* AddGauge(prometheus::Registry& registry, const char* name,
       {});
 }
 
-prometheus::Histogram* AddHistogram(prometheus::Registry& registry,
-                                    const char* name, const char* help,
-                                    const Buckets& buckets) {
-  return &prometheus::BuildHistogram()
-              .Name(name)
-              .Help(help)
-              .Register(registry)
-              .Add({}, buckets);
-}
+// A histogram without labels, and how it is shown.
+class ExportedHistogram {
+ public:
+  ExportedHistogram(std::string name, std::string help, ExportedScale scale)
+      : name_(std::move(name)),
+        help_(std::move(help)),
+        scale_(std::move(scale)),
+        values_(LargestBound(scale_)) {}
+
+  void Record(int64_t value) { values_.Record(value); }
+  void Record(absl::Duration value) { Record(absl::ToInt64Nanoseconds(value)); }
+
+  prometheus::MetricFamily Collect() const {
+    prometheus::ClientMetric metric;
+    metric.histogram = CutAtBounds(values_.Snapshot(), scale_);
+    return {name_, help_, prometheus::MetricType::Histogram, {metric}};
+  }
+
+ private:
+  const std::string name_;
+  const std::string help_;
+  const ExportedScale scale_;
+  LockedHistogram values_;
+};
 
 // The counters of one family by one label, made when first counted. The map
 // keeps the hot path from hashing label sets.
@@ -102,45 +131,94 @@ class RpcFamilies {
       : ended_(prometheus::BuildCounter()
                    .Name("qgemm_rpcs_total")
                    .Help("RPCs that ended.")
-                   .Register(registry)),
-        latency_(prometheus::BuildHistogram()
-                     .Name("qgemm_rpc_latency_seconds")
-                     .Help("Time from a received RPC to its answer.")
-                     .Register(registry)) {}
+                   .Register(registry)) {}
 
   void Ended(absl::string_view method, absl::StatusCode code,
              absl::Duration latency) {
-    const auto [counter, histogram] = Find(method, code);
+    const auto [counter, values] = Find(method, code);
     counter->Increment();
-    histogram->Observe(absl::ToDoubleSeconds(latency));
+    values->Record(absl::ToInt64Nanoseconds(latency));
+  }
+
+  // Latencies by method, cut at bounds and as quantiles; nothing before the
+  // first.
+  void Collect(MetricFamilies* families) const {
+    prometheus::MetricFamily latency = {
+        "qgemm_rpc_latency_seconds",
+        "Time from a received RPC to its answer.",
+        prometheus::MetricType::Histogram,
+        {}};
+    prometheus::MetricFamily quantiles = {
+        "qgemm_rpc_latency_quantile_seconds",
+        "The same, as quantiles since the server's start.",
+        prometheus::MetricType::Gauge,
+        {}};
+    const auto latencies = Latencies();
+    if (latencies.empty()) return;
+    for (const auto& [method, values] : latencies) {
+      const Histogram snapshot = values->Snapshot();
+      latency.metric.push_back(ToHistogram(method, snapshot));
+      for (const char* const quantile : {"0.5", "0.99", "0.999"}) {
+        quantiles.metric.push_back(ToQuantile(method, snapshot, quantile));
+      }
+    }
+    families->push_back(std::move(latency));
+    families->push_back(std::move(quantiles));
   }
 
  private:
   struct Method {
-    prometheus::Histogram* latency = nullptr;
+    LockedHistogram latency_ns{LargestBound(LatencyScale())};
     std::map<absl::StatusCode, prometheus::Counter*> by_code;
   };
 
-  std::pair<prometheus::Counter*, prometheus::Histogram*> Find(
+  prometheus::ClientMetric ToHistogram(const std::string& method,
+                                       const Histogram& latency_ns) const {
+    prometheus::ClientMetric metric;
+    metric.label = {{"method", method}};
+    metric.histogram = CutAtBounds(latency_ns, scale_);
+    return metric;
+  }
+
+  static prometheus::ClientMetric ToQuantile(const std::string& method,
+                                             const Histogram& latency_ns,
+                                             const char* quantile) {
+    prometheus::ClientMetric metric;
+    metric.label = {{"method", method}, {"quantile", quantile}};
+    metric.gauge.value = static_cast<double>(latency_ns.Percentile(
+                             100 * std::strtod(quantile, nullptr))) /
+                         kNanosecondsPerSecond;
+    return metric;
+  }
+
+  std::vector<std::pair<std::string, const LockedHistogram*>> Latencies()
+      const {
+    MutexLock lock(&mutex_);
+    std::vector<std::pair<std::string, const LockedHistogram*>> latencies;
+    for (const auto& [name, method] : methods_) {
+      latencies.emplace_back(name, &method.latency_ns);
+    }
+    return latencies;
+  }
+
+  std::pair<prometheus::Counter*, LockedHistogram*> Find(
       absl::string_view name, absl::StatusCode code) {
     MutexLock lock(&mutex_);
     auto found = methods_.find(name);
     if (found == methods_.end()) {
-      found = methods_.emplace(std::string(name), Method()).first;
-      found->second.latency =
-          &latency_.Add({{"method", found->first}}, LatencyBuckets());
+      found = methods_.try_emplace(std::string(name)).first;
     }
     prometheus::Counter*& counter = found->second.by_code[code];
     if (counter == nullptr) {
       counter = &ended_.Add(
           {{"method", found->first}, {"code", absl::StatusCodeToString(code)}});
     }
-    return {counter, found->second.latency};
+    return {counter, &found->second.latency_ns};
   }
 
+  const ExportedScale scale_ = LatencyScale();
   prometheus::Family<prometheus::Counter>& ended_;
-  prometheus::Family<prometheus::Histogram>& latency_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<std::string, Method, std::less<>> methods_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -165,23 +243,26 @@ struct QueueFamilies {
 
 struct LaunchFamilies {
   explicit LaunchFamilies(prometheus::Registry& r)
-      : rows(AddHistogram(r, "qgemm_launch_rows",
-                          "Activation rows of a launch.", RowBuckets())),
-        requests(AddHistogram(r, "qgemm_launch_requests",
-                              "Requests of a launch.", RequestBuckets())),
-        queue(AddHistogram(
-            r, "qgemm_launch_queue_seconds",
-            "Wait of a launch's oldest request until its work started.",
-            DeviceBuckets())),
-        kernel(AddHistogram(r, "qgemm_launch_kernel_seconds",
-                            "Compute time of a launch.", DeviceBuckets())),
-        errors(r, "qgemm_launch_errors_total",
+      : errors(r, "qgemm_launch_errors_total",
                "Launches that the backend refused or failed.", "code") {}
 
-  prometheus::Histogram* rows;
-  prometheus::Histogram* requests;
-  prometheus::Histogram* queue;
-  prometheus::Histogram* kernel;
+  void Collect(MetricFamilies* families) const {
+    for (const ExportedHistogram* const histogram :
+         {&rows, &requests, &queue, &kernel}) {
+      families->push_back(histogram->Collect());
+    }
+  }
+
+  ExportedHistogram rows{"qgemm_launch_rows", "Activation rows of a launch.",
+                         RowScale()};
+  ExportedHistogram requests{"qgemm_launch_requests", "Requests of a launch.",
+                             RequestScale()};
+  ExportedHistogram queue{
+      "qgemm_launch_queue_seconds",
+      "Wait of a launch's oldest request until its work started.",
+      DeviceScale()};
+  ExportedHistogram kernel{"qgemm_launch_kernel_seconds",
+                           "Compute time of a launch.", DeviceScale()};
   LabelledCounter errors;
 };
 
@@ -203,16 +284,22 @@ struct WeightsFamilies {
 
 }  // namespace
 
-struct ServerMetrics::Families {
-  std::shared_ptr<prometheus::Registry> registry =
-      std::make_shared<prometheus::Registry>();
-  RpcFamilies rpcs{*registry};
-  QueueFamilies queue{*registry};
-  LaunchFamilies launch{*registry};
-  WeightsFamilies weights{*registry};
+struct ServerMetrics::Families final : public prometheus::Collectable {
+  MetricFamilies Collect() const override {
+    MetricFamilies families = counters_and_gauges.Collect();
+    rpcs.Collect(&families);
+    launch.Collect(&families);
+    return families;
+  }
+
+  prometheus::Registry counters_and_gauges;
+  RpcFamilies rpcs{counters_and_gauges};
+  QueueFamilies queue{counters_and_gauges};
+  LaunchFamilies launch{counters_and_gauges};
+  WeightsFamilies weights{counters_and_gauges};
 };
 
-ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {}
+ServerMetrics::ServerMetrics() : families_(std::make_shared<Families>()) {}
 
 ServerMetrics::~ServerMetrics() = default;
 
@@ -232,10 +319,10 @@ void ServerMetrics::RequestDropped(absl::string_view reason) {
 
 void ServerMetrics::LaunchEnded(int64_t rows, int64_t requests,
                                 absl::Duration queue, absl::Duration kernel) {
-  families_->launch.rows->Observe(static_cast<double>(rows));
-  families_->launch.requests->Observe(static_cast<double>(requests));
-  families_->launch.queue->Observe(absl::ToDoubleSeconds(queue));
-  families_->launch.kernel->Observe(absl::ToDoubleSeconds(kernel));
+  families_->launch.rows.Record(rows);
+  families_->launch.requests.Record(requests);
+  families_->launch.queue.Record(queue);
+  families_->launch.kernel.Record(kernel);
 }
 
 void ServerMetrics::LaunchFailed(absl::StatusCode code) {
@@ -263,8 +350,8 @@ void ServerMetrics::AddUploadedBytes(int64_t bytes) {
   families_->weights.uploaded->Increment(static_cast<double>(bytes));
 }
 
-const std::shared_ptr<prometheus::Registry>& ServerMetrics::registry() const {
-  return families_->registry;
+std::shared_ptr<prometheus::Collectable> ServerMetrics::registry() const {
+  return families_;
 }
 
 }  // namespace qgemm

@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 
 namespace prometheus {
-class Registry;
+class Collectable;
 }  // namespace prometheus
 
 namespace qgemm {
@@ -47,12 +47,12 @@ class ServerMetrics {
   void SetWeightsBudget(int64_t bytes);
   void AddUploadedBytes(int64_t bytes);
 
-  // For the endpoint.
-  const std::shared_ptr<prometheus::Registry>& registry() const;
+  // For the endpoint; stays when the metrics go.
+  std::shared_ptr<prometheus::Collectable> registry() const;
 
  private:
   struct Families;
-  const std::unique_ptr<Families> families_;
+  const std::shared_ptr<Families> families_;
 };
 
 }  // namespace qgemm

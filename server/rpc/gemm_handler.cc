@@ -22,9 +22,6 @@
 namespace qgemm {
 namespace {
 
-// What a caller that met a full queue is told to wait: a few launches.
-constexpr absl::Duration kRetryDelay = absl::Milliseconds(50);
-
 class GemmCall : public std::enable_shared_from_this<GemmCall> {
  public:
   GemmCall(GemmHandler* handler, const RpcEnvironment& environment,
@@ -64,17 +61,10 @@ class GemmCall : public std::enable_shared_from_this<GemmCall> {
     }
     const absl::Status staged = Stage(request->get());
     if (!staged.ok()) {
-      FinishWithError(staged, MayRetry(staged));
+      FinishWithError(staged, ToRetryableIfExhausted(staged));
       return;
     }
     environment_.scheduler->Enqueue(*std::move(request));
-  }
-
-  // What to answer for want of memory or of a place in the queue.
-  static grpc::Status MayRetry(const absl::Status& status) {
-    return status.code() == absl::StatusCode::kResourceExhausted
-               ? ToRetryableGrpcStatus(status, kRetryDelay)
-               : ToGrpcStatus(status);
   }
 
   absl::StatusOr<std::unique_ptr<GemmRequest>> MakeRequest() {
@@ -125,7 +115,7 @@ class GemmCall : public std::enable_shared_from_this<GemmCall> {
                   std::unique_ptr<GemmRequest> request) {
     if (!status.ok()) {
       request.reset();
-      FinishWithError(status, MayRetry(status));
+      FinishWithError(status, ToRetryableIfExhausted(status));
       return;
     }
     answer_.mutable_c()->assign(

@@ -41,6 +41,10 @@ absl::StatusOr<int64_t> CheckRows(uint64_t m, int64_t max_rows) {
 
 }  // namespace
 
+int64_t MaxResultBytes(int64_t max_message_bytes) {
+  return max_message_bytes - kAnswerOverheadBytes;
+}
+
 absl::StatusOr<GemmPlan> PlanGemm(const GemmShape& shape,
                                   const GemmLimits& limits) {
   GemmPlan plan;
@@ -53,7 +57,7 @@ absl::StatusOr<GemmPlan> PlanGemm(const GemmShape& shape,
         shape.k, " ", Name(signature.a_type), " have ", plan.a_bytes));
   }
   plan.c_bytes = OperandBytes(plan.m, shape.n, signature.c_type);
-  if (plan.c_bytes > limits.max_message_bytes - kAnswerOverheadBytes) {
+  if (plan.c_bytes > MaxResultBytes(limits.max_message_bytes)) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "the answer would have ", plan.c_bytes, " bytes (m = ", plan.m,
         ", n = ", shape.n, ", ", Name(signature.c_type),

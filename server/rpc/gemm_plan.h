@@ -34,6 +34,9 @@ struct GemmPlan {
   int64_t c_bytes = 0;
 };
 
+// The most bytes of a result that fit in an answer of `max_message_bytes`.
+int64_t MaxResultBytes(int64_t max_message_bytes);
+
 // Errors: INVALID_ARGUMENT (m is zero or beyond the limit, the bytes of a are
 // not m * k elements); RESOURCE_EXHAUSTED (the answer would not fit in a
 // message).

@@ -22,6 +22,9 @@ using ::google::protobuf::internal::WireFormatLite;
 using ::google::protobuf::io::CodedOutputStream;
 using ::google::protobuf::io::StringOutputStream;
 
+// What a caller that met a full queue is told to wait: a few launches.
+constexpr absl::Duration kRetryDelay = absl::Milliseconds(50);
+
 std::string EncodeRetryInfo(absl::Duration retry_delay) {
   google::protobuf::Duration delay;
   absl::Duration rest;
@@ -66,6 +69,12 @@ grpc::Status ToRetryableGrpcStatus(const absl::Status& status,
   if (status.ok()) return grpc::Status::OK;
   return grpc::Status(ToGrpcCode(status.code()), std::string(status.message()),
                       EncodeDetails(status, retry_delay));
+}
+
+grpc::Status ToRetryableIfExhausted(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kResourceExhausted
+             ? ToRetryableGrpcStatus(status, kRetryDelay)
+             : ToGrpcStatus(status);
 }
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {

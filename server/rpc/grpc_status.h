@@ -20,6 +20,10 @@ grpc::Status ToGrpcStatus(const absl::Status& status);
 grpc::Status ToRetryableGrpcStatus(const absl::Status& status,
                                    absl::Duration retry_delay);
 
+// For a request that may lack memory or a place in the queue: retryable after
+// a few launches if the status is RESOURCE_EXHAUSTED, else as it is.
+grpc::Status ToRetryableIfExhausted(const absl::Status& status);
+
 // The same code and message; the details are dropped.
 absl::Status FromGrpcStatus(const grpc::Status& status);
 

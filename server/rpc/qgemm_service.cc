@@ -11,8 +11,10 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "server/rpc/completion_queue.h"
+#include "server/rpc/debug_service.h"
 #include "server/rpc/gemm_handler.h"
 #include "server/rpc/load_weights_handler.h"
+#include "server/rpc/not_offered.h"
 #include "server/rpc/queries.h"
 #include "server/rpc/unary_handler.h"
 
@@ -20,7 +22,7 @@ namespace qgemm {
 namespace {
 
 // Calls that a queue waits for at one time, so that a burst meets open arms.
-constexpr int kGemmCallsAwaited = 64;
+constexpr int kGemmCallsAwaited = 64;  // and of Echo, its yardstick
 constexpr int kOtherCallsAwaited = 4;
 
 // How long no client may have sent a call before the server shuts down, and
@@ -39,26 +41,32 @@ class QgemmService::Handlers {
         queries_(&environment_),
         gemm_(&environment_),
         load_(&environment_),
-        unload_(&environment_, "UnloadWeights",
+        unload_(&environment_, &service_, "UnloadWeights",
                 &AsyncQgemm::RequestUnloadWeights,
                 [this](const auto& request, auto* response) {
                   return queries_.Unload(request, response);
                 }),
-        list_(&environment_, "ListWeights", &AsyncQgemm::RequestListWeights,
+        list_(&environment_, &service_, "ListWeights",
+              &AsyncQgemm::RequestListWeights,
               [this](const auto& request, auto* response) {
                 return queries_.List(request, response);
               }),
-        get_(&environment_, "GetWeights", &AsyncQgemm::RequestGetWeights,
+        get_(&environment_, &service_, "GetWeights",
+             &AsyncQgemm::RequestGetWeights,
              [this](const auto& request, auto* response) {
                return queries_.Get(request, response);
              }),
-        info_(&environment_, "GetServerInfo", &AsyncQgemm::RequestGetServerInfo,
+        info_(&environment_, &service_, "GetServerInfo",
+              &AsyncQgemm::RequestGetServerInfo,
               [this](const auto& request, auto* response) {
                 return queries_.ServerInfo(request, response);
-              }) {}
+              }),
+        debug_(&environment_) {}
 
   void Register(grpc::ServerBuilder* builder) {
     builder->RegisterService(&service_);
+    debug_.Register(builder);
+    builder->RegisterCallbackGenericService(&not_offered_);
     for (int i = 0; i < environment_.options.completion_queues; ++i) {
       queues_.push_back(
           std::make_unique<CompletionQueue>(builder->AddCompletionQueue()));
@@ -75,6 +83,7 @@ class QgemmService::Handlers {
         get_.Accept(queue.get());
         info_.Accept(queue.get());
       }
+      debug_.Accept(queue.get(), kGemmCallsAwaited, kOtherCallsAwaited);
       queue->Start();
     }
   }
@@ -100,6 +109,9 @@ class QgemmService::Handlers {
   }
 
  private:
+  template <typename Request, typename Response>
+  using Query = UnaryHandler<AsyncQgemm, Request, Response>;
+
   static RpcEnvironment Complete(RpcEnvironment environment, Handlers* self) {
     environment.live_calls = &self->live_calls_;
     environment.service = &self->service_;
@@ -112,10 +124,12 @@ class QgemmService::Handlers {
   const Queries queries_;
   GemmHandler gemm_;
   LoadWeightsHandler load_;
-  UnaryHandler<v1::UnloadWeightsRequest, v1::UnloadWeightsResponse> unload_;
-  UnaryHandler<v1::ListWeightsRequest, v1::ListWeightsResponse> list_;
-  UnaryHandler<v1::GetWeightsRequest, v1::GetWeightsResponse> get_;
-  UnaryHandler<v1::GetServerInfoRequest, v1::GetServerInfoResponse> info_;
+  Query<v1::UnloadWeightsRequest, v1::UnloadWeightsResponse> unload_;
+  Query<v1::ListWeightsRequest, v1::ListWeightsResponse> list_;
+  Query<v1::GetWeightsRequest, v1::GetWeightsResponse> get_;
+  Query<v1::GetServerInfoRequest, v1::GetServerInfoResponse> info_;
+  DebugService debug_;
+  NotOfferedService not_offered_;
   std::vector<std::unique_ptr<CompletionQueue>> queues_;
 };
 

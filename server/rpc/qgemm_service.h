@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All RPCs of qgemm.v1 on completion queues with their own threads.
+// All RPCs of qgemm.v1 on completion queues with their own threads; what is
+// called besides them is told so.
 
 #ifndef QGEMM_SERVER_RPC_QGEMM_SERVICE_H_
 #define QGEMM_SERVER_RPC_QGEMM_SERVICE_H_
@@ -23,7 +24,7 @@ class QgemmService {
   explicit QgemmService(RpcEnvironment environment);
   ~QgemmService();
 
-  // Adds the service and its queues.
+  // Adds the service, that for debugging if it is enabled, and their queues.
   void Register(grpc::ServerBuilder* builder);
 
   // Serves.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/process_cpu.h"
 #include "base/status_macros.h"
 #include "server/rpc/translate.h"
 
@@ -64,6 +65,7 @@ absl::Status Queries::ServerInfo(const v1::GetServerInfoRequest&,
   for (const char* format : kFormats) response->add_formats(format);
   response->set_uptime_seconds(absl::ToInt64Seconds(
       std::max(environment_->clock->Now() - started_, absl::ZeroDuration())));
+  response->set_process_cpu_us(absl::ToInt64Microseconds(ProcessCpu()));
   return absl::OkStatus();
 }
 

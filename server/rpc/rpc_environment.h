@@ -30,6 +30,9 @@ struct RpcOptions {
   int max_uploads = 4;
   // Completion queues, each with a thread.
   int completion_queues = 2;
+  // RPCs for tests and measurements (debug_service.h).
+  bool enable_echo = false;
+  bool enable_freeze = false;
   std::string version;
 };
 

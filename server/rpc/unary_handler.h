@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Unary RPCs that are answered at once on the completion queue's thread. What
-// they answer is in query_handlers.h.
+// they answer is in queries.h and debug_service.h.
 
 #ifndef QGEMM_SERVER_RPC_UNARY_HANDLER_H_
 #define QGEMM_SERVER_RPC_UNARY_HANDLER_H_
@@ -20,12 +20,13 @@
 
 namespace qgemm {
 
-// One RPC. Thread-safe; must outlive the calls it accepts.
-template <typename Request, typename Response>
+// One RPC of the asynchronous Service. Thread-safe; must outlive the calls it
+// accepts.
+template <typename Service, typename Request, typename Response>
 class UnaryHandler {
  public:
   // The generated method that waits for a call.
-  using RequestMethod = void (AsyncQgemm::*)(
+  using RequestMethod = void (Service::*)(
       grpc::ServerContext*, Request*,
       grpc::ServerAsyncResponseWriter<Response>*, grpc::CompletionQueue*,
       grpc::ServerCompletionQueue*, void*);
@@ -33,10 +34,11 @@ class UnaryHandler {
   using Answer =
       absl::AnyInvocable<absl::Status(const Request&, Response*) const>;
 
-  // `environment` must outlive the handler; `name` is the RPC's.
-  UnaryHandler(const RpcEnvironment* environment, std::string name,
-               RequestMethod method, Answer answer)
+  // `environment` and `service` must outlive the handler; `name` is the RPC's.
+  UnaryHandler(const RpcEnvironment* environment, Service* service,
+               std::string name, RequestMethod method, Answer answer)
       : environment_(environment),
+        service_(service),
         name_(std::move(name)),
         method_(method),
         answer_(std::move(answer)) {}
@@ -57,7 +59,7 @@ class UnaryHandler {
           responder_(&context_) {}
 
     void Accept() {
-      (handler_->environment_->service->*handler_->method_)(
+      (handler_->service_->*handler_->method_)(
           &context_, &request_, &responder_, queue_->queue(), queue_->queue(),
           accepted_tag_.Arm(this->shared_from_this()));
     }
@@ -108,6 +110,7 @@ class UnaryHandler {
   }
 
   const RpcEnvironment* const environment_;
+  Service* const service_;
   const std::string name_;
   const RequestMethod method_;
   const Answer answer_;

@@ -14,8 +14,10 @@
 namespace qgemm {
 namespace {
 
-// How often a drain looks at the clock, which may not be the system's.
+// How often a drain and a hold look at the clock, which may not be the
+// system's.
 constexpr absl::Duration kDrainPollInterval = absl::Milliseconds(5);
+constexpr absl::Duration kHoldPollInterval = absl::Milliseconds(1);
 
 using RequestPtr = std::unique_ptr<GemmRequest>;
 
@@ -74,6 +76,7 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
       : options_(options), sink_(sink), clock_(clock), metrics_(metrics) {}
 
   void Enqueue(RequestPtr request);
+  void HoldLaunches(absl::Time until);
   void Drain(absl::Time deadline);
   void Stop();
 
@@ -89,6 +92,8 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
 
   Dropped Refusal(const GemmRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns when a launch may start, or the scheduler stops.
+  void AwaitTurn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool CanDispatch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !queue_.empty() && launches_ < options_.max_launches_in_flight;
   }
@@ -122,6 +127,7 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   int launches_ ABSL_GUARDED_BY(mutex_) = 0;
   // The dispatcher is in the `done` of requests that it took off the queue.
   bool ending_dropped_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time hold_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   // The policy's view; a member so that it keeps its memory.
@@ -169,12 +175,29 @@ void BatchScheduler::State::Enqueue(RequestPtr request) {
   End(std::move(request), refusal.status);
 }
 
+void BatchScheduler::State::HoldLaunches(absl::Time until) {
+  MutexLock lock(&mutex_);
+  if (!draining_) hold_until_ = std::max(hold_until_, until);
+}
+
+void BatchScheduler::State::AwaitTurn() {
+  while (!stopping_) {
+    if (!CanDispatch()) {
+      work_changed_.Wait(&mutex_);
+      continue;
+    }
+    const absl::Duration held = hold_until_ - clock_->Now();
+    if (held <= absl::ZeroDuration()) return;
+    work_changed_.WaitFor(&mutex_, std::min(held, kHoldPollInterval));
+  }
+}
+
 void BatchScheduler::State::Run() {
   while (true) {
     Work work;
     {
       MutexLock lock(&mutex_);
-      while (!CanDispatch() && !stopping_) work_changed_.Wait(&mutex_);
+      AwaitTurn();
       if (!CanDispatch()) return;
       work = TakeWork();
     }
@@ -251,6 +274,8 @@ void BatchScheduler::State::Drain(absl::Time deadline) {
   {
     MutexLock lock(&mutex_);
     draining_ = true;
+    hold_until_ = absl::InfinitePast();
+    work_changed_.Signal();
     while (!Idle() && clock_->Now() < deadline) {
       idle_changed_.WaitFor(&mutex_, kDrainPollInterval);
     }
@@ -289,6 +314,10 @@ BatchScheduler::~BatchScheduler() {
 
 void BatchScheduler::Enqueue(std::unique_ptr<GemmRequest> request) {
   state_->Enqueue(std::move(request));
+}
+
+void BatchScheduler::HoldLaunches(absl::Time until) {
+  state_->HoldLaunches(until);
 }
 
 void BatchScheduler::Drain(absl::Time deadline) { state_->Drain(deadline); }

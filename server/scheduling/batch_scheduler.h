@@ -62,6 +62,11 @@ class BatchScheduler {
   // (which bound is full) or UNAVAILABLE (draining).
   void Enqueue(std::unique_ptr<GemmRequest> request);
 
+  // Starts no launch until then; requests are queued meanwhile, and launches in
+  // flight go on. Of several holds the one that ends last counts. A drain ends
+  // them, and none begins after it.
+  void HoldLaunches(absl::Time until);
+
   // Refuses what comes later with UNAVAILABLE; what is queued still runs.
   // Returns when nothing is queued or in flight, or at `deadline`: what is
   // still queued then ends with UNAVAILABLE, and what is in flight goes on.

@@ -179,6 +179,7 @@ TEST_F(CliTest, DescribeListAndUnload) {
 TEST_F(CliTest, InfoNamesTheFormats) {
   EXPECT_THAT(Qgemm({"info"}).out, HasSubstr("kbit4"));
   EXPECT_EQ(Json({"info"})["formats"].size(), 8u);
+  EXPECT_GT(Json({"info"})["process_cpu_seconds"], 0.0);
 }
 
 TEST_F(CliTest, WrongUsageExitsWithTwoAndSaysWhy) {

@@ -410,6 +410,7 @@ TEST_F(ClientTest, ServerInfoTranslates) {
   EXPECT_EQ(server->backend, "fake");
   EXPECT_EQ(server->max_n, 17);
   EXPECT_EQ(server->uptime, absl::Seconds(19));
+  EXPECT_EQ(server->process_cpu, absl::Microseconds(23));
   EXPECT_THAT(server->formats, ElementsAre("kbit4"));
 }
 

@@ -202,6 +202,7 @@ grpc::Status FakeService::GetServerInfo(grpc::ServerContext*,
   response->set_backend("fake");
   response->set_max_n(17);
   response->set_uptime_seconds(19);
+  response->set_process_cpu_us(23);
   response->add_formats("kbit4");
   return grpc::Status::OK;
 }

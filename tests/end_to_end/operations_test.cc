@@ -15,6 +15,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/process_cpu.h"
 #include "tests/end_to_end/child_server.h"
 #include "tests/end_to_end/raw_call.h"
 #include "tests/end_to_end/test_server.h"
@@ -226,6 +228,15 @@ TEST(Info, TellsBackendAndLimits) {
   EXPECT_EQ(info.max_n(), 777);
   EXPECT_EQ(info.version(), kServerVersion);
   EXPECT_EQ(info.formats_size(), 8);
+}
+
+TEST(Info, TellsTheProcessorTimeOfTheProcess) {
+  TestServer server;  // in this process
+  const Client client = server.NewClient();
+  const int64_t before = absl::ToInt64Microseconds(ProcessCpu());
+  const auto told = static_cast<int64_t>(client.Info().process_cpu_us());
+  EXPECT_GE(told, before);
+  EXPECT_LE(told, absl::ToInt64Microseconds(ProcessCpu()));
 }
 
 }  // namespace

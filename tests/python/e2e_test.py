@@ -20,6 +20,7 @@ from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase)
+from qgemm.v1 import debug_pb2, debug_pb2_grpc
 from qgemm.v1 import qgemm_pb2 as pb
 from qgemm.v1 import qgemm_pb2_grpc
 
@@ -418,6 +419,32 @@ class EndToEnd(unittest.TestCase):
                   for message in described.message_type}
         self.assertEqual(fields["GemmRequest"],
                          [f.name for f in pb.GemmRequest.DESCRIPTOR.fields])
+
+    def test_debug_service_is_off(self):
+        stub = debug_pb2_grpc.QgemmDebugStub(self.channel)
+        self.assert_code(
+            grpc.StatusCode.UNIMPLEMENTED,
+            lambda: stub.Echo(debug_pb2.EchoRequest(), timeout=60),
+            "--enable_echo")
+        self.assert_code(
+            grpc.StatusCode.UNIMPLEMENTED,
+            lambda: stub.Freeze(debug_pb2.FreezeRequest(), timeout=60),
+            "--enable_freeze")
+        database = ProtoReflectionDescriptorDatabase(self.channel)
+        self.assertNotIn("qgemm.v1.QgemmDebug", database.get_services())
+
+    def test_debug_service_by_its_flags(self):
+        with ServerProcess(SERVER_BINARY, "--enable_echo",
+                           "--enable_freeze") as server:
+            with channel_to(server.address) as channel:
+                stub = debug_pb2_grpc.QgemmDebugStub(channel)
+                echoed = stub.Echo(debug_pb2.EchoRequest(
+                    answer_bytes=3 << 20, a=bytes(5 << 20)), timeout=60)
+                self.assertEqual(len(echoed.c), 3 << 20)
+                stub.Freeze(debug_pb2.FreezeRequest(milliseconds=1),
+                            timeout=60)
+                database = ProtoReflectionDescriptorDatabase(channel)
+                self.assertIn("qgemm.v1.QgemmDebug", database.get_services())
 
     def test_channelz(self):
         stub = channelz_pb2_grpc.ChannelzStub(self.channel)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs the stock Python client against the real server: makes the Python
-# environment if it is missing, generates the stubs from the proto, builds the
+# environment if it is missing, generates the stubs from the protos, builds the
 # server unless one is given. Ends with "N passed, N failed".
 #
 # Usage: tests/python/run.sh [SERVER_BINARY]
@@ -25,7 +25,7 @@ STUBS="$(mktemp -d)"
 readonly STUBS
 trap 'rm -rf "$STUBS"' EXIT
 "$PYTHON" -m grpc_tools.protoc -I "$ROOT/proto" --python_out="$STUBS" \
-  --grpc_python_out="$STUBS" qgemm/v1/qgemm.proto
+  --grpc_python_out="$STUBS" qgemm/v1/qgemm.proto qgemm/v1/debug.proto
 
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$STUBS:$ROOT/tests/python" \
   "$PYTHON" "$ROOT/tests/python/e2e_test.py" "$server"

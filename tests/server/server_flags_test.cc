@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A flag that may be repeated, in every spelling that Abseil takes; flags that
-// choose kernels, from the command line to the backend.
+// choose kernels, from the command line to the backend; flags that are off.
 
 #include "server/server_flags.h"
 
@@ -56,8 +56,10 @@ absl::StatusOr<CommandLine> Parse(std::vector<std::string> arguments) {
 TEST(ServerFlagsTest, HandsTheChoiceOfKernelsToTheBackend) {
   const absl::StatusOr<CommandLine> line =
       Parse({"server", "--listen=127.0.0.1:0", "--backend=cpu",
-             "--kernel=large", "--tuning_file=/some/file"});
+             "--kernel=large", "--tuning_file=/some/file", "--enable_freeze"});
   ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_FALSE(line->server.enable_echo);
+  EXPECT_TRUE(line->server.enable_freeze);
   EXPECT_EQ(line->server.kernel, "large");
   EXPECT_EQ(line->server.tuning_file, "/some/file");
   ServerOptions options = line->server;

@@ -3,6 +3,7 @@
 // Scheduler, executor and an asynchronous backend together: every request
 // gets its own product, whatever it was merged with, and all memory returns.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -28,13 +29,14 @@ constexpr int64_t kRequests = 200;
 class Answers {
  public:
   GemmRequest::Done Recorder(int64_t number) {
-    return [this, number](absl::Status status, const GemmTimings&,
+    return [this, number](absl::Status status, const GemmTimings& timings,
                           std::unique_ptr<GemmRequest> request) {
       std::vector<float> c(request->m);
       std::memcpy(c.data(), request->c.data(), c.size() * sizeof(float));
       MutexLock lock(&mutex_);
       if (!status.ok()) ++failures_;
       values_[number] = std::move(c);
+      longest_queue_ = std::max(longest_queue_, timings.queue);
     };
   }
 
@@ -46,12 +48,17 @@ class Answers {
     MutexLock lock(&mutex_);
     return failures_;
   }
+  absl::Duration longest_queue() const {
+    MutexLock lock(&mutex_);
+    return longest_queue_;
+  }
 
  private:
   mutable Mutex mutex_;
   std::vector<std::vector<float>> values_ ABSL_GUARDED_BY(mutex_) =
       std::vector<std::vector<float>>(kRequests);
   int64_t failures_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Duration longest_queue_ ABSL_GUARDED_BY(mutex_);
 };
 
 class ScheduledExecutionTest : public testing::Test {
@@ -116,6 +123,21 @@ TEST_F(ScheduledExecutionTest, EveryRequestGetsItsOwnProduct) {
   for (int64_t number = 0; number < kRequests; ++number) {
     EXPECT_EQ(answers_.Of(number), expected[number]) << "request " << number;
   }
+}
+
+TEST_F(ScheduledExecutionTest, TimeHeldIsTimeInTheQueue) {
+  const auto weights = OneWeight(2.0f);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  const absl::Duration hold = absl::Milliseconds(200);
+  {
+    BatchScheduler scheduler(SchedulerOptions(), &executor_, &clock_,
+                             &metrics_);
+    scheduler.HoldLaunches(clock_.Now() + hold);
+    scheduler.Enqueue(Request(0, 1, *weights));
+    clock_.Advance(hold);
+    backend_.WaitForCompleted(1);
+  }
+  EXPECT_EQ(answers_.longest_queue(), hold);
 }
 
 TEST_F(ScheduledExecutionTest, AllMemoryReturnsWhenLaunchesFail) {

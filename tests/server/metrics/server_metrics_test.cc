@@ -2,6 +2,8 @@
 
 #include "server/metrics/server_metrics.h"
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -39,6 +41,54 @@ TEST(ServerMetricsTest, SumsRpcLatencyInSecondsByMethod) {
   EXPECT_THAT(
       MetricValue(metrics, "qgemm_rpc_latency_seconds_sum{method=\"Gemm\"}"),
       Optional(0.75));
+}
+
+TEST(ServerMetricsTest, CutsRpcLatencyAtTheDocumentedBounds) {
+  ServerMetrics metrics;
+  for (const int64_t us : {5, 10, 15, 100'000'000}) {
+    metrics.RpcEnded("Gemm", absl::StatusCode::kOk, absl::Microseconds(us));
+  }
+  const std::string bucket = "qgemm_rpc_latency_seconds_bucket{method=\"Gemm\"";
+  EXPECT_THAT(MetricValue(metrics, bucket + ",le=\"1e-05\"}"), Optional(2.0));
+  EXPECT_THAT(MetricValue(metrics, bucket + ",le=\"2e-05\"}"), Optional(3.0));
+  EXPECT_THAT(MetricValue(metrics, bucket + ",le=\"41.94304\"}"),
+              Optional(3.0));
+  EXPECT_THAT(MetricValue(metrics, bucket + ",le=\"+Inf\"}"), Optional(4.0));
+}
+
+TEST(ServerMetricsTest, ShowsQuantilesOfRpcLatencyByMethod) {
+  ServerMetrics metrics;
+  // 1 µs to 1500 µs once each, and one of another method.
+  for (int64_t us = 1; us <= 1500; ++us) {
+    metrics.RpcEnded("Gemm", absl::StatusCode::kOk, absl::Microseconds(us));
+  }
+  metrics.RpcEnded("ListWeights", absl::StatusCode::kOk, absl::Hours(1));
+  const struct {
+    const char* quantile;
+    double seconds;
+  } cases[] = {{"0.5", 750e-6}, {"0.99", 1485e-6}, {"0.999", 1499e-6}};
+  for (const auto& [quantile, seconds] : cases) {
+    const std::optional<double> shown = MetricValue(
+        metrics, std::string("qgemm_rpc_latency_quantile_seconds{method="
+                             "\"Gemm\",quantile=\"") +
+                     quantile + "\"}");
+    ASSERT_TRUE(shown.has_value()) << quantile;
+    // The end of the bucket that holds the value: at most 1/1024 above it.
+    EXPECT_GE(*shown, seconds * (1 - 1e-12)) << quantile;
+    EXPECT_LE(*shown, seconds * (1 + 1.0 / 1024)) << quantile;
+  }
+}
+
+TEST(ServerMetricsTest, CountsRowsOfAPowerOfTwoAtTheirBound) {
+  ServerMetrics metrics;
+  int64_t launches = 0;
+  for (int64_t rows = 1; rows <= 8192; rows *= 2) {
+    metrics.LaunchEnded(rows, 1, absl::ZeroDuration(), absl::ZeroDuration());
+    ++launches;
+    EXPECT_THAT(MetricValue(metrics, "qgemm_launch_rows_bucket{le=\"" +
+                                         std::to_string(rows) + "\"}"),
+                Optional(static_cast<double>(launches)));
+  }
 }
 
 TEST(ServerMetricsTest, ShowsTheLastQueueDepth) {

@@ -29,6 +29,17 @@ TEST(GrpcStatus, KeepsOk) {
   EXPECT_TRUE(FromGrpcStatus(grpc::Status::OK).ok());
 }
 
+TEST(GrpcStatus, IsRetryableIfExhaustedAndOnlyThen) {
+  const grpc::Status full =
+      ToRetryableIfExhausted(absl::ResourceExhaustedError("full"));
+  EXPECT_EQ(full.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_FALSE(full.error_details().empty());
+  const grpc::Status wrong =
+      ToRetryableIfExhausted(absl::InvalidArgumentError("wrong"));
+  EXPECT_EQ(wrong.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_TRUE(wrong.error_details().empty());
+}
+
 TEST(GrpcStatus, EncodesRetryInfoAsGoogleRpcDoes) {
   const grpc::Status status = ToRetryableGrpcStatus(
       absl::ResourceExhaustedError("full"), absl::Milliseconds(2500));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Requests carry their number as their count of rows, so that a sink's record
-// says who came.
+// says who came. That nothing comes while launches are held is told by how
+// often the dispatcher has looked at the clock meanwhile.
 
 #include "server/scheduling/batch_scheduler.h"
 
@@ -31,6 +32,21 @@ using ::testing::Optional;
 StagingLease Bytes(int64_t size_bytes) {
   return StagingLease(nullptr, size_bytes, nullptr);
 }
+
+// A fake clock that counts who looks at it.
+class WatchedClock final : public Clock {
+ public:
+  absl::Time Now() const override {
+    ++looks_;
+    return clock_.Now();
+  }
+  void Advance(absl::Duration duration) { clock_.Advance(duration); }
+  int64_t looks() const { return looks_; }
+
+ private:
+  FakeClock clock_;
+  mutable std::atomic<int64_t> looks_{0};
+};
 
 class BatchSchedulerTest : public testing::Test {
  protected:
@@ -83,7 +99,16 @@ class BatchSchedulerTest : public testing::Test {
         .value_or(-1);
   }
 
-  FakeClock clock_;
+  // Returns when somebody has looked at the clock `count` times, or a launch
+  // has started.
+  void AwaitLooks(int64_t count) {
+    const int64_t enough = clock_.looks() + count;
+    while (clock_.looks() < enough && sink_.sizes().empty()) {
+      std::this_thread::yield();
+    }
+  }
+
+  WatchedClock clock_;
   ServerMetrics metrics_;
   Outcomes outcomes_;
   HeldSink sink_;
@@ -302,6 +327,78 @@ TEST_F(BatchSchedulerTest, LaunchMayEndAfterTheDrainGaveUp) {
   scheduler_->Drain(clock_.Now());
   sink_.Finish(0);
   EXPECT_EQ(outcomes_.CodeOf(0), absl::StatusCode::kOk);
+}
+
+TEST_F(BatchSchedulerTest, HoldStartsNoLaunchBeforeItsEnd) {
+  Start(SchedulerOptions());
+  scheduler_->HoldLaunches(clock_.Now() + absl::Seconds(2));
+  Enqueue(1);
+  Enqueue(2);
+  clock_.Advance(absl::Seconds(2) - absl::Nanoseconds(1));
+  AwaitLooks(5);
+  EXPECT_THAT(sink_.rows(), ElementsAre());
+  clock_.Advance(absl::Nanoseconds(1));
+  sink_.WaitForBatches(2);
+  EXPECT_THAT(sink_.rows(), ElementsAre(1, 2));
+}
+
+TEST_F(BatchSchedulerTest, OfSeveralHoldsTheLastToEndCounts) {
+  Start(SchedulerOptions());
+  scheduler_->HoldLaunches(clock_.Now() + absl::Seconds(2));
+  scheduler_->HoldLaunches(clock_.Now() + absl::Seconds(3));
+  scheduler_->HoldLaunches(clock_.Now() + absl::Seconds(1));
+  Enqueue(1);
+  clock_.Advance(absl::Milliseconds(2999));
+  AwaitLooks(5);
+  EXPECT_THAT(sink_.rows(), ElementsAre());
+  clock_.Advance(absl::Milliseconds(1));
+  sink_.WaitForBatches(1);
+}
+
+TEST_F(BatchSchedulerTest, HoldLeavesLaunchesInFlightAlone) {
+  Start(OneLaunch());
+  Occupy(1);
+  scheduler_->HoldLaunches(absl::InfiniteFuture());
+  sink_.Finish(0);
+  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kOk);
+}
+
+TEST_F(BatchSchedulerTest, HeldQueueKeepsItsBounds) {
+  SchedulerOptions options;
+  options.max_queued_requests = 2;
+  Start(options);
+  scheduler_->HoldLaunches(absl::InfiniteFuture());
+  Enqueue(1);
+  Enqueue(2);
+  Enqueue(3);
+  EXPECT_EQ(outcomes_.CodeOf(3), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(BatchSchedulerTest, DrainEndsAHold) {
+  Start(SchedulerOptions());
+  scheduler_->HoldLaunches(absl::InfiniteFuture());
+  Enqueue(1);
+  std::thread drainer([this] { scheduler_->Drain(absl::InfiniteFuture()); });
+  sink_.WaitForBatches(1);
+  sink_.Finish(0);
+  drainer.join();
+  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kOk);
+}
+
+TEST_F(BatchSchedulerTest, NoHoldBeginsInADrain) {
+  Start(OneLaunch());
+  Occupy(1);
+  Enqueue(2);
+  const int64_t looks = clock_.looks();
+  std::thread drainer([this] { scheduler_->Drain(absl::InfiniteFuture()); });
+  // With its only launch in flight, the dispatcher has no need of the clock.
+  while (clock_.looks() == looks) std::this_thread::yield();
+  scheduler_->HoldLaunches(absl::InfiniteFuture());
+  sink_.Finish(0);
+  sink_.WaitForBatches(2);
+  sink_.Finish(0);
+  drainer.join();
+  EXPECT_EQ(outcomes_.CodeOf(2), absl::StatusCode::kOk);
 }
 
 TEST_F(BatchSchedulerTest, DestructionRunsWhatIsQueued) {
