@@ -5,6 +5,8 @@
 #ifndef QGEMM_BASE_CLOCK_H_
 #define QGEMM_BASE_CLOCK_H_
 
+#include <chrono>
+
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
@@ -21,6 +23,16 @@ class Clock {
 class SystemClock final : public Clock {
  public:
   absl::Time Now() const override { return absl::Now(); }
+};
+
+// Time that only moves forward; its epoch means nothing.
+class SteadyClock final : public Clock {
+ public:
+  absl::Time Now() const override {
+    return absl::UnixEpoch() +
+           absl::FromChrono(
+               std::chrono::steady_clock::now().time_since_epoch());
+  }
 };
 
 }  // namespace qgemm

@@ -66,6 +66,10 @@ uint32_t Extend(uint32_t crc, absl::string_view bytes) {
 
 }  // namespace
 
-uint32_t Crc32c(absl::string_view bytes) { return ~Extend(~0u, bytes); }
+uint32_t Crc32c(absl::string_view bytes) { return ExtendCrc32c(0, bytes); }
+
+uint32_t ExtendCrc32c(uint32_t crc32c, absl::string_view bytes) {
+  return ~Extend(~crc32c, bytes);
+}
 
 }  // namespace qgemm

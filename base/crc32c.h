@@ -16,6 +16,10 @@ namespace qgemm {
 // processor has it.
 uint32_t Crc32c(absl::string_view bytes);
 
+// The CRC-32C of a text whose beginning has `crc32c` and whose rest is
+// `bytes`; 0 for an empty beginning.
+uint32_t ExtendCrc32c(uint32_t crc32c, absl::string_view bytes);
+
 }  // namespace qgemm
 
 #endif  // QGEMM_BASE_CRC32C_H_

@@ -97,10 +97,11 @@ double Histogram::standard_deviation() const {
 }
 
 int64_t Histogram::Percentile(double percent) const {
-  const double fraction = std::clamp(percent, 0.0, 100.0) / 100.0;
+  // 99.9 % of 1000 must be 999, although the product is a little above it.
+  constexpr double kRounding = 1 - 1e-12;
+  const double share = std::clamp(percent, 0.0, 100.0) / 100.0 * kRounding;
   const int64_t rank = std::max<int64_t>(
-      1,
-      static_cast<int64_t>(std::ceil(fraction * static_cast<double>(count_))));
+      1, static_cast<int64_t>(std::ceil(share * static_cast<double>(count_))));
   int64_t seen = 0;
   for (size_t i = 0; i < buckets_.size(); ++i) {
     seen += buckets_[i];

@@ -2,11 +2,7 @@
 
 #include "client/client.h"
 
-#include <grpcpp/create_channel.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
-#include <grpcpp/security/credentials.h>
-#include <grpcpp/support/channel_arguments.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <limits>
@@ -15,11 +11,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "client/call_engine.h"
+#include "client/channels.h"
 #include "client/retry.h"
 #include "client/upload.h"
 #include "client/weights_stream.h"
@@ -28,28 +24,8 @@
 namespace qgemm {
 namespace {
 
-using Channels = std::vector<std::shared_ptr<grpc::Channel>>;
-
 // What the messages around an operand may take besides it.
 constexpr int64_t kMessageOverheadBytes = 1024;
-
-absl::Status CheckTarget(absl::string_view target) {
-  constexpr size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
-  absl::string_view path = target;
-  if (absl::ConsumePrefix(&path, "unix:") && !path.empty()) {
-    if (path.size() <= kMaxPathBytes) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("target is '", target, "'; the path has ", path.size(),
-                     " bytes, a Unix socket's at most ", kMaxPathBytes));
-  }
-  const size_t colon = target.rfind(':');
-  if (colon == absl::string_view::npos || colon == 0 ||
-      colon + 1 == target.size() || target.find(']', colon) != target.npos) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "target is '", target, "'; it must be host:port or unix:path"));
-  }
-  return absl::OkStatus();
-}
 
 absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low,
                         int64_t high) {
@@ -67,31 +43,6 @@ absl::Status CheckOptions(const ClientOptions& options) {
                              4 * kMessageOverheadBytes,
                              std::numeric_limits<int>::max()));
   return Validate(options.retry);
-}
-
-Channels CreateChannels(const std::string& target,
-                        const ClientOptions& options) {
-  Channels channels;
-  for (int i = 0; i < options.channels; ++i) {
-    grpc::ChannelArguments arguments;
-    const int max_bytes = static_cast<int>(options.max_message_bytes);
-    arguments.SetMaxSendMessageSize(max_bytes);
-    arguments.SetMaxReceiveMessageSize(max_bytes);
-    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    // Otherwise channels to one target share one connection.
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    channels.push_back(grpc::CreateCustomChannel(
-        target, grpc::InsecureChannelCredentials(), arguments));
-  }
-  return channels;
-}
-
-bool WaitForChannels(const Channels& channels, absl::Time deadline) {
-  for (const auto& channel : channels) channel->GetState(true);
-  for (const auto& channel : channels) {
-    if (!channel->WaitForConnected(absl::ToChronoTime(deadline))) return false;
-  }
-  return true;
 }
 
 absl::Status CheckGemm(const GemmOptions& options, int64_t max_message_bytes) {
@@ -218,7 +169,8 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
     const std::string& target, const ClientOptions& options) {
   RETURN_IF_ERROR(CheckTarget(target));
   RETURN_IF_ERROR(CheckOptions(options));
-  Channels channels = CreateChannels(target, options);
+  Channels channels =
+      CreateChannels(target, options.channels, options.max_message_bytes);
   const bool connected =
       WaitForChannels(channels, absl::Now() + options.connect_timeout);
   ClientOptions probe = options;

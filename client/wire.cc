@@ -2,8 +2,6 @@
 
 #include "client/wire.h"
 
-#include <grpcpp/support/slice.h>
-
 #include <string>
 #include <utility>
 
@@ -120,32 +118,8 @@ void FillDense(const WeightsSpec& spec, v1::DenseFormat* dense) {
   }
 }
 
-// The tag and length that introduce GemmRequest.a.
-std::string PayloadPrefix(uint64_t bytes) {
-  constexpr int kLengthDelimited = 2;
-  std::string prefix(1, static_cast<char>(v1::GemmRequest::kAFieldNumber << 3 |
-                                          kLengthDelimited));
-  for (; bytes >= 0x80; bytes >>= 7) {
-    prefix.push_back(static_cast<char>(bytes | 0x80));
-  }
-  prefix.push_back(static_cast<char>(bytes));
-  return prefix;
-}
-
 absl::Duration FromNanoseconds(uint64_t nanoseconds) {
   return absl::Nanoseconds(static_cast<int64_t>(nanoseconds));
-}
-
-ServerTimings FromWire(const v1::Timings& timings) {
-  ServerTimings result;
-  result.queue = FromNanoseconds(timings.queue_ns());
-  result.host_to_device = FromNanoseconds(timings.host_to_device_ns());
-  result.kernel = FromNanoseconds(timings.kernel_ns());
-  result.device_to_host = FromNanoseconds(timings.device_to_host_ns());
-  result.total = FromNanoseconds(timings.total_ns());
-  result.launch_rows = timings.launch_rows();
-  result.launch_requests = timings.launch_requests();
-  return result;
 }
 
 }  // namespace
@@ -194,7 +168,18 @@ v1::Section ToWire(Section section) {
   return v1::SECTION_UNSPECIFIED;
 }
 
-grpc::ByteBuffer ToWire(const GemmOptions& options) {
+std::string PayloadPrefix(uint64_t bytes) {
+  constexpr int kLengthDelimited = 2;
+  std::string prefix(1, static_cast<char>(v1::GemmRequest::kAFieldNumber << 3 |
+                                          kLengthDelimited));
+  for (; bytes >= 0x80; bytes >>= 7) {
+    prefix.push_back(static_cast<char>(bytes | 0x80));
+  }
+  prefix.push_back(static_cast<char>(bytes));
+  return prefix;
+}
+
+grpc::Slice PrefixToWire(const GemmOptions& options) {
   v1::GemmRequest request;
   request.set_weights(options.weights);
   request.set_m(options.m);
@@ -205,10 +190,13 @@ grpc::ByteBuffer ToWire(const GemmOptions& options) {
       options.a_type == FloatType::kFloat32) {
     request.set_rounding(ToWire(options.rounding));
   }
+  return grpc::Slice(request.SerializeAsString() +
+                     PayloadPrefix(options.a.size()));
+}
+
+grpc::ByteBuffer ToWire(const GemmOptions& options) {
   const grpc::Slice slices[2] = {
-      grpc::Slice(request.SerializeAsString() +
-                  PayloadPrefix(options.a.size())),
-      grpc::Slice(options.a.data(), options.a.size())};
+      PrefixToWire(options), grpc::Slice(options.a.data(), options.a.size())};
   return grpc::ByteBuffer(slices, 2);
 }
 
@@ -245,6 +233,18 @@ ServerDescription FromWire(const v1::GetServerInfoResponse& response) {
   server.process_cpu =
       absl::Microseconds(static_cast<int64_t>(response.process_cpu_us()));
   return server;
+}
+
+ServerTimings FromWire(const v1::Timings& timings) {
+  ServerTimings result;
+  result.queue = FromNanoseconds(timings.queue_ns());
+  result.host_to_device = FromNanoseconds(timings.host_to_device_ns());
+  result.kernel = FromNanoseconds(timings.kernel_ns());
+  result.device_to_host = FromNanoseconds(timings.device_to_host_ns());
+  result.total = FromNanoseconds(timings.total_ns());
+  result.launch_rows = timings.launch_rows();
+  result.launch_requests = timings.launch_requests();
+  return result;
 }
 
 absl::StatusOr<GemmResult> FromWire(v1::GemmResponse* response, int64_t m,

@@ -6,6 +6,10 @@
 #define QGEMM_CLIENT_WIRE_H_
 
 #include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "client/gemm.h"
@@ -24,8 +28,15 @@ v1::Section ToWire(Section section);
 // it from.
 grpc::ByteBuffer ToWire(const GemmOptions& options);
 
+// What comes before A in that message; options.a tells only its size.
+grpc::Slice PrefixToWire(const GemmOptions& options);
+
+// The tag and length that introduce field `a` of that message.
+std::string PayloadPrefix(uint64_t bytes);
+
 WeightsDescription FromWire(const v1::WeightsInfo& info);
 ServerDescription FromWire(const v1::GetServerInfoResponse& response);
+ServerTimings FromWire(const v1::Timings& timings);
 
 // The answer to `m` rows with results of `c_type`. Takes the result out of
 // `response`. INTERNAL if the byte count fits no n.

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "base/version.h"
 #include "kernels/backends/backends.h"
 #include "server/execution/batch_executor.h"
 #include "server/listen_address.h"
@@ -91,9 +92,9 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   // Copies of operands run on these threads; the cores are for the backend.
   rpc.completion_queues =
       std::clamp<int>(std::thread::hardware_concurrency() / 4, 2, 8);
-  rpc.version = kServerVersion;
   rpc.enable_echo = options.enable_echo;
   rpc.enable_freeze = options.enable_freeze;
+  rpc.version = kVersion;
   return rpc;
 }
 

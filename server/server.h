@@ -19,8 +19,6 @@
 
 namespace qgemm {
 
-inline constexpr char kServerVersion[] = "0.1.0";
-
 struct ServerOptions {
   // Each "host:port" (loopback; port 0 = a free one) or "unix:path"; at least
   // one.

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "base/version.h"
 
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:50051"},
           "Where to serve gRPC: host:port on a loopback address (port 0 takes "
@@ -82,7 +83,7 @@ void ShowAllOurFlagsInHelp() {
   config.contains_help_flags = ours;
   config.contains_helpshort_flags = ours;
   config.version_string = [] {
-    return absl::StrCat("qgemm_server ", kServerVersion, "\n");
+    return absl::StrCat("qgemm_server ", kVersion, "\n");
   };
   absl::SetFlagsUsageConfig(config);
 }

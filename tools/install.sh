@@ -5,7 +5,7 @@
 #   bin/        qgemm_server, qgemm, qgemm_loadtest
 #   include/qgemm/  the client library's headers
 #   lib/        libqgemm_client.a, pkgconfig/qgemm.pc, cmake/qgemm/
-#   share/qgemm/    the demo's weights and its script
+#   share/qgemm/    the demo's weights, its script, the load test's scenarios
 #
 # Usage: tools/install.sh --prefix DIR
 set -euo pipefail
@@ -118,6 +118,12 @@ install_demo() {
   install -D -m 644 tools/demo/lib.sh "$prefix/share/qgemm/tools/demo/lib.sh"
 }
 
+install_scenarios() {
+  local share="$prefix/share/qgemm"
+  install -D -m 755 tools/scenario.sh "$share/tools/scenario.sh"
+  install -D -m 644 -t "$share/bench/scenarios" bench/scenarios/*.txt
+}
+
 tools/setup.sh build
 mapfile -t libraries < <(client_libraries)
 if [ "${#libraries[@]}" -eq 0 ]; then
@@ -132,4 +138,5 @@ install_archive
 install_headers
 install_package_files
 install_demo
+install_scenarios
 say "installed qgemm $VERSION in $prefix"

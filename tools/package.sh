@@ -3,10 +3,11 @@
 #
 # Builds qgemm for other machines, by --config=portable, and lays it out in
 # dist/qgemm-bundle beside dist/qgemm-bundle.tar.xz:
-#   bin/    qgemm_server, qgemm, qgemm_loadtest, kernel_bench
+#   bin/    qgemm_server, qgemm, qgemm_loadtest, kernel_bench,
+#           minimal_client
 #   tests/  the conformance suite and the tests of the CUDA backend
 #   lib/    prometheus-cpp and what it links, for the server
-#   share/qgemm/  the demo's weights and its script
+#   share/qgemm/  the demo's weights and its script, the load test's scenarios
 #   gpu_check.sh  runs the tests and the quick bench on a GPU machine
 # The bundle needs libc and, for a GPU, its driver and the system's cuBLAS.
 #
@@ -19,7 +20,7 @@ readonly MAX_BYTES=$((40 * 1000 * 1000))
 readonly BUNDLE=dist/qgemm-bundle
 readonly BINARIES=(
   //server:qgemm_server //client/cli:qgemm //client/loadtest:qgemm_loadtest
-  //bench:kernel_bench
+  //bench:kernel_bench //bench:minimal_client
 )
 # Of the system's, found wherever the bundle runs.
 readonly LIBC='^(linux-vdso|ld-linux.*|libc|libm|libdl|librt|libpthread)\.so'
@@ -70,6 +71,13 @@ install_demo() {
   install -m 755 tools/package/gpu_check.sh "$BUNDLE/gpu_check.sh"
 }
 
+install_scenarios() {
+  local share="$BUNDLE/share/qgemm"
+  install -D -m 755 tools/scenario.sh "$share/tools/scenario.sh"
+  install -D -m 755 bench/self_overhead.sh "$share/bench/self_overhead.sh"
+  install -D -m 644 -t "$share/bench/scenarios" bench/scenarios/*.txt
+}
+
 tools/setup.sh build
 mapfile -t tests < <(test_labels)
 if [ "${#tests[@]}" -eq 0 ]; then
@@ -86,6 +94,7 @@ for label in "${BINARIES[@]}"; do install_label "$label" "$BUNDLE/bin"; done
 for label in "${tests[@]}"; do install_label "$label" "$BUNDLE/tests"; done
 install_libraries
 install_demo
+install_scenarios
 # The binaries hold the same device code: the dictionary reaches over several.
 tar -C dist -cf - qgemm-bundle |
   xz -T1 --lzma2=preset=4,dict=128MiB >"$BUNDLE.tar.xz"

@@ -4,159 +4,353 @@
 
 #include "client/loadtest/load_test.h"
 
+#include <sys/utsname.h>
+
 #include <algorithm>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/random/random.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "base/version.h"
 #include "client/client.h"
-#include "client/loadtest/answer_checker.h"
-#include "client/loadtest/client_target.h"
-#include "client/loadtest/closed_loop_runner.h"
-#include "client/loadtest/random_operands.h"
+#include "client/loadtest/judgement.h"
+#include "client/loadtest/layer_setup.h"
+#include "client/loadtest/load_set.h"
+#include "client/loadtest/peak_search.h"
+#include "client/loadtest/single_run.h"
+#include "client/loadtest/verify/answer_checker.h"
+#include "client/loadtest/verify/fp64_check.h"
 
 namespace qgemm {
 namespace {
 
 // The server's limit is the one that counts; this only is above it.
 constexpr int64_t kMaxMessageBytes = int64_t{1} << 30;
-// What inputs and kept answers may take together.
-constexpr int64_t kMaxOperandBytes = int64_t{256} << 20;
+// What kept answers may take together.
+constexpr int64_t kKeptBytes = int64_t{256} << 20;
+// What --verify=sample compares with fp64: layers, and multiply-adds of all of
+// them, under a second of the oracle on one core.
+constexpr size_t kSampledLayers = 8;
+constexpr double kSampledMultiplyAdds = 1 << 28;
+constexpr double kFirstSearchedRate = 1000;
+constexpr int kConfirmingRunIsLonger = 2;  // times
 
-using Inputs = std::vector<std::vector<uint8_t>>;
-
-absl::StatusOr<std::unique_ptr<Client>> ConnectFor(
-    const LoadtestOptions& options) {
-  ClientOptions client;
-  client.channels = options.connections;
-  client.completion_threads = std::min(options.concurrency, 2);
-  client.max_message_bytes = kMaxMessageBytes;
-  client.retry.max_attempts = 1;  // every refusal is counted
-  return Client::Connect(options.server, client);
-}
-
-// The layer under load, and its canonical form where it is known.
-struct Layer {
-  WeightsDescription description;
-  std::string name;  // what requests call it
-  std::optional<CanonicalWeights> canonical;
-};
-
-absl::StatusOr<Layer> UploadSynthetic(const LoadtestOptions& options,
-                                      Client* client) {
-  ASSIGN_OR_RETURN(
-      const EncodedWeights encoded,
-      MakeRandomWeights(options.format, options.synthetic, options.seed));
-  Layer layer;
-  // Drawn anew, so that load tests at the same server do not share the name.
-  absl::BitGen random;
-  layer.name =
-      absl::StrCat("loadtest/", absl::Hex(absl::Uniform<uint64_t>(random)));
-  LoadOptions load;
-  load.name = layer.name;
-  ASSIGN_OR_RETURN(const LoadResult loaded, client->LoadWeights(encoded, load));
-  layer.description = loaded.weights;
-  if (options.verify != VerifyMode::kNone) {
-    ASSIGN_OR_RETURN(layer.canonical, DecodeWeights(encoded));
+std::string CpuModel() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(line, absl::MaxSplits(':', 1));
+    if (!absl::StartsWith(parts.first, "model name")) continue;
+    return std::string(absl::StripAsciiWhitespace(parts.second));
   }
-  return layer;
+  return "";
 }
 
-absl::StatusOr<Layer> FindNamed(const LoadtestOptions& options,
-                                Client* client) {
-  Layer layer;
-  layer.name = options.weights;
-  ASSIGN_OR_RETURN(layer.description, client->Describe(options.weights));
-  return layer;
-}
-
-// Bytes of one input with its answer; saturates.
-int64_t OperandBytes(const LoadtestOptions& options,
-                     const WeightsDescription& weights) {
-  const int64_t row =
-      weights.k * SizeOf(options.a_type) + weights.n * SizeOf(options.c_type);
-  return CheckedMul(options.m, row).value_or(kMaxOperandBytes);
-}
-
-absl::StatusOr<Inputs> MakeInputs(const LoadtestOptions& options,
-                                  const WeightsDescription& weights) {
-  const int64_t bytes = OperandBytes(options, weights);
-  if (bytes > kMaxMessageBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--m=", options.m, ": a request and its answer take ",
-                     bytes, " bytes, must be at most ", kMaxMessageBytes));
+LoadtestEnvironment OwnEnvironment(const LoadtestOptions& options) {
+  LoadtestEnvironment environment;
+  environment.version = kVersion;
+  environment.client_cpus =
+      static_cast<int>(std::thread::hardware_concurrency());
+  environment.client_cpu = CpuModel();
+  environment.transport = std::string(Name(options.transport));
+  utsname system;
+  if (uname(&system) == 0) {
+    environment.client_system =
+        absl::StrCat(system.sysname, " ", system.release);
   }
-  const int64_t count =
-      std::clamp<int64_t>(kMaxOperandBytes / bytes, 1, options.inputs);
-  Inputs inputs;
-  for (int64_t i = 0; i < count; ++i) {
-    inputs.push_back(MakeRandomActivations(
-        options.a_type, options.m * weights.k, options.seed + 1 + i));
-  }
-  return inputs;
+  return environment;
 }
 
-MatmulSignature SignatureOf(const LoadtestOptions& options) {
+WeightsSummary Summarize(const LoadtestOptions& options,
+                         const std::vector<LoadedLayer>& layers) {
+  WeightsSummary summary;
+  std::set<std::string> formats;
+  for (const LoadedLayer& layer : layers) {
+    formats.insert(layer.format);
+    summary.resident_bytes += layer.resident_bytes;
+    summary.largest_k = std::max(summary.largest_k, layer.k);
+    summary.largest_n = std::max(summary.largest_n, layer.n);
+  }
+  summary.layers = static_cast<int64_t>(layers.size());
+  summary.formats.assign(formats.begin(), formats.end());
+  summary.text =
+      absl::StrCat(absl::StrJoin(formats, ", "), " ", options.layers.text);
+  if (summary.layers > 1) {
+    absl::StrAppend(&summary.text, ", ", summary.layers, " layers");
+  }
+  return summary;
+}
+
+// Without a server: the shapes as they would be.
+std::vector<LoadedLayer> ImaginedLayers(const LoadtestOptions& options) {
+  std::vector<LoadedLayer> layers;
+  for (const LayerShape& shape : options.layers.shapes) {
+    layers.push_back({shape.name, "none", shape.k, shape.n, 0});
+  }
+  return layers;
+}
+
+MatmulSignature SignatureOf(const RequestOptions& request) {
   MatmulSignature signature;
-  signature.a_type = options.a_type;
-  signature.c_type = options.c_type;
-  signature.mode = options.mode;
+  signature.a_type = request.a_type;
+  signature.c_type = request.c_type;
+  signature.mode = request.mode;
   return signature;
 }
 
-LoopResult RunLoop(const LoadtestOptions& options, LoadTarget* target,
-                   int64_t inputs, AnswerChecker* checker,
-                   const std::atomic<bool>& stop) {
-  ClosedLoopOptions loop;
-  loop.concurrency = options.concurrency;
-  loop.inputs = inputs;
-  loop.warmup = options.warmup;
-  loop.duration = options.duration;
-  return RunClosedLoop(loop, target, checker, SteadyClock(), stop);
-}
+// A load test under way.
+class LoadTest {
+ public:
+  LoadTest(const LoadtestOptions& options, const std::atomic<bool>& stop,
+           LiveLine* live, LoadtestReport* report)
+      : options_(options), stop_(stop), live_(live), report_(report) {}
+
+  // Everything up to the judgement. Errors: what kept it from running.
+  absl::Status Run() {
+    if (options_.transport == TransportKind::kNull) {
+      return RunAll(ImaginedLayers(options_));
+    }
+    RETURN_IF_ERROR(Connect());
+    setup_.emplace(options_, client_.get());
+    absl::Status status = setup_->Prepare(stop_, [this](int done, int all) {
+      live_->Say(absl::StrFormat("%d of %d layers in place", done, all));
+    });
+    if (status.ok()) status = RunAll(setup_->layers());
+    TearDown();
+    return status;
+  }
+
+ private:
+  absl::Status Connect() {
+    ClientOptions client;
+    client.max_message_bytes = kMaxMessageBytes;
+    client.connect_timeout = options_.connect_timeout;
+    client.retry.max_attempts = 1;  // a refusal is told, not hidden
+    ASSIGN_OR_RETURN(client_, Client::Connect(options_.server, client));
+    ASSIGN_OR_RETURN(report_->environment.server, client_->ServerInfo());
+    return absl::OkStatus();
+  }
+
+  absl::Status RunAll(const std::vector<LoadedLayer>& layers) {
+    report_->weights = Summarize(options_, layers);
+    layers_ = layers;
+    if (options_.yardstick) {
+      live_->Say("yardstick");
+      ASSIGN_OR_RETURN(const auto set, LoadSet::Make(options_, layers_));
+      ASSIGN_OR_RETURN(report_->yardstick,
+                       MeasureYardstick(options_, PartsFor(*set, nullptr)));
+    }
+    if (options_.find_peak) return FindPeak();
+    if (!options_.sweep.values.empty()) return RunSweep();
+    return RunPoint(options_, "").status();
+  }
+
+  RunParts PartsFor(const LoadSet& set, AnswerObserver* observer) {
+    RunParts parts;
+    parts.client = client_.get();
+    parts.set = &set;
+    parts.observer = observer;
+    parts.stop = &stop_;
+    parts.live = [this](const SeriesPoint& point) { live_->Show(point); };
+    return parts;
+  }
+
+  // One run, appended to the report; true if it holds.
+  absl::StatusOr<bool> RunPoint(const LoadtestOptions& options,
+                                const std::string& label) {
+    if (options.arrivals.duration <= absl::ZeroDuration()) return true;
+    ASSIGN_OR_RETURN(const auto set, LoadSet::Make(options, layers_));
+    AnswerChecker checker(options.verify, set->message_count(), kKeptBytes);
+    live_->Begin(label);
+    ASSIGN_OR_RETURN(
+        RunResult run,
+        RunOnce(options, PartsFor(*set, options.verify == VerifyMode::kNone
+                                            ? nullptr
+                                            : &checker)));
+    run.label = label;
+    const bool holds = Holds(run, options);
+    report_->runs.push_back(std::move(run));
+    report_->headline = report_->runs.size() - 1;
+    if (options.verify != VerifyMode::kNone) Verify(*set, checker);
+    return holds;
+  }
+
+  absl::Status RunSweep() {
+    for (size_t i = 0; i < options_.sweep.values.size() && !stop_; ++i) {
+      ASSIGN_OR_RETURN(const LoadtestOptions options, SweepPoint(i));
+      RETURN_IF_ERROR(RunPoint(options, options_.sweep.Label(i)).status());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<LoadtestOptions> SweepPoint(size_t point) const {
+    const std::string& value = options_.sweep.values[point];
+    LoadtestOptions options = options_;
+    switch (options_.sweep.flag) {
+      case SweptFlag::kRate: {
+        ASSIGN_OR_RETURN(options.arrivals.rate, ParseRateProfile(value));
+        if (!options_.arrivals.is_open() &&
+            options_.arrivals.concurrency == 1) {
+          options.arrivals.concurrency = kOpenInFlight;
+        }
+        return options;
+      }
+      case SweptFlag::kM: {
+        ASSIGN_OR_RETURN(options.request.m, ParseRowMix(value));
+        return options;
+      }
+      case SweptFlag::kConcurrency:
+        break;
+    }
+    if (!absl::SimpleAtoi(value, &options.arrivals.concurrency) ||
+        options.arrivals.concurrency < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--sweep=", options_.sweep.Label(point), ": must be 1 or more"));
+    }
+    options.lanes = std::min(options.lanes, options.arrivals.concurrency);
+    return options;
+  }
+
+  absl::Status FindPeak() {
+    PeakSearchOptions search_options;
+    search_options.first_rate =
+        options_.arrivals.rate.has_value()
+            ? options_.arrivals.rate->RateAt(absl::ZeroDuration())
+            : kFirstSearchedRate;
+    PeakSearch search(search_options);
+    PeakResult& peak = report_->peak.emplace();
+    for (const LatencyBound& bound : options_.slo) {
+      absl::StrAppend(&peak.slo, peak.slo.empty() ? "" : ",", bound.name, "=",
+                      absl::FormatDuration(bound.limit));
+    }
+    size_t best = 0;
+    while (const std::optional<PeakSearch::Step> step = search.Next()) {
+      if (stop_) break;
+      LoadtestOptions options = options_;
+      options.arrivals.rate = RateProfile::Constant(step->rate);
+      if (!options_.arrivals.is_open()) {
+        options.arrivals.concurrency = kOpenInFlight;
+      }
+      if (step->confirming) options.arrivals.duration *= kConfirmingRunIsLonger;
+      ASSIGN_OR_RETURN(
+          const bool held,
+          RunPoint(options, absl::StrFormat("%srate=%.6g",
+                                            step->confirming ? "confirm " : "",
+                                            step->rate)));
+      if (stop_) break;
+      search.Tell(held);
+      if (held) best = report_->runs.size() - 1;
+    }
+    peak.rate = search.peak();
+    peak.confirmed = search.confirmed();
+    report_->headline = best;
+    return absl::OkStatus();
+  }
+
+  // Adds a run's answers to what the report says of all of them.
+  void Verify(const LoadSet& set, const AnswerChecker& checker) {
+    VerifyReport found = checker.Report();
+    if (setup_.has_value() && options_.layers.is_synthetic()) {
+      live_->Say("comparing answers with fp64");
+      CompareWithFp64(set, checker, &found);
+    }
+    VerifyReport& all = report_->verify;
+    all.mode = found.mode;
+    all.answers_compared += found.answers_compared;
+    all.answers_different += found.answers_different;
+    all.elements_checked += found.elements_checked;
+    all.worst_tolerance_used =
+        std::max(all.worst_tolerance_used, found.worst_tolerance_used);
+    all.status.Update(found.status);
+  }
+
+  void CompareWithFp64(const LoadSet& set, const AnswerChecker& checker,
+                       VerifyReport* found) {
+    std::map<int, std::vector<AnsweredRequest>> by_layer;
+    for (int i = 0; i < set.message_count(); ++i) {
+      std::shared_ptr<const std::string> c = checker.Kept(i);
+      if (c == nullptr) continue;
+      const LoadMessage message = set.Describe(i);
+      by_layer[message.layer].push_back(
+          {absl::StrCat("input ", message.input, " of m=", message.m, " at ",
+                        set.layers()[message.layer].name),
+           message.m, set.OperandOf(message), std::move(c)});
+    }
+    const bool all = options_.verify == VerifyMode::kAll;
+    const size_t step =
+        all ? 1 : (by_layer.size() + kSampledLayers - 1) / kSampledLayers;
+    Fp64Budget budget;
+    budget.seed = options_.seed;
+    if (!all) budget.multiply_adds = kSampledMultiplyAdds / kSampledLayers;
+    size_t position = 0;
+    for (const auto& [layer, answers] : by_layer) {
+      if (position++ % step != 0) continue;
+      const absl::StatusOr<CanonicalWeights> canonical =
+          setup_->Canonical(layer);
+      found->status.Update(canonical.status());
+      if (!canonical.ok()) return;
+      CheckAgainstFp64(*canonical, SignatureOf(options_.request), answers,
+                       budget, found);
+    }
+  }
+
+  void TearDown() {
+    live_->Say("removing layers");
+    const absl::Status removed = setup_->TearDown();
+    if (removed.ok()) return;
+    report_->findings.push_back(
+        {Verdict::kErrors, absl::StrCat("clean-up: ", removed.message())});
+  }
+
+  const LoadtestOptions options_;
+  const std::atomic<bool>& stop_;
+  LiveLine* const live_;
+  LoadtestReport* const report_;
+  std::unique_ptr<Client> client_;
+  std::optional<LayerSetup> setup_;
+  std::vector<LoadedLayer> layers_;
+};
 
 }  // namespace
 
-absl::StatusOr<LoadtestReport> RunLoadTest(const LoadtestOptions& options,
-                                           const std::atomic<bool>& stop) {
+LoadtestReport RunLoadTest(const LoadtestOptions& options,
+                           const std::atomic<bool>& stop, LiveLine* live) {
   LoadtestReport report;
-  report.options = options;
+  report.title = options.output.title;
   report.started_at = absl::Now();
-  report.client_cpus = static_cast<int>(std::thread::hardware_concurrency());
-  ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, ConnectFor(options));
-  ASSIGN_OR_RETURN(report.server, client->ServerInfo());
-  ASSIGN_OR_RETURN(const Layer layer,
-                   options.is_synthetic()
-                       ? UploadSynthetic(options, client.get())
-                       : FindNamed(options, client.get()));
-  report.weights = layer.description;
-  const absl::StatusOr<Inputs> inputs = MakeInputs(options, layer.description);
-  AnswerChecker checker(options.verify, inputs.ok() ? inputs->size() : 0);
-  if (inputs.ok()) {
-    ClientTarget target(client.get(),
-                        {layer.name, options.m, SignatureOf(options),
-                         options.timeout, *inputs});
-    report.loop = RunLoop(options, &target, inputs->size(), &checker, stop);
+  report.environment = OwnEnvironment(options);
+  report.verify.mode = std::string(Name(options.verify));
+  LoadTest test(options, stop, live, &report);
+  const absl::Status status = test.Run();
+  live->Clear();
+  std::vector<Finding> findings;
+  if (!status.ok()) {
+    findings.push_back(
+        {stop ? Verdict::kInterrupted : Verdict::kNotStarted,
+         absl::StrCat(status.message(), " (",
+                      absl::StatusCodeToString(status.code()), ")")});
   }
-  if (options.is_synthetic()) {
-    report.cleanup =
-        client->Unload(layer.name, absl::Now() + options.timeout).status();
+  for (Finding& finding : Judge(report, options)) {
+    findings.push_back(std::move(finding));
   }
-  RETURN_IF_ERROR(inputs.status());
-  report.options.inputs = static_cast<int>(inputs->size());
-  report.verify =
-      layer.canonical.has_value()
-          ? checker.CompareWithFp64({*layer.canonical, SignatureOf(options),
-                                     options.m, *inputs, options.seed})
-          : checker.CompareBits();
+  for (Finding& finding : report.findings) {
+    findings.push_back(std::move(finding));
+  }
+  report.findings = std::move(findings);
   return report;
 }
 

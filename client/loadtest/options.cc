@@ -4,27 +4,54 @@
 
 #include "client/loadtest/options.h"
 
-#include <vector>
+#include <algorithm>
+#include <cmath>
 
-#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "client/loadtest/workload/model_file.h"
+#include "client/loadtest/workload/synthetic_shape.h"
 
 namespace qgemm {
 namespace {
 
 constexpr int64_t kMaxExtent = int64_t{1} << 20;
-constexpr int kMaxConcurrency = 4096;
-constexpr int kMaxConnections = 256;
+constexpr int kMaxConcurrency = 1 << 16;
+constexpr int kMaxChannels = 256;
+constexpr int kMaxThreads = 64;
 constexpr int kMaxInputs = 4096;
+constexpr int kMaxLayers = 10000;
 
 absl::Status BadFlag(absl::string_view flag, absl::string_view value,
                      absl::string_view legal) {
   return absl::InvalidArgumentError(
       absl::StrCat("--", flag, "=", value, ": must be ", legal));
+}
+
+absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low,
+                        int64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return BadFlag(flag, absl::StrCat(value), absl::StrCat(low, " to ", high));
+}
+
+absl::Status CheckNumber(absl::string_view flag, double value, double high) {
+  if (value >= 0 && value <= high) return absl::OkStatus();  // not NaN either
+  return BadFlag(flag, absl::StrCat(value), absl::StrCat("0 to ", high));
+}
+
+// From `low` to a year.
+absl::Status CheckTime(absl::string_view flag, absl::Duration value,
+                       absl::Duration low) {
+  const absl::Duration limit = absl::Hours(24 * 365);
+  if (value >= low && value <= limit) return absl::OkStatus();
+  return BadFlag(flag, absl::FormatDuration(value),
+                 absl::StrCat("at least ", absl::FormatDuration(low),
+                              " and at most a year"));
 }
 
 absl::StatusOr<FloatType> ParseFloatType(absl::string_view flag,
@@ -52,90 +79,382 @@ absl::StatusOr<VerifyMode> ParseVerify(absl::string_view text) {
   return BadFlag("verify", text, "none, sample or all");
 }
 
-absl::StatusOr<SyntheticShape> ParseShape(absl::string_view text) {
+absl::StatusOr<TransportKind> ParseTransport(const LoadtestFlags& flags) {
+  if (flags.server.empty()) {
+    return BadFlag("server", "", "host:port or unix:path");
+  }
+  const TransportKind of_server = absl::StartsWith(flags.server, "unix:")
+                                      ? TransportKind::kUnix
+                                      : TransportKind::kTcp;
+  if (flags.transport == "auto") return of_server;
+  if (flags.transport == Name(TransportKind::kNull)) {
+    return TransportKind::kNull;
+  }
+  if (flags.transport == Name(of_server)) return of_server;
+  if (flags.transport == "tcp" || flags.transport == "unix") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--transport=", flags.transport, ": --server=", flags.server,
+        " is reached by ", Name(of_server)));
+  }
+  return BadFlag("transport", flags.transport, "auto, tcp, unix or null");
+}
+
+absl::StatusOr<SyntheticShape> ParseShape(absl::string_view flag,
+                                          absl::string_view text) {
   const std::vector<absl::string_view> parts = absl::StrSplit(text, 'x');
   SyntheticShape shape;
   if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &shape.k) ||
       !absl::SimpleAtoi(parts[1], &shape.n) || shape.k < 1 || shape.n < 1 ||
       shape.k > kMaxExtent || shape.n > kMaxExtent) {
-    return BadFlag("synthetic", text,
-                   absl::StrCat("KxN, each 1 to ", kMaxExtent));
+    return BadFlag(flag, text, absl::StrCat("KxN, each 1 to ", kMaxExtent));
   }
   return shape;
 }
 
-absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t limit) {
-  if (value >= 1 && value <= limit) return absl::OkStatus();
-  return BadFlag(flag, absl::StrCat(value), absl::StrCat("1 to ", limit));
+Keep KeepOf(const LoadtestFlags& flags) {
+  if (flags.setup) {
+    return flags.teardown ? Keep::kUploadAndRemove : Keep::kUpload;
+  }
+  return flags.teardown ? Keep::kRemove : Keep::kNeither;
 }
 
-absl::Status CheckTimes(const LoadtestFlags& flags) {
-  const absl::Duration limit = absl::Hours(24 * 365);
-  if (flags.duration <= absl::ZeroDuration() || flags.duration > limit) {
-    return BadFlag("duration", absl::FormatDuration(flags.duration),
-                   "above 0 and at most a year");
+absl::StatusOr<std::vector<LayerShape>> WalkShapes(const LoadtestFlags& flags,
+                                                   const LoadtestHost& host) {
+  RETURN_IF_ERROR(CheckRange("walk_blocks", flags.walk_blocks, 0, kMaxLayers));
+  const std::vector<std::string> known = KnownModels();
+  if (std::count(known.begin(), known.end(), flags.walk) > 0) {
+    return ModelLayers(flags.walk, flags.walk_blocks);
   }
-  if (flags.warmup < absl::ZeroDuration() || flags.warmup > limit) {
-    return BadFlag("warmup", absl::FormatDuration(flags.warmup),
-                   "0 or more and at most a year");
+  const absl::StatusOr<std::string> text = host.read_file(flags.walk);
+  if (!text.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--walk=", flags.walk, ": must be ", absl::StrJoin(known, ", "),
+        " or a file of layers: ", text.status().message()));
   }
-  if (flags.timeout <= absl::ZeroDuration() || flags.timeout > limit) {
-    return BadFlag("timeout", absl::FormatDuration(flags.timeout),
-                   "above 0 and at most a year");
+  return ParseModelFile(*text, flags.walk_blocks);
+}
+
+absl::StatusOr<std::vector<LayerShape>> SyntheticShapes(
+    const LoadtestFlags& flags, int formats) {
+  RETURN_IF_ERROR(CheckRange("layers", flags.layers, 1, kMaxLayers));
+  std::vector<LayerShape> shapes;
+  for (absl::string_view text : absl::StrSplit(flags.synthetic, ',')) {
+    ASSIGN_OR_RETURN(const SyntheticShape shape, ParseShape("synthetic", text));
+    for (int i = 0; i < std::max(flags.layers, formats); ++i) {
+      shapes.push_back({absl::StrCat(text, ".", i), shape.k, shape.n});
+    }
+  }
+  return shapes;
+}
+
+absl::Status CheckLayerSource(const LoadtestFlags& flags) {
+  const int sources = int{!flags.weights.empty()} +
+                      int{!flags.synthetic.empty()} + int{!flags.walk.empty()};
+  if (sources == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "give one of --weights=NAME, --synthetic=KxN and --walk=MODEL");
+}
+
+absl::StatusOr<LayerOptions> ParseLayers(const LoadtestFlags& flags,
+                                         const LoadtestHost& host) {
+  RETURN_IF_ERROR(CheckLayerSource(flags));
+  LayerOptions layers;
+  layers.formats = absl::StrSplit(flags.format, ',');
+  layers.keep = KeepOf(flags);
+  layers.walk = !flags.walk.empty();
+  layers.zipf = flags.zipf;
+  layers.text = absl::StrCat(flags.weights, flags.synthetic, flags.walk);
+  RETURN_IF_ERROR(CheckNumber("zipf", flags.zipf, 5));
+  if (layers.walk && layers.zipf > 0) {
+    return absl::InvalidArgumentError(
+        "--zipf and --walk: a walk calls the layers in order");
+  }
+  if (!flags.weights.empty()) {
+    layers.names = absl::StrSplit(flags.weights, ',', absl::SkipEmpty());
+    if (layers.names.empty()) {
+      return BadFlag("weights", flags.weights, "names separated by commas");
+    }
+  } else if (layers.walk) {
+    ASSIGN_OR_RETURN(layers.shapes, WalkShapes(flags, host));
+  } else {
+    ASSIGN_OR_RETURN(
+        layers.shapes,
+        SyntheticShapes(flags, static_cast<int>(layers.formats.size())));
+  }
+  return layers;
+}
+
+absl::StatusOr<std::set<absl::StatusCode>> ParseCodes(absl::string_view text) {
+  std::set<absl::StatusCode> codes;
+  for (absl::string_view name : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    bool known = false;
+    for (int i = 1; i <= 16; ++i) {
+      const auto code = static_cast<absl::StatusCode>(i);
+      if (name != absl::StatusCodeToString(code)) continue;
+      codes.insert(code);
+      known = true;
+    }
+    if (!known) {
+      return BadFlag("allow_errors", name,
+                     "names of status codes, as in RESOURCE_EXHAUSTED");
+    }
+  }
+  return codes;
+}
+
+absl::Status CheckDisturbances(const LoadtestFlags& flags) {
+  RETURN_IF_ERROR(CheckNumber("cancel_rate", flags.cancel_rate, 1));
+  RETURN_IF_ERROR(
+      CheckTime("cancel_within", flags.cancel_within, absl::ZeroDuration()));
+  RETURN_IF_ERROR(CheckNumber("disconnect_rate", flags.disconnect_rate, 1000));
+  RETURN_IF_ERROR(CheckTime("timeout", flags.timeout, absl::Microseconds(1)));
+  return CheckTime("deadline", flags.deadline, absl::ZeroDuration());
+}
+
+absl::StatusOr<RequestOptions> ParseRequest(const LoadtestFlags& flags) {
+  RETURN_IF_ERROR(CheckDisturbances(flags));
+  RETURN_IF_ERROR(CheckRange("inputs", flags.inputs, 1, kMaxInputs));
+  RETURN_IF_ERROR(CheckRange("prefill_m", flags.prefill_m, 1, kMaxExtent));
+  RETURN_IF_ERROR(
+      CheckRange("prefill_clients", flags.prefill_clients, 0, kMaxConcurrency));
+  RequestOptions request;
+  ASSIGN_OR_RETURN(request.m, ParseRowMix(flags.m));
+  request.prefill_m = flags.prefill_m;
+  request.prefill_clients = flags.prefill_clients;
+  ASSIGN_OR_RETURN(request.a_type, ParseFloatType("dtype", flags.dtype));
+  request.c_type = request.a_type;
+  if (!flags.out_dtype.empty()) {
+    ASSIGN_OR_RETURN(request.c_type,
+                     ParseFloatType("out_dtype", flags.out_dtype));
+  }
+  ASSIGN_OR_RETURN(request.mode, ParseMode(flags.mode));
+  request.inputs = flags.inputs;
+  request.timeout = flags.timeout;
+  request.deadline = flags.deadline > absl::ZeroDuration()
+                         ? flags.deadline
+                         : absl::InfiniteDuration();
+  request.disturbances.cancel_share = flags.cancel_rate;
+  request.disturbances.cancel_within = flags.cancel_within;
+  request.disturbances.disconnects_per_second = flags.disconnect_rate;
+  ASSIGN_OR_RETURN(request.allowed_errors, ParseCodes(flags.allow_errors));
+  return request;
+}
+
+absl::Status ReadTrace(const LoadtestFlags& flags, const LoadtestHost& host,
+                       ArrivalOptions* arrivals) {
+  ASSIGN_OR_RETURN(const std::string text,
+                   host.read_file(arrivals->process.trace_path));
+  ASSIGN_OR_RETURN(ArrivalTrace trace, ParseArrivalTrace(text));
+  if (!flags.rate.empty()) {
+    double rate = 0;
+    if (!absl::SimpleAtod(flags.rate, &rate) || !(rate >= kMinRate) ||
+        rate > kMaxRate) {
+      return BadFlag("rate", flags.rate,
+                     "one number beside a trace, which it scales");
+    }
+    ASSIGN_OR_RETURN(arrivals->trace_scale, TimeScaleFor(trace, rate));
+  }
+  arrivals->trace = std::make_shared<const ArrivalTrace>(std::move(trace));
+  return absl::OkStatus();
+}
+
+absl::Status CheckArrivalTimes(const LoadtestFlags& flags) {
+  const absl::Duration zero = absl::ZeroDuration();
+  RETURN_IF_ERROR(CheckTime("duration", flags.duration, zero));
+  RETURN_IF_ERROR(CheckTime("warmup", flags.warmup, zero));
+  RETURN_IF_ERROR(CheckTime("think", flags.think, zero));
+  return CheckTime("max_lag", flags.max_lag, absl::Microseconds(1));
+}
+
+absl::StatusOr<ArrivalOptions> ParseArrivals(const LoadtestFlags& flags,
+                                             const LoadtestHost& host) {
+  RETURN_IF_ERROR(CheckArrivalTimes(flags));
+  RETURN_IF_ERROR(
+      CheckRange("concurrency", flags.concurrency, 0, kMaxConcurrency));
+  ArrivalOptions arrivals;
+  ASSIGN_OR_RETURN(arrivals.process, ParseArrivalProcess(flags.arrivals));
+  if (arrivals.process.kind == ArrivalKind::kTrace) {
+    RETURN_IF_ERROR(ReadTrace(flags, host, &arrivals));
+  } else if (!flags.rate.empty()) {
+    ASSIGN_OR_RETURN(arrivals.rate, ParseRateProfile(flags.rate));
+  }
+  if (arrivals.is_open() && flags.think > absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        "--think and --rate: open arrivals do not wait for answers");
+  }
+  arrivals.concurrency = flags.concurrency > 0 ? flags.concurrency
+                         : arrivals.is_open()  ? kOpenInFlight
+                                               : 1;
+  arrivals.think = flags.think;
+  arrivals.max_lag = flags.max_lag;
+  arrivals.warmup = flags.warmup;
+  arrivals.duration = flags.duration;
+  return arrivals;
+}
+
+// Without a server there is nothing to upload to, to echo or to check.
+absl::Status CheckNullTransport(const LoadtestFlags& flags,
+                                const LoadtestOptions& options) {
+  if (options.transport != TransportKind::kNull) return absl::OkStatus();
+  if (options.layers.is_synthetic() && flags.churn.empty() &&
+      !flags.yardstick && options.verify == VerifyMode::kNone) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "--transport=null has no server: it goes with --synthetic or --walk, and "
+      "without --churn, --yardstick and --verify");
+}
+
+absl::StatusOr<ChurnOptions> ParseChurn(const LoadtestFlags& flags) {
+  ChurnOptions churn;
+  if (flags.churn.empty()) return churn;
+  ASSIGN_OR_RETURN(const SyntheticShape shape,
+                   ParseShape("churn", flags.churn));
+  churn.shape = LayerShape{"churn", shape.k, shape.n};
+  churn.per_second = flags.churn_rate;
+  RETURN_IF_ERROR(CheckNumber("churn_rate", flags.churn_rate, 1000));
+  if (flags.churn_rate == 0) {
+    return BadFlag("churn_rate", "0", "above 0 and at most 1000");
+  }
+  return churn;
+}
+
+bool Sweeps(const LoadtestOptions& options, SweptFlag flag) {
+  return !options.sweep.values.empty() && options.sweep.flag == flag;
+}
+
+bool SearchesRates(const LoadtestOptions& options) {
+  return options.find_peak || Sweeps(options, SweptFlag::kRate);
+}
+
+absl::Status CheckSweptValue(SweptFlag flag, absl::string_view value) {
+  switch (flag) {
+    case SweptFlag::kRate:
+      return ParseRateProfile(value).status();
+    case SweptFlag::kM:
+      return ParseRowMix(value).status();
+    case SweptFlag::kConcurrency:
+      break;
+  }
+  int concurrency = 0;
+  if (!absl::SimpleAtoi(value, &concurrency)) {
+    return BadFlag("concurrency", value, "a whole number");
+  }
+  return CheckRange("concurrency", concurrency, 1, kMaxConcurrency);
+}
+
+absl::Status CheckSweep(const Sweep& sweep) {
+  for (size_t i = 0; i < sweep.values.size(); ++i) {
+    const absl::Status status = CheckSweptValue(sweep.flag, sweep.values[i]);
+    if (status.ok()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--sweep=", sweep.Label(i), ": ", status.message()));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckCounts(const LoadtestFlags& flags) {
-  RETURN_IF_ERROR(CheckRange("m", flags.m, kMaxExtent));
-  RETURN_IF_ERROR(
-      CheckRange("concurrency", flags.concurrency, kMaxConcurrency));
-  RETURN_IF_ERROR(
-      CheckRange("connections", flags.connections, kMaxConnections));
-  return CheckRange("inputs", flags.inputs, kMaxInputs);
+absl::Status CheckRateSearch(const LoadtestOptions& options) {
+  const absl::string_view flag =
+      options.find_peak ? "--find_peak" : "--sweep=rate";
+  if (options.arrivals.trace != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " and a trace: it sets rates of a process"));
+  }
+  if (options.arrivals.think > absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " and --think: open arrivals do not wait for answers"));
+  }
+  return absl::OkStatus();
 }
 
-absl::Status CheckTarget(const LoadtestFlags& flags) {
-  if (flags.server.empty()) {
-    return BadFlag("server", "", "host:port or unix:path");
-  }
-  if (flags.weights.empty() == flags.synthetic.empty()) {
+absl::Status ParseSearch(const LoadtestFlags& flags, LoadtestOptions* options) {
+  ASSIGN_OR_RETURN(options->sweep, ParseSweep(flags.sweep));
+  ASSIGN_OR_RETURN(options->slo, ParseSlo(flags.slo));
+  options->find_peak = flags.find_peak;
+  RETURN_IF_ERROR(CheckSweep(options->sweep));
+  if (SearchesRates(*options)) RETURN_IF_ERROR(CheckRateSearch(*options));
+  if (!flags.find_peak) return absl::OkStatus();
+  if (options->slo.empty()) {
     return absl::InvalidArgumentError(
-        "give either --weights=NAME or --synthetic=KxN");
+        "--find_peak needs --slo, as in --slo=p99=500us");
   }
+  if (!options->sweep.values.empty()) {
+    return absl::InvalidArgumentError("--find_peak and --sweep: give one");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OutputOptions> ParseOutput(const LoadtestFlags& flags,
+                                          const LoadtestHost& host) {
+  OutputOptions output;
+  output.json = flags.json;
+  output.csv = flags.csv;
+  output.hgrm = flags.hgrm;
+  output.html = flags.html;
+  output.svg = flags.svg;
+  output.title = flags.title;
+  if (flags.live != "auto" && flags.live != "on" && flags.live != "off") {
+    return BadFlag("live", flags.live, "auto, on or off");
+  }
+  output.live = flags.live == "on" || (flags.live == "auto" && host.terminal);
+  return output;
+}
+
+// How many lanes find work: each has a closed loop, or an arrival in flight.
+int MostLanes(const LoadtestOptions& options) {
+  const ArrivalOptions& arrivals = options.arrivals;
+  const bool becomes_open = SearchesRates(options) && !arrivals.is_open();
+  if (becomes_open && (options.find_peak || arrivals.concurrency == 1)) {
+    return kOpenInFlight;
+  }
+  int most = arrivals.concurrency;
+  if (Sweeps(options, SweptFlag::kConcurrency)) {
+    for (const std::string& value : options.sweep.values) {
+      int concurrency = 0;
+      if (absl::SimpleAtoi(value, &concurrency)) {
+        most = std::max(most, concurrency);
+      }
+    }
+  }
+  if (becomes_open || arrivals.is_open()) return most;
+  return most + options.request.prefill_clients;
+}
+
+absl::Status ParseConnections(const LoadtestFlags& flags,
+                              const LoadtestHost& host,
+                              LoadtestOptions* options) {
+  RETURN_IF_ERROR(CheckTime("connect_timeout", flags.connect_timeout,
+                            absl::Milliseconds(1)));
+  options->connect_timeout = flags.connect_timeout;
+  RETURN_IF_ERROR(CheckRange("channels", flags.channels, 0, kMaxChannels));
+  RETURN_IF_ERROR(CheckRange("threads", flags.threads, 0, kMaxThreads));
+  // A lane a quarter of the machine's threads: the server is often on it too.
+  const int automatic = std::clamp(host.cpus / 4, 1, 8);
+  options->lanes = std::min(flags.threads > 0 ? flags.threads : automatic,
+                            MostLanes(*options));
+  const int wanted = std::max(flags.channels, options->lanes);
+  options->channels =
+      (wanted + options->lanes - 1) / options->lanes * options->lanes;
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<LoadtestOptions> ParseLoadtestOptions(
-    const LoadtestFlags& flags) {
-  RETURN_IF_ERROR(CheckTarget(flags));
-  RETURN_IF_ERROR(CheckCounts(flags));
-  RETURN_IF_ERROR(CheckTimes(flags));
+absl::StatusOr<LoadtestOptions> ParseLoadtestOptions(const LoadtestFlags& flags,
+                                                     const LoadtestHost& host) {
   LoadtestOptions options;
   options.server = flags.server;
-  options.weights = flags.weights;
-  if (!flags.synthetic.empty()) {
-    ASSIGN_OR_RETURN(options.synthetic, ParseShape(flags.synthetic));
-  }
-  options.format = flags.format;
-  ASSIGN_OR_RETURN(options.a_type, ParseFloatType("dtype", flags.dtype));
-  options.c_type = options.a_type;
-  if (!flags.out_dtype.empty()) {
-    ASSIGN_OR_RETURN(options.c_type,
-                     ParseFloatType("out_dtype", flags.out_dtype));
-  }
-  ASSIGN_OR_RETURN(options.mode, ParseMode(flags.mode));
+  ASSIGN_OR_RETURN(options.transport, ParseTransport(flags));
+  ASSIGN_OR_RETURN(options.layers, ParseLayers(flags, host));
+  ASSIGN_OR_RETURN(options.request, ParseRequest(flags));
+  ASSIGN_OR_RETURN(options.arrivals, ParseArrivals(flags, host));
+  ASSIGN_OR_RETURN(options.churn, ParseChurn(flags));
+  options.yardstick = flags.yardstick;
+  RETURN_IF_ERROR(ParseSearch(flags, &options));
   ASSIGN_OR_RETURN(options.verify, ParseVerify(flags.verify));
-  options.json_path = flags.json;
-  options.m = flags.m;
-  options.concurrency = flags.concurrency;
-  options.connections = flags.connections;
-  options.inputs = flags.inputs;
-  options.duration = flags.duration;
-  options.warmup = flags.warmup;
-  options.timeout = flags.timeout;
+  ASSIGN_OR_RETURN(options.output, ParseOutput(flags, host));
+  RETURN_IF_ERROR(ParseConnections(flags, host, &options));
+  RETURN_IF_ERROR(CheckNullTransport(flags, options));
   options.seed = flags.seed;
   return options;
 }
@@ -148,6 +467,18 @@ absl::string_view Name(VerifyMode mode) {
       return "sample";
     case VerifyMode::kAll:
       return "all";
+  }
+  return "";
+}
+
+absl::string_view Name(TransportKind kind) {
+  switch (kind) {
+    case TransportKind::kTcp:
+      return "tcp";
+    case TransportKind::kUnix:
+      return "unix";
+    case TransportKind::kNull:
+      return "null";
   }
   return "";
 }

@@ -62,6 +62,26 @@ TEST(Crc32cTest, AgreesWithBitwiseDivisionAtEveryLengthAndAlignment) {
   }
 }
 
+TEST(Crc32cTest, ExtensionsOverAnySplitGiveTheCrcOfTheWhole) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  std::string buffer(60, '\0');
+  for (char& byte : buffer) byte = static_cast<char>(random());
+  const absl::string_view bytes = buffer;
+  const uint32_t whole = Crc32c(bytes);
+  for (size_t first = 0; first <= bytes.size(); ++first) {
+    const uint32_t beginning = ExtendCrc32c(0, bytes.substr(0, first));
+    ASSERT_EQ(beginning, Crc32c(bytes.substr(0, first)));
+    for (size_t second = first; second <= bytes.size(); ++second) {
+      const uint32_t middle =
+          ExtendCrc32c(beginning, bytes.substr(first, second - first));
+      ASSERT_EQ(ExtendCrc32c(middle, bytes.substr(second)), whole)
+          << "split at " << first << " and " << second;
+    }
+  }
+}
+
 TEST(Crc32cTest, NoticesEverySingleBitFlip) {
   std::string bytes(33, '\x5a');
   const uint32_t intact = Crc32c(bytes);

@@ -57,13 +57,21 @@ TEST_F(HistogramTest, IsExactBelowTheFirstOctave) {
   }
 }
 
+TEST_F(HistogramTest, ARankThatIsWholeIsNotRoundedUp) {
+  Histogram histogram;
+  for (int64_t value = 1; value <= 1000; ++value) histogram.Record(value);
+  EXPECT_EQ(histogram.Percentile(99.9), 999);
+  EXPECT_EQ(histogram.Percentile(100), 1000);
+}
+
 TEST_F(HistogramTest, PercentilesLieWithinABucketOfTheSortedList) {
   std::vector<int64_t> values = RandomValues(5000, seed_);
   const Histogram histogram = HistogramOf(values);
   std::sort(values.begin(), values.end());
   for (double percent : {0.1, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0}) {
-    const size_t rank =
-        static_cast<size_t>(std::ceil(percent / 100.0 * values.size()));
+    // In tenths of a percent, so that nothing is rounded.
+    const size_t tenths = std::lround(10 * percent) * values.size();
+    const size_t rank = (tenths + 999) / 1000;
     const int64_t exact = values[rank - 1];
     const int64_t got = histogram.Percentile(percent);
     EXPECT_GE(got, exact) << percent;

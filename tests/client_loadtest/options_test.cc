@@ -5,15 +5,42 @@
 #include "client/loadtest/options.h"
 
 #include <functional>
+#include <limits>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace qgemm {
 namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// Files that exist: /trace has 5 arrivals in 2.5 s, /model 3 layers.
+absl::StatusOr<std::string> ReadFake(const std::string& path) {
+  if (path == "/trace") return std::string("0\n0.5\n1\n2\n2.5\n");
+  if (path == "/still") return std::string("0\n0\n");
+  if (path == "/model") {
+    return std::string("repeat 3\nup 64x128\nend\n");
+  }
+  if (path == "/bad") return std::string("what is this\n");
+  return absl::NotFoundError(absl::StrCat(path, ": no such file"));
+}
+
+LoadtestHost Host(int cpus = 8) {
+  LoadtestHost host;
+  host.cpus = cpus;
+  host.read_file = ReadFake;
+  return host;
+}
 
 LoadtestFlags ValidFlags() {
   LoadtestFlags flags;
@@ -22,37 +49,381 @@ LoadtestFlags ValidFlags() {
   return flags;
 }
 
-TEST(ParseLoadtestOptions, ReadsTheSyntheticShapeAsKxN) {
-  const auto options = ParseLoadtestOptions(ValidFlags());
-  ASSERT_TRUE(options.ok()) << options.status();
-  EXPECT_TRUE(options->is_synthetic());
-  EXPECT_EQ(options->synthetic.k, 4096);
-  EXPECT_EQ(options->synthetic.n, 14336);
+LoadtestOptions Parse(const LoadtestFlags& flags,
+                      const LoadtestHost& host = Host()) {
+  const absl::StatusOr<LoadtestOptions> options =
+      ParseLoadtestOptions(flags, host);
+  EXPECT_TRUE(options.ok()) << options.status();
+  return options.ok() ? *options : LoadtestOptions();
 }
 
-TEST(ParseLoadtestOptions, ResultTypeFollowsTheActivations) {
+LoadtestOptions ParseWith(const std::function<void(LoadtestFlags*)>& change) {
   LoadtestFlags flags = ValidFlags();
-  flags.dtype = "bf16";
-  const auto options = ParseLoadtestOptions(flags);
-  ASSERT_TRUE(options.ok()) << options.status();
-  EXPECT_EQ(options->c_type, FloatType::kBFloat16);
+  change(&flags);
+  return Parse(flags);
 }
 
-TEST(ParseLoadtestOptions, ResultTypeCanBeItsOwn) {
-  LoadtestFlags flags = ValidFlags();
-  flags.out_dtype = "fp32";
-  const auto options = ParseLoadtestOptions(flags);
-  ASSERT_TRUE(options.ok()) << options.status();
-  EXPECT_EQ(options->a_type, FloatType::kFloat16);
-  EXPECT_EQ(options->c_type, FloatType::kFloat32);
+TEST(ParseLoadtestOptionsTest, DefaultsAreAClosedLoopOfOne) {
+  const LoadtestOptions options = Parse(ValidFlags());
+  EXPECT_FALSE(options.arrivals.is_open());
+  EXPECT_EQ(options.arrivals.concurrency, 1);
+  EXPECT_EQ(options.arrivals.think, absl::ZeroDuration());
+  EXPECT_EQ(options.arrivals.duration, absl::Seconds(10));
+  EXPECT_EQ(options.arrivals.warmup, absl::Seconds(1));
+  EXPECT_EQ(options.lanes, 1);
+  EXPECT_EQ(options.channels, 1);
+  EXPECT_EQ(options.seed, 1);
+  EXPECT_EQ(options.verify, VerifyMode::kNone);
+  EXPECT_FALSE(options.yardstick);
+  EXPECT_FALSE(options.find_peak);
+  EXPECT_THAT(options.sweep.values, IsEmpty());
+  EXPECT_THAT(options.slo, IsEmpty());
+  EXPECT_FALSE(options.churn.shape.has_value());
 }
 
-TEST(ParseLoadtestOptions, ModeIgnoresCase) {
+TEST(ParseLoadtestOptionsTest, DefaultsDisturbNothing) {
+  const RequestOptions request = Parse(ValidFlags()).request;
+  EXPECT_EQ(request.disturbances.cancel_share, 0);
+  EXPECT_EQ(request.disturbances.disconnects_per_second, 0);
+  EXPECT_EQ(request.deadline, absl::InfiniteDuration());
+  EXPECT_EQ(request.timeout, absl::Seconds(30));
+  EXPECT_THAT(request.allowed_errors, IsEmpty());
+  EXPECT_EQ(request.prefill_clients, 0);
+}
+
+TEST(ParseLoadtestOptionsTest, DefaultsWriteNoFileAndShowNoLine) {
+  const OutputOptions output = Parse(ValidFlags()).output;
+  EXPECT_EQ(output.json + output.csv + output.hgrm + output.html + output.svg,
+            "");
+  EXPECT_FALSE(output.live);
+}
+
+TEST(ParseLoadtestOptionsTest, ReadsTheSyntheticShapeAsKxN) {
+  const LayerOptions layers = Parse(ValidFlags()).layers;
+  EXPECT_TRUE(layers.is_synthetic());
+  ASSERT_EQ(layers.shapes.size(), 1);
+  EXPECT_EQ(layers.shapes[0].k, 4096);
+  EXPECT_EQ(layers.shapes[0].n, 14336);
+  EXPECT_EQ(layers.text, "4096x14336");
+  EXPECT_THAT(layers.formats, ElementsAre("kbit4"));
+  EXPECT_FALSE(layers.walk);
+}
+
+TEST(ParseLoadtestOptionsTest, LayersAreOfEachShape) {
+  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
+    flags->synthetic = "64x32,128x256";
+    flags->layers = 3;
+  });
+  ASSERT_EQ(options.layers.shapes.size(), 6);
+  EXPECT_EQ(options.layers.shapes[2].k, 64);
+  EXPECT_EQ(options.layers.shapes[3].k, 128);
+}
+
+TEST(ParseLoadtestOptionsTest, EveryFormatHasALayer) {
+  const LoadtestOptions options = ParseWith(
+      [](LoadtestFlags* flags) { flags->format = "kbit2,q4_0,fp16"; });
+  EXPECT_THAT(options.layers.formats, ElementsAre("kbit2", "q4_0", "fp16"));
+  EXPECT_EQ(options.layers.shapes.size(), 3);
+}
+
+TEST(ParseLoadtestOptionsTest, NamesAreSeparatedByCommas) {
+  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
+    flags->synthetic.clear();
+    flags->weights = "up,down";
+  });
+  EXPECT_FALSE(options.layers.is_synthetic());
+  EXPECT_THAT(options.layers.names, ElementsAre("up", "down"));
+}
+
+TEST(ParseLoadtestOptionsTest, AWalkTakesAModelByName) {
+  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
+    flags->synthetic.clear();
+    flags->walk = "llama3-8b";
+    flags->walk_blocks = 2;
+  });
+  EXPECT_TRUE(options.layers.walk);
+  EXPECT_EQ(options.layers.shapes.size(), 14);
+  EXPECT_EQ(options.layers.text, "llama3-8b");
+}
+
+TEST(ParseLoadtestOptionsTest, AWalkTakesAModelFromAFile) {
+  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
+    flags->synthetic.clear();
+    flags->walk = "/model";
+    flags->walk_blocks = 2;
+  });
+  ASSERT_EQ(options.layers.shapes.size(), 2);
+  EXPECT_EQ(options.layers.shapes[1].n, 128);
+}
+
+TEST(ParseLoadtestOptionsTest, SetupAndTeardownDecideWhatIsKept) {
+  const auto keep = [](bool setup, bool teardown) {
+    return ParseWith([=](LoadtestFlags* flags) {
+             flags->setup = setup;
+             flags->teardown = teardown;
+           })
+        .layers.keep;
+  };
+  EXPECT_EQ(keep(true, true), Keep::kUploadAndRemove);
+  EXPECT_EQ(keep(true, false), Keep::kUpload);
+  EXPECT_EQ(keep(false, true), Keep::kRemove);
+  EXPECT_EQ(keep(false, false), Keep::kNeither);
+}
+
+TEST(ParseLoadtestOptionsTest, TheTransportFollowsTheServer) {
+  const auto kind = [](const std::string& server, const std::string& asked) {
+    return ParseWith([&](LoadtestFlags* flags) {
+             flags->server = server;
+             flags->transport = asked;
+           })
+        .transport;
+  };
+  EXPECT_EQ(kind("unix:/a", "auto"), TransportKind::kUnix);
+  EXPECT_EQ(kind("unix:/a", "unix"), TransportKind::kUnix);
+  EXPECT_EQ(kind("unix:/a", "null"), TransportKind::kNull);
+  EXPECT_EQ(kind("host:1", "auto"), TransportKind::kTcp);
+  EXPECT_EQ(kind("host:1", "tcp"), TransportKind::kTcp);
+  EXPECT_EQ(kind("host:1", "null"), TransportKind::kNull);
+}
+
+TEST(ParseLoadtestOptionsTest, ResultTypeFollowsTheActivations) {
+  const RequestOptions request =
+      ParseWith([](LoadtestFlags* flags) { flags->dtype = "bf16"; }).request;
+  EXPECT_EQ(request.a_type, FloatType::kBFloat16);
+  EXPECT_EQ(request.c_type, FloatType::kBFloat16);
+}
+
+TEST(ParseLoadtestOptionsTest, ResultTypeCanBeItsOwn) {
+  const RequestOptions request = ParseWith([](LoadtestFlags* flags) {
+                                   flags->out_dtype = "fp32";
+                                 }).request;
+  EXPECT_EQ(request.a_type, FloatType::kFloat16);
+  EXPECT_EQ(request.c_type, FloatType::kFloat32);
+}
+
+TEST(ParseLoadtestOptionsTest, ModeIgnoresCase) {
+  EXPECT_EQ(
+      ParseWith([](LoadtestFlags* flags) { flags->mode = "a8"; }).request.mode,
+      ComputeMode::kA8);
+}
+
+TEST(ParseLoadtestOptionsTest, ADeadlineStandsBesideTheTimeout) {
+  const RequestOptions request = ParseWith([](LoadtestFlags* flags) {
+                                   flags->deadline = absl::Milliseconds(5);
+                                 }).request;
+  EXPECT_EQ(request.deadline, absl::Milliseconds(5));
+  EXPECT_EQ(request.timeout, absl::Seconds(30));
+}
+
+TEST(ParseLoadtestOptionsTest,
+     TheNullTransportGoesWithNothingThatNeedsAServer) {
   LoadtestFlags flags = ValidFlags();
-  flags.mode = "a8";
-  const auto options = ParseLoadtestOptions(flags);
-  ASSERT_TRUE(options.ok()) << options.status();
-  EXPECT_EQ(options->mode, ComputeMode::kA8);
+  flags.transport = "null";
+  EXPECT_EQ(Parse(flags).transport, TransportKind::kNull);
+  for (const auto& change : std::vector<void (*)(LoadtestFlags*)>{
+           [](LoadtestFlags* f) { f->verify = "all"; },
+           [](LoadtestFlags* f) { f->yardstick = true; },
+           [](LoadtestFlags* f) { f->churn = "64x64"; },
+           [](LoadtestFlags* f) {
+             f->synthetic.clear();
+             f->weights = "name";
+           }}) {
+    LoadtestFlags wrong = flags;
+    change(&wrong);
+    const absl::Status status = ParseLoadtestOptions(wrong, Host()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("--transport=null"));
+  }
+}
+
+TEST(ParseLoadtestOptionsTest, DisturbancesAreTakenAsGiven) {
+  const RequestOptions request = ParseWith([](LoadtestFlags* flags) {
+                                   flags->cancel_rate = 0.25;
+                                   flags->cancel_within = absl::Milliseconds(7);
+                                   flags->disconnect_rate = 3;
+                                   flags->allow_errors =
+                                       "UNAVAILABLE,RESOURCE_EXHAUSTED";
+                                 }).request;
+  EXPECT_EQ(request.disturbances.cancel_share, 0.25);
+  EXPECT_EQ(request.disturbances.cancel_within, absl::Milliseconds(7));
+  EXPECT_EQ(request.disturbances.disconnects_per_second, 3);
+  EXPECT_THAT(request.allowed_errors,
+              ElementsAre(absl::StatusCode::kResourceExhausted,
+                          absl::StatusCode::kUnavailable));
+}
+
+TEST(ParseLoadtestOptionsTest, EveryStatusCodeMayBeAllowed) {
+  for (int i = 1; i <= 16; ++i) {
+    const auto code = static_cast<absl::StatusCode>(i);
+    const LoadtestOptions options = ParseWith([&](LoadtestFlags* flags) {
+      flags->allow_errors = absl::StatusCodeToString(code);
+    });
+    EXPECT_THAT(options.request.allowed_errors, ElementsAre(code));
+  }
+}
+
+TEST(ParseLoadtestOptionsTest, ARateMakesArrivalsOpen) {
+  const LoadtestOptions options =
+      ParseWith([](LoadtestFlags* flags) { flags->rate = "500:10s,1000"; });
+  ASSERT_TRUE(options.arrivals.is_open());
+  ASSERT_TRUE(options.arrivals.rate.has_value());
+  EXPECT_EQ(options.arrivals.rate->RateAt(absl::Seconds(11)), 1000);
+  EXPECT_EQ(options.arrivals.process.kind, ArrivalKind::kPoisson);
+  EXPECT_EQ(options.arrivals.concurrency, kOpenInFlight);
+}
+
+TEST(ParseLoadtestOptionsTest, ConcurrencyBoundsOpenArrivals) {
+  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
+    flags->rate = "500";
+    flags->arrivals = "gamma:2";
+    flags->concurrency = 7;
+  });
+  EXPECT_EQ(options.arrivals.concurrency, 7);
+  EXPECT_EQ(options.arrivals.process.variation, 2);
+}
+
+TEST(ParseLoadtestOptionsTest, ATraceIsReadAsItIs) {
+  const LoadtestOptions options =
+      ParseWith([](LoadtestFlags* flags) { flags->arrivals = "trace:/trace"; });
+  ASSERT_NE(options.arrivals.trace, nullptr);
+  EXPECT_TRUE(options.arrivals.is_open());
+  EXPECT_EQ(options.arrivals.trace->offsets.size(), 5);
+  EXPECT_EQ(options.arrivals.trace_scale, 1);
+  EXPECT_EQ(options.arrivals.concurrency, kOpenInFlight);
+}
+
+TEST(ParseLoadtestOptionsTest, ARateScalesATrace) {
+  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
+    flags->arrivals = "trace:/trace";
+    flags->rate = "20";
+  });
+  EXPECT_EQ(options.arrivals.trace_scale, 0.1);  // from 5 / 2.5 s
+  EXPECT_FALSE(options.arrivals.rate.has_value());
+}
+
+TEST(ParseLoadtestOptionsTest, ATraceThatIsNotThereIsTheReadersError) {
+  LoadtestFlags flags = ValidFlags();
+  flags.arrivals = "trace:/none";
+  const absl::Status status = ParseLoadtestOptions(flags, Host()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/none"));
+}
+
+TEST(ParseLoadtestOptionsTest, ChurnHasAShapeAndARate) {
+  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
+    flags->churn = "64x32";
+    flags->churn_rate = 2.5;
+  });
+  ASSERT_TRUE(options.churn.shape.has_value());
+  EXPECT_EQ(options.churn.shape->k, 64);
+  EXPECT_EQ(options.churn.shape->n, 32);
+  EXPECT_EQ(options.churn.per_second, 2.5);
+}
+
+TEST(ParseLoadtestOptionsTest, TheLiveLineIsForTerminals) {
+  const auto live = [](const std::string& text, bool terminal) {
+    LoadtestFlags flags = ValidFlags();
+    flags.live = text;
+    LoadtestHost host = Host();
+    host.terminal = terminal;
+    return Parse(flags, host).output.live;
+  };
+  EXPECT_TRUE(live("auto", true));
+  EXPECT_FALSE(live("auto", false));
+  EXPECT_TRUE(live("on", false));
+  EXPECT_FALSE(live("off", true));
+}
+
+TEST(ParseLoadtestOptionsTest, OutputsAreTakenAsGiven) {
+  const OutputOptions output = ParseWith([](LoadtestFlags* flags) {
+                                 flags->json = "1";
+                                 flags->csv = "2";
+                                 flags->hgrm = "3";
+                                 flags->html = "4";
+                                 flags->svg = "5";
+                                 flags->title = "6";
+                               }).output;
+  EXPECT_EQ(output.json + output.csv + output.hgrm + output.html + output.svg +
+                output.title,
+            "123456");
+}
+
+TEST(ParseLoadtestOptionsTest, ThePeakOfAnSloMayBeSearched) {
+  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
+    flags->find_peak = true;
+    flags->slo = "p99=1ms";
+    flags->rate = "100";
+  });
+  EXPECT_TRUE(options.find_peak);
+  EXPECT_EQ(options.slo.size(), 1);
+}
+
+struct LaneCase {
+  int cpus;
+  int threads;
+  int channels;
+  int concurrency;
+  int expected_lanes;
+  int expected_channels;
+};
+
+TEST(ParseLoadtestOptionsTest, LanesAndChannelsFitEachOther) {
+  for (const LaneCase& each :
+       {LaneCase{1, 0, 0, 64, 1, 1}, LaneCase{16, 0, 0, 64, 4, 4},
+        LaneCase{256, 0, 0, 64, 8, 8}, LaneCase{16, 0, 0, 3, 3, 3},
+        LaneCase{16, 6, 0, 64, 6, 6}, LaneCase{16, 6, 0, 2, 2, 2},
+        LaneCase{16, 3, 7, 64, 3, 9}, LaneCase{16, 3, 2, 64, 3, 3},
+        LaneCase{16, 64, 256, 100, 64, 256}}) {
+    LoadtestFlags flags = ValidFlags();
+    flags.threads = each.threads;
+    flags.channels = each.channels;
+    flags.concurrency = each.concurrency;
+    const LoadtestOptions options = Parse(flags, Host(each.cpus));
+    EXPECT_EQ(options.lanes, each.expected_lanes);
+    EXPECT_EQ(options.channels, each.expected_channels);
+  }
+}
+
+TEST(ParseLoadtestOptionsTest, LanesAreNotMoreThanOpenArrivalsInFlight) {
+  // Each lane sends arrivals and has one of them in flight, or more.
+  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
+    flags->rate = "100";
+    flags->concurrency = 2;
+    flags->prefill_clients = 10;
+    flags->threads = 8;
+  });
+  EXPECT_EQ(options.lanes, 2);
+}
+
+TEST(ParseLoadtestOptionsTest, PrefillClientsHaveLanesToo) {
+  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
+    flags->concurrency = 1;
+    flags->prefill_clients = 3;
+    flags->threads = 8;
+  });
+  EXPECT_EQ(options.lanes, 4);
+}
+
+TEST(ParseLoadtestOptionsTest, ASearchOfRatesHasLanesForOpenArrivals) {
+  const LoadtestOptions peak = ParseWith([](LoadtestFlags* flags) {
+    flags->find_peak = true;
+    flags->slo = "p99=1ms";
+    flags->threads = 4;
+  });
+  EXPECT_EQ(peak.lanes, 4);
+  const LoadtestOptions sweep = ParseWith([](LoadtestFlags* flags) {
+    flags->sweep = "rate=100,200";
+    flags->threads = 4;
+  });
+  EXPECT_EQ(sweep.lanes, 4);
+}
+
+TEST(ParseLoadtestOptionsTest, ASweepOfConcurrencyHasLanesForItsLargest) {
+  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
+    flags->sweep = "concurrency=1,16,3";
+    flags->threads = 8;
+  });
+  EXPECT_EQ(options.lanes, 8);
 }
 
 struct BadFlagCase {
@@ -60,43 +431,220 @@ struct BadFlagCase {
   std::function<void(LoadtestFlags*)> spoil;
 };
 
+void PrintTo(const BadFlagCase& bad, std::ostream* out) { *out << bad.named; }
+
 class BadFlags : public testing::TestWithParam<BadFlagCase> {};
 
 TEST_P(BadFlags, AreRefusedByName) {
   LoadtestFlags flags = ValidFlags();
   GetParam().spoil(&flags);
-  const auto options = ParseLoadtestOptions(flags);
-  ASSERT_EQ(options.status().code(), absl::StatusCode::kInvalidArgument);
+  const auto options = ParseLoadtestOptions(flags, Host());
+  ASSERT_EQ(options.status().code(), absl::StatusCode::kInvalidArgument)
+      << GetParam().named << ": " << options.status();
   EXPECT_THAT(std::string(options.status().message()),
-              testing::HasSubstr(GetParam().named));
+              HasSubstr(GetParam().named));
+}
+
+void Walk(LoadtestFlags* flags, const std::string& model) {
+  flags->synthetic.clear();
+  flags->walk = model;
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    ParseLoadtestOptions, BadFlags,
+    OfTheServer, BadFlags,
     testing::Values(
-        BadFlagCase{"--server", [](auto* f) { f->server.clear(); }},
+        BadFlagCase{"--server=", [](auto* f) { f->server.clear(); }},
+        BadFlagCase{"--transport=udp", [](auto* f) { f->transport = "udp"; }},
+        BadFlagCase{"--transport=", [](auto* f) { f->transport.clear(); }},
+        BadFlagCase{"--transport=tcp", [](auto* f) { f->transport = "tcp"; }},
+        BadFlagCase{"--transport=unix",
+                    [](auto* f) {
+                      f->server = "host:1";
+                      f->transport = "unix";
+                    }},
+        BadFlagCase{"--channels=-1", [](auto* f) { f->channels = -1; }},
+        BadFlagCase{"--channels=257", [](auto* f) { f->channels = 257; }},
+        BadFlagCase{"--threads=-1", [](auto* f) { f->threads = -1; }},
+        BadFlagCase{"--threads=65", [](auto* f) { f->threads = 65; }}));
+
+INSTANTIATE_TEST_SUITE_P(
+    OfLayers, BadFlags,
+    testing::Values(
         BadFlagCase{"--weights", [](auto* f) { f->weights = "layer"; }},
-        BadFlagCase{"--weights", [](auto* f) { f->synthetic.clear(); }},
+        BadFlagCase{"--walk", [](auto* f) { f->walk = "llama3-8b"; }},
+        BadFlagCase{"--synthetic", [](auto* f) { f->synthetic.clear(); }},
+        BadFlagCase{"--weights=,",
+                    [](auto* f) {
+                      f->synthetic.clear();
+                      f->weights = ",";
+                    }},
         BadFlagCase{"--synthetic=64", [](auto* f) { f->synthetic = "64"; }},
         BadFlagCase{"--synthetic=0x5", [](auto* f) { f->synthetic = "0x5"; }},
+        BadFlagCase{"--synthetic=5x0", [](auto* f) { f->synthetic = "5x0"; }},
+        BadFlagCase{"--synthetic=-5x5", [](auto* f) { f->synthetic = "-5x5"; }},
         BadFlagCase{"--synthetic=1x2x3",
                     [](auto* f) { f->synthetic = "1x2x3"; }},
+        BadFlagCase{"--synthetic=", [](auto* f) { f->synthetic = "64x64,"; }},
         BadFlagCase{"--synthetic=1048577x1",
                     [](auto* f) { f->synthetic = "1048577x1"; }},
+        BadFlagCase{"--layers=0", [](auto* f) { f->layers = 0; }},
+        BadFlagCase{"--layers=10001", [](auto* f) { f->layers = 10001; }},
+        BadFlagCase{"--walk=gpt", [](auto* f) { Walk(f, "gpt"); }},
+        BadFlagCase{"line 1", [](auto* f) { Walk(f, "/bad"); }},
+        BadFlagCase{"--walk_blocks=-1",
+                    [](auto* f) {
+                      Walk(f, "/model");
+                      f->walk_blocks = -1;
+                    }},
+        BadFlagCase{"--zipf and --walk",
+                    [](auto* f) {
+                      Walk(f, "/model");
+                      f->zipf = 1;
+                    }},
+        BadFlagCase{"--zipf=-1", [](auto* f) { f->zipf = -1; }},
+        BadFlagCase{"--zipf=5.5", [](auto* f) { f->zipf = 5.5; }},
+        BadFlagCase{"--zipf=nan", [](auto* f) { f->zipf = kNan; }}));
+
+INSTANTIATE_TEST_SUITE_P(
+    OfRequests, BadFlags,
+    testing::Values(
+        BadFlagCase{"--m=0", [](auto* f) { f->m = "0"; }},
+        BadFlagCase{"--m=", [](auto* f) { f->m = ""; }},
+        BadFlagCase{"--prefill_m=0", [](auto* f) { f->prefill_m = 0; }},
+        BadFlagCase{"--prefill_m=1048577",
+                    [](auto* f) { f->prefill_m = 1048577; }},
+        BadFlagCase{"--prefill_clients=-1",
+                    [](auto* f) { f->prefill_clients = -1; }},
+        BadFlagCase{"--prefill_clients=65537",
+                    [](auto* f) { f->prefill_clients = 65537; }},
         BadFlagCase{"--dtype=int8", [](auto* f) { f->dtype = "int8"; }},
+        BadFlagCase{"--dtype=", [](auto* f) { f->dtype = ""; }},
         BadFlagCase{"--out_dtype=q", [](auto* f) { f->out_dtype = "q"; }},
         BadFlagCase{"--mode=A4", [](auto* f) { f->mode = "A4"; }},
-        BadFlagCase{"--verify=some", [](auto* f) { f->verify = "some"; }},
-        BadFlagCase{"--m=0", [](auto* f) { f->m = 0; }},
-        BadFlagCase{"--concurrency=0", [](auto* f) { f->concurrency = 0; }},
-        BadFlagCase{"--connections=0", [](auto* f) { f->connections = 0; }},
-        BadFlagCase{"--inputs=-1", [](auto* f) { f->inputs = -1; }},
-        BadFlagCase{"--duration=0",
-                    [](auto* f) { f->duration = absl::ZeroDuration(); }},
-        BadFlagCase{"--warmup=-1s",
-                    [](auto* f) { f->warmup = -absl::Seconds(1); }},
+        BadFlagCase{"--inputs=0", [](auto* f) { f->inputs = 0; }},
+        BadFlagCase{"--inputs=4097", [](auto* f) { f->inputs = 4097; }},
+        BadFlagCase{"--timeout=0",
+                    [](auto* f) { f->timeout = absl::ZeroDuration(); }},
         BadFlagCase{"--timeout=inf",
-                    [](auto* f) { f->timeout = absl::InfiniteDuration(); }}));
+                    [](auto* f) { f->timeout = absl::InfiniteDuration(); }},
+        BadFlagCase{"--deadline=-1s",
+                    [](auto* f) { f->deadline = -absl::Seconds(1); }},
+        BadFlagCase{"--cancel_rate=-0.1",
+                    [](auto* f) { f->cancel_rate = -0.1; }},
+        BadFlagCase{"--cancel_rate=1.1", [](auto* f) { f->cancel_rate = 1.1; }},
+        BadFlagCase{"--cancel_rate=nan",
+                    [](auto* f) { f->cancel_rate = kNan; }},
+        BadFlagCase{"--cancel_within=-1s",
+                    [](auto* f) { f->cancel_within = -absl::Seconds(1); }},
+        BadFlagCase{"--disconnect_rate=-1",
+                    [](auto* f) { f->disconnect_rate = -1; }},
+        BadFlagCase{"--disconnect_rate=1001",
+                    [](auto* f) { f->disconnect_rate = 1001; }},
+        BadFlagCase{"--allow_errors=OK",
+                    [](auto* f) { f->allow_errors = "OK"; }},
+        BadFlagCase{"--allow_errors=unavailable",
+                    [](auto* f) { f->allow_errors = "ABORTED,unavailable"; }}));
+
+INSTANTIATE_TEST_SUITE_P(
+    OfArrivals, BadFlags,
+    testing::Values(
+        BadFlagCase{"--concurrency=-1", [](auto* f) { f->concurrency = -1; }},
+        BadFlagCase{"--concurrency=65537",
+                    [](auto* f) { f->concurrency = 65537; }},
+        BadFlagCase{"--think=-1s",
+                    [](auto* f) { f->think = -absl::Seconds(1); }},
+        BadFlagCase{"--think and --rate",
+                    [](auto* f) {
+                      f->think = absl::Seconds(1);
+                      f->rate = "100";
+                    }},
+        BadFlagCase{"--rate=fast", [](auto* f) { f->rate = "fast"; }},
+        BadFlagCase{"--rate=0", [](auto* f) { f->rate = "0"; }},
+        BadFlagCase{"--arrivals=often", [](auto* f) { f->arrivals = "often"; }},
+        BadFlagCase{"line 1", [](auto* f) { f->arrivals = "trace:/bad"; }},
+        BadFlagCase{"--rate=1..2:3s",
+                    [](auto* f) {
+                      f->arrivals = "trace:/trace";
+                      f->rate = "1..2:3s";
+                    }},
+        BadFlagCase{"trace",
+                    [](auto* f) {
+                      f->arrivals = "trace:/still";
+                      f->rate = "10";
+                    }},
+        BadFlagCase{"--max_lag=0",
+                    [](auto* f) { f->max_lag = absl::ZeroDuration(); }},
+        BadFlagCase{"--duration=-1s",
+                    [](auto* f) { f->duration = -absl::Seconds(1); }},
+        BadFlagCase{"--duration=inf",
+                    [](auto* f) { f->duration = absl::InfiniteDuration(); }},
+        BadFlagCase{"--warmup=-1s",
+                    [](auto* f) { f->warmup = -absl::Seconds(1); }}));
+
+INSTANTIATE_TEST_SUITE_P(
+    OfSearchesAndOutput, BadFlags,
+    testing::Values(
+        BadFlagCase{"--churn=64", [](auto* f) { f->churn = "64"; }},
+        BadFlagCase{"--churn_rate=0",
+                    [](auto* f) {
+                      f->churn = "64x64";
+                      f->churn_rate = 0;
+                    }},
+        BadFlagCase{"--churn_rate=1001",
+                    [](auto* f) {
+                      f->churn = "64x64";
+                      f->churn_rate = 1001;
+                    }},
+        BadFlagCase{"--sweep=rows", [](auto* f) { f->sweep = "rows=1"; }},
+        BadFlagCase{"--sweep=rate=no", [](auto* f) { f->sweep = "rate=1,no"; }},
+        BadFlagCase{"--sweep=m=0", [](auto* f) { f->sweep = "m=1,0"; }},
+        BadFlagCase{"--sweep=concurrency=0",
+                    [](auto* f) { f->sweep = "concurrency=1,0"; }},
+        BadFlagCase{"--sweep=concurrency=x",
+                    [](auto* f) { f->sweep = "concurrency=x"; }},
+        BadFlagCase{"--sweep=concurrency=65537",
+                    [](auto* f) { f->sweep = "concurrency=65537"; }},
+        BadFlagCase{"--sweep=rate and --think",
+                    [](auto* f) {
+                      f->sweep = "rate=1,2";
+                      f->think = absl::Seconds(1);
+                    }},
+        BadFlagCase{"--find_peak and --think",
+                    [](auto* f) {
+                      f->find_peak = true;
+                      f->slo = "p99=1ms";
+                      f->think = absl::Seconds(1);
+                    }},
+        BadFlagCase{"--slo", [](auto* f) { f->slo = "p99"; }},
+        BadFlagCase{"--find_peak", [](auto* f) { f->find_peak = true; }},
+        BadFlagCase{"--find_peak and --sweep",
+                    [](auto* f) {
+                      f->find_peak = true;
+                      f->slo = "p99=1ms";
+                      f->sweep = "m=1,2";
+                    }},
+        BadFlagCase{"--find_peak and a trace",
+                    [](auto* f) {
+                      f->find_peak = true;
+                      f->slo = "p99=1ms";
+                      f->arrivals = "trace:/trace";
+                    }},
+        BadFlagCase{"--sweep=rate and a trace",
+                    [](auto* f) {
+                      f->sweep = "rate=1,2";
+                      f->arrivals = "trace:/trace";
+                    }},
+        BadFlagCase{"--verify=some", [](auto* f) { f->verify = "some"; }},
+        BadFlagCase{"--live=maybe", [](auto* f) { f->live = "maybe"; }}));
+
+TEST(NameTest, NamesAreThoseOfTheFlags) {
+  EXPECT_EQ(Name(VerifyMode::kNone), "none");
+  EXPECT_EQ(Name(VerifyMode::kSample), "sample");
+  EXPECT_EQ(Name(VerifyMode::kAll), "all");
+  EXPECT_EQ(Name(TransportKind::kTcp), "tcp");
+  EXPECT_EQ(Name(TransportKind::kUnix), "unix");
+  EXPECT_EQ(Name(TransportKind::kNull), "null");
+}
 
 }  // namespace
 }  // namespace qgemm

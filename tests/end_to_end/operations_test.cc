@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/process_cpu.h"
+#include "base/version.h"
 #include "tests/end_to_end/child_server.h"
 #include "tests/end_to_end/raw_call.h"
 #include "tests/end_to_end/test_server.h"
@@ -226,7 +227,7 @@ TEST(Info, TellsBackendAndLimits) {
   EXPECT_EQ(info.backend(), "reference");
   EXPECT_EQ(info.max_message_bytes(), 123456);
   EXPECT_EQ(info.max_n(), 777);
-  EXPECT_EQ(info.version(), kServerVersion);
+  EXPECT_EQ(info.version(), kVersion);
   EXPECT_EQ(info.formats_size(), 8);
 }
 

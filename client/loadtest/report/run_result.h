@@ -34,6 +34,7 @@ struct ServerTimes {
   Histogram host_to_device_ns;
   Histogram kernel_ns;
   Histogram device_to_host_ns;
+  Histogram device_ns;  // the three together
   Histogram total_ns;
   Histogram launch_rows;
   Histogram launch_requests;
@@ -73,6 +74,7 @@ struct RunResult {
   // interrupted. Rates of arrival are over this.
   absl::Duration due_time;
 
+  // Of open arrivals if there are any, else of the closed loops.
   int64_t due = 0;   // arrivals that were due (open); requests sent (closed)
   int64_t sent = 0;  // of them, started
   int64_t answers = 0;

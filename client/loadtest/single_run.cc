@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "client/loadtest/single_run.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "base/process_cpu.h"
+#include "base/status_macros.h"
+#include "client/loadtest/churn.h"
+#include "client/loadtest/engine/grpc_transport.h"
+#include "client/loadtest/engine/null_transport.h"
+
+namespace qgemm {
+namespace {
+
+constexpr absl::Duration kInfoTimeout = absl::Seconds(5);
+constexpr absl::Duration kYardstickTime = absl::Seconds(1);
+constexpr absl::Duration kYardstickWarmup = absl::Milliseconds(200);
+// The server's limit is the one that counts; this only is above it.
+constexpr int64_t kMaxMessageBytes = int64_t{1} << 30;
+
+std::unique_ptr<TransportFactory> FactoryFor(const LoadtestOptions& options,
+                                             const MessageSet& messages) {
+  if (options.transport == TransportKind::kNull) {
+    return std::make_unique<NullTransportFactory>();
+  }
+  GrpcTransportOptions grpc;
+  grpc.target = options.server;
+  grpc.channels = options.channels / options.lanes;
+  grpc.max_message_bytes = kMaxMessageBytes;
+  grpc.connect_timeout = options.connect_timeout;
+  if (options.request.disturbances.disconnects_per_second > 0) {
+    grpc.connections = Connections::kCuttable;
+  }
+  return std::make_unique<GrpcTransportFactory>(grpc, &messages);
+}
+
+std::optional<ArrivalSequence> SequenceOf(const LoadtestOptions& options) {
+  const ArrivalOptions& arrivals = options.arrivals;
+  if (arrivals.trace != nullptr) {
+    return ArrivalSequence(arrivals.trace, arrivals.trace_scale);
+  }
+  if (!arrivals.rate.has_value()) return std::nullopt;
+  return ArrivalSequence(arrivals.process, *arrivals.rate, options.seed);
+}
+
+GeneratorOptions GeneratorOptionsOf(const LoadtestOptions& options,
+                                    const LoadSet& set) {
+  GeneratorOptions generator;
+  generator.lanes = options.lanes;
+  if (const auto sequence = SequenceOf(options)) {
+    generator.arrivals.emplace(*sequence);
+  }
+  if (options.arrivals.is_open()) {
+    generator.max_in_flight = options.arrivals.concurrency;
+  } else {
+    for (int i = 0; i < options.arrivals.concurrency; ++i) {
+      generator.clients.push_back({i});
+    }
+  }
+  for (int i = 0; i < options.request.prefill_clients; ++i) {
+    generator.clients.push_back({kFirstPrefillClient + i});
+  }
+  generator.think = options.arrivals.think;
+  generator.warmup = options.arrivals.warmup;
+  generator.duration = options.arrivals.duration;
+  generator.timeout = options.request.timeout;
+  generator.deadline = options.request.deadline;
+  generator.disturbances = options.request.disturbances;
+  generator.class_names = set.class_names();
+  generator.class_rows = set.class_rows();
+  generator.seed = options.seed;
+  return generator;
+}
+
+double AskedRate(const ArrivalOptions& arrivals) {
+  if (arrivals.trace != nullptr) {
+    return arrivals.trace->mean_rate() / arrivals.trace_scale;
+  }
+  if (!arrivals.rate.has_value()) return 0;
+  return arrivals.rate->MeanRate(arrivals.warmup,
+                                 arrivals.warmup + arrivals.duration);
+}
+
+// Zero if there is no server, or it does not say.
+absl::Duration ServerCpu(Client* client) {
+  if (client == nullptr) return absl::ZeroDuration();
+  const absl::StatusOr<ServerDescription> server =
+      client->ServerInfo(absl::Now() + kInfoTimeout);
+  return server.ok() ? server->process_cpu : absl::ZeroDuration();
+}
+
+// A request picker with one message.
+class OneMessage final : public RequestPicker {
+ public:
+  explicit OneMessage(int64_t rows) { picked_.rows = rows; }
+  PickedRequest Pick(int64_t, int64_t) const override { return picked_; }
+
+ private:
+  PickedRequest picked_;
+};
+
+// One client that sends the only message of a set.
+absl::StatusOr<RunResult> MeasureAlone(const LoadtestOptions& options,
+                                       const RunParts& parts,
+                                       const MessageSet& messages, int64_t m) {
+  LoadtestOptions alone = options;
+  alone.lanes = alone.channels = 1;
+  alone.request.disturbances = Disturbances();
+  GeneratorOptions generator;
+  generator.clients.push_back({0});
+  generator.warmup = kYardstickWarmup;
+  generator.duration = kYardstickTime;
+  generator.class_names = {"yardstick"};
+  generator.class_rows = {m};
+  const OneMessage picker(m);
+  const SteadyClock clock;
+  const std::unique_ptr<TransportFactory> factory = FactoryFor(alone, messages);
+  ASSIGN_OR_RETURN(
+      RunResult result,
+      GenerateLoad(generator, {factory.get(), &picker, nullptr, &clock},
+                   *parts.stop, nullptr));
+  for (const auto& [code, tally] : result.errors) {
+    return absl::Status(code == absl::StatusCode::kUnimplemented
+                            ? absl::StatusCode::kFailedPrecondition
+                            : code,
+                        absl::StrCat("--yardstick: ", tally.first_message));
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<RunResult> RunOnce(const LoadtestOptions& options,
+                                  const RunParts& parts) {
+  const std::unique_ptr<TransportFactory> factory =
+      FactoryFor(options, parts.set->messages());
+  std::unique_ptr<Churn> churn;
+  if (options.churn.shape.has_value()) {
+    ASSIGN_OR_RETURN(churn, Churn::Start(options, parts.client));
+  }
+  const absl::Duration server_before = ServerCpu(parts.client);
+  const absl::Duration own_before = ProcessCpu();
+  const SteadyClock clock;
+  ASSIGN_OR_RETURN(
+      RunResult result,
+      GenerateLoad(GeneratorOptionsOf(options, *parts.set),
+                   {factory.get(), parts.set, parts.observer, &clock},
+                   *parts.stop, parts.live));
+  result.client_cpu = ProcessCpu() - own_before;
+  const absl::Duration server_after = ServerCpu(parts.client);
+  if (server_after > server_before) {
+    result.server_cpu = server_after - server_before;
+  }
+  if (churn != nullptr) churn->StopInto(&result);
+  result.asked_rate = AskedRate(options.arrivals);
+  result.concurrency =
+      options.arrivals.concurrency + options.request.prefill_clients;
+  return result;
+}
+
+absl::StatusOr<Yardstick> MeasureYardstick(const LoadtestOptions& options,
+                                           const RunParts& parts) {
+  const LoadMessage message = parts.set->Describe(0);
+  const std::vector<uint8_t> a = parts.set->OperandOf(message);
+  Yardstick yardstick;
+  yardstick.bytes_out = static_cast<int64_t>(a.size());
+  yardstick.bytes_back = parts.set->AnswerBytes(message);
+  MessageSet echoes;
+  echoes.AddEcho(echoes.AddOperand(a), yardstick.bytes_back);
+  ASSIGN_OR_RETURN(const RunResult echo,
+                   MeasureAlone(options, parts, echoes, message.m));
+  ASSIGN_OR_RETURN(
+      const RunResult gemm,
+      MeasureAlone(options, parts, parts.set->messages(), message.m));
+  yardstick.echo_ns = echo.send_latency_ns();
+  yardstick.gemm_ns = gemm.send_latency_ns();
+  yardstick.device_ns = gemm.server.device_ns;
+  return yardstick;
+}
+
+}  // namespace qgemm
