@@ -3,15 +3,17 @@
 #
 # Sets everything up and runs every test: static checks, the unit,
 # conformance and end-to-end suites, the fast ones again under the sanitizers,
-# a stock Python client, an installed consumer and README's commands. Prints
-# the time of each stage and ends with one line: N passed, N failed.
+# a stock Python client, the load test's pages in a browser, an installed
+# consumer and README's commands. Prints the time of each stage and ends with
+# one line: N passed, N failed.
 #
 # Usage: tools/test.sh [STAGE ...]    (default: all, in this order)
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 readonly ALL_STAGES=(
-  setup format layering golden unit nocuda tidy asan tsan python install readme
+  setup format layering golden unit nocuda tidy asan tsan python browser install
+  readme
 )
 # ASan and UBSan together run every suite but those tagged nosanitize, which
 # measure the process's memory, drive other processes or are too slow there.
@@ -107,6 +109,9 @@ stage_tsan() {
     --test_tag_filters="$THREAD_FILTER" --build_tests_only
 }
 stage_python() { count_script bash tests/python/run.sh; }
+stage_browser() {
+  count_script bash tests/client_loadtest/report_page/browser_test.sh
+}
 stage_install() { count_script bash tests/client/install_test.sh; }
 stage_readme() { count_script bash tests/readme/readme_test.sh; }
 

@@ -113,9 +113,11 @@ Lane::Lane(const GeneratorOptions& options, int lane, const LaneParts& parts)
       interval_(std::make_unique<IntervalCounts>()) {}
 
 Lane::~Lane() {
-  if (!thread_.joinable()) return;
-  Stop();
-  thread_.join();
+  if (thread_.joinable()) {
+    Stop();
+    thread_.join();
+  }
+  transport_.reset();  // its thread may still be on its way out of OnEnd
 }
 
 void Lane::Start(absl::Time start) {
@@ -148,7 +150,8 @@ std::optional<DueAction> Lane::AwaitAction() {
     const absl::Time now = parts_.clock->Now();
     const std::optional<DueAction> action = due_->Take(now);
     in_flight_.store(due_->in_flight(), std::memory_order_relaxed);
-    if (action.has_value() || due_->exhausted(now)) return action;
+    if (action.has_value()) return action;
+    if (due_->exhausted(now) && !counting_) return std::nullopt;
     wait_until_ = due_->NextTime();
     if (now < end_) wait_until_ = std::min(wait_until_, end_);
     changed_.WaitFor(&mutex_, wait_until_ - now);
@@ -191,18 +194,23 @@ void Lane::Send(const DueRequest& request) {
   sent.request = request;
   sent.picked = parts_.picker->Pick(request.client, request.sequence);
   sent.time = parts_.clock->Now();
+  if (!request.is_open()) sent.request.due = sent.time;
   transport_->Start(request.place, sent.picked.message, options_.deadline);
 }
 
 void Lane::OnEnd(int place, const EndedRequest& end) {
   const absl::Time now = parts_.clock->Now();
   const Ended ended = Release(place, end.status, now);
-  Count(ended, end, now);
+  // First the next request, so that what is counted here costs it nothing.
   if (ended.next.has_value()) Do(*ended.next);
+  Count(ended, end, now);
   if (end.status.ok() && parts_.observer != nullptr) {
     parts_.observer->OnAnswer(ended.sent.picked.message, answers_seen_++,
                               end.c);
   }
+  MutexLock lock(&mutex_);
+  counting_ = false;
+  if (due_->in_flight() == 0) changed_.Signal();
 }
 
 Lane::Ended Lane::Release(int place, const absl::Status& status,
@@ -210,6 +218,7 @@ Lane::Ended Lane::Release(int place, const absl::Status& status,
   Ended ended;
   ended.sent = sent_[place];
   MutexLock lock(&mutex_);
+  counting_ = true;
   ended.cancelled = cancelled_[place];
   cancelled_[place] = false;
   ended.given_up = given_up_[place];
@@ -220,7 +229,7 @@ Lane::Ended Lane::Release(int place, const absl::Status& status,
                     : options_.think);
   ended.next = due_->Take(now);
   in_flight_.store(due_->in_flight(), std::memory_order_relaxed);
-  if (due_->NextTime() < wait_until_ || due_->exhausted(now)) changed_.Signal();
+  if (due_->NextTime() < wait_until_) changed_.Signal();
   return ended;
 }
 

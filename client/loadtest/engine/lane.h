@@ -129,6 +129,9 @@ class Lane final : public RequestSink {
   Mutex mutex_;
   CondVar changed_;
   std::optional<DueRequests> due_ ABSL_GUARDED_BY(mutex_);  // since Start
+  // The transport's thread is between an end and its counts: not done yet,
+  // although nothing may be in flight.
+  bool counting_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Time wait_until_ ABSL_GUARDED_BY(mutex_);  // what the thread waits for
   std::vector<bool> cancelled_ ABSL_GUARDED_BY(mutex_);  // by place
   std::vector<bool> given_up_ ABSL_GUARDED_BY(mutex_);   // by place

@@ -134,7 +134,7 @@ absl::Time Watch(const Lanes& lanes, const LaneParts& parts,
       for (const auto& lane : lanes) lane->Stop();
     }
     if (now < next) {
-      absl::SleepFor(std::min(next - now, absl::Milliseconds(5)));
+      absl::SleepFor(std::min(next - now, absl::Milliseconds(20)));
       continue;
     }
     for (const auto& lane : lanes) lane->GiveUpOverdue();

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/loadtest/report/page/course_plots.h"
@@ -32,6 +33,8 @@ namespace {
 PlotSize WideSize() { return {1160, 420, "wide"}; }
 PlotSize MidSize() { return {560, 320, "mid"}; }
 PlotSize SlimSize() { return {344, 280, "slim"}; }
+// The width between the margins of A4.
+PlotSize PaperSize() { return {690, 280, "paper-size"}; }
 PlotSize MidBarSize() { return {560, 112, "mid"}; }
 PlotSize SlimBarSize() { return {344, 112, "slim"}; }
 // As wide as README's column on GitHub shows pictures.
@@ -50,8 +53,9 @@ std::string Figure(const Plot& plot, absl::string_view words) {
 
 std::string HeroFigure(const Plot& plot, absl::string_view words) {
   return absl::StrCat("<figure class=\"hero\">\n", Caption(plot.title, words),
-                      FormatSvg(plot, WideSize()), FormatSvg(plot, MidSize()),
-                      FormatSvg(plot, SlimSize()), "</figure>\n");
+                      FormatSvg(plot, WideSize()), FormatSvg(plot, PaperSize()),
+                      FormatSvg(plot, MidSize()), FormatSvg(plot, SlimSize()),
+                      "</figure>\n");
 }
 
 std::string BarFigure(const StackedBar& bar, absl::string_view words) {
@@ -221,23 +225,20 @@ std::string CourseSection(const RunResult& run) {
   return out;
 }
 
+// Bars and their tables: beside each other, or with a yardstick below each
+// other in two columns.
 std::string TimingSection(const LoadtestReport& report, const RunResult& run) {
-  std::string out;
-  if (!run.server.total_ns.empty()) {
-    absl::StrAppend(&out,
-                    BarFigure(TimingBar(run),
-                              "Mean of each stage, from the send to the "
-                              "answer."),
-                    FormatHtml(TimingTable(run)));
-  }
-  if (report.yardstick) {
-    absl::StrAppend(&out,
-                    BarFigure(YardstickBar(*report.yardstick),
-                              "What the service adds to a bare echo of the "
-                              "same bytes and to the device (p50)."),
-                    FormatHtml(YardstickTable(*report.yardstick)));
-  }
-  return out;
+  if (run.server.total_ns.empty() && !report.yardstick) return "";
+  std::string timing = absl::StrCat(
+      BarFigure(TimingBar(run),
+                "Mean of each stage, from the send to the answer."),
+      FormatHtml(TimingTable(run)));
+  if (!report.yardstick) return timing;
+  return absl::StrCat(
+      "<div>\n", timing, "</div>\n<div>\n",
+      BarFigure(YardstickBar(*report.yardstick),
+                "What the service adds to an echo and the device, p50."),
+      FormatHtml(YardstickTable(*report.yardstick)), "</div>\n");
 }
 
 std::string RunSections(const LoadtestReport& report) {
@@ -248,8 +249,8 @@ std::string RunSections(const LoadtestReport& report) {
       Section("sweep", SweepSection(report)),
       report.runs.size() > 1 ? Section("runs", FormatHtml(RunsTable(report)))
                              : "",
-      Section("pair course", CourseSection(*run)),
       Section("pair timing", TimingSection(report, *run)),
+      Section("pair course", CourseSection(*run)),
       run->errors.empty() ? ""
                           : Section("errors", FormatHtml(ErrorTable(*run))),
       Section("pair three",
@@ -258,12 +259,33 @@ std::string RunSections(const LoadtestReport& report) {
                            FormatHtml(VerifyTable(report.verify)))));
 }
 
+// The same command with each flag on a line of its own, but where a quoted
+// value would be torn.
+std::string BrokenCommand(absl::string_view command) {
+  std::string out;
+  char quote = 0;
+  for (size_t i = 0; i < command.size(); ++i) {
+    const char c = command[i];
+    if (quote == 0 ? c == '"' || c == '\'' : c == quote) {
+      quote = quote == 0 ? c : 0;
+    }
+    if (quote == 0 && absl::StartsWith(command.substr(i), " --")) {
+      absl::StrAppend(&out, " \\\n    --");
+      i += 2;
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
 std::string ColophonSections(const LoadtestReport& report) {
   const std::string command =
       report.command.empty()
           ? ""
           : absl::StrCat("<h2>Run it again</h2>\n<pre>",
-                         EscapeMarkup(report.command), "</pre>\n");
+                         EscapeMarkup(BrokenCommand(report.command)),
+                         "</pre>\n");
   const std::string options =
       report.options.empty()
           ? ""

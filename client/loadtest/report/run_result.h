@@ -22,7 +22,7 @@ struct ClassResult {
   std::string name;  // "m=1", "prefill m=2048"
   int64_t m = 0;     // rows a request
   // Answers only. From the intended start: for open arrivals when the request
-  // was due, for closed ones when its client was ready to send.
+  // was due, for closed loops when it was sent.
   Histogram latency_ns;
   // From the actual send.
   Histogram send_latency_ns;

@@ -158,6 +158,20 @@ TEST_F(LoadGeneratorTest, EveryArrivalIsSentAndAnsweredOnce) {
   EXPECT_TRUE(result->errors.empty());
 }
 
+// The last end meets the end of the time in every possible way.
+TEST_F(LoadGeneratorTest, EveryEndIsCountedHoweverTheRunEnds) {
+  for (int run = 0; run < 60; ++run) {
+    GeneratorOptions options = run % 2 == 0 ? Closed(3) : Open(20000);
+    options.lanes = 2;
+    options.warmup = absl::ZeroDuration();
+    options.duration = absl::Microseconds(50 * (run % 20));
+    const absl::StatusOr<RunResult> result = Run(options);
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_EQ(result->answers, result->sent);
+    ASSERT_EQ(result->latency_ns().count(), result->answers);
+  }
+}
+
 TEST_F(LoadGeneratorTest, ClassesAreToldApart) {
   const absl::StatusOr<RunResult> result = Run(Closed(2));
   ASSERT_TRUE(result.ok()) << result.status();

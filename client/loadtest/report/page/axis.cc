@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace qgemm {
 namespace {
@@ -17,6 +18,9 @@ constexpr double kSmallestPositive = 1e-300;
 constexpr double kLogRatio = 20;
 // More decades than these get no minor ticks: they would run together.
 constexpr double kMaxDecadesWithMinor = 7;
+// With room for so many labels a decade, 2 and 5 are labelled besides 1: from
+// 5 to 10 it is 0.3 of a decade, so two thirds of a label's pitch are left.
+constexpr double kLabelsForDigits = 2.2;
 
 double PowerOfTen(double exponent) { return std::pow(10.0, exponent); }
 
@@ -49,11 +53,19 @@ Ends Widened(double value) {
   return value > 0 ? Ends{0, 2 * value} : Ends{2 * value, 0};
 }
 
+bool IsUsable(double value) {
+  return std::isfinite(value) && std::fabs(value) <= kLargestValue;
+}
+
+double UsableOr(std::optional<double> value, double otherwise) {
+  return value && IsUsable(*value) ? *value : otherwise;
+}
+
 Ends LinearEnds(const AxisSpec& spec, const ValueRange& values) {
   Ends ends =
       values.empty() ? Ends{0, 1} : Ends{values.lowest(), values.highest()};
-  ends.lowest = spec.lowest.value_or(ends.lowest);
-  ends.highest = spec.highest.value_or(ends.highest);
+  ends.lowest = UsableOr(spec.lowest, ends.lowest);
+  ends.highest = UsableOr(spec.highest, ends.highest);
   if (ends.highest > ends.lowest) return ends;
   const Ends wide = Widened(ends.lowest);
   if (wide.lowest <= ends.lowest && wide.highest > ends.lowest &&
@@ -80,11 +92,14 @@ void AddLinearTicks(const AxisSpec& spec, int label_limit, Axis* axis) {
 }
 
 Ends LogEnds(const AxisSpec& spec, const ValueRange& values) {
-  Ends ends = {RoundDown(values.lowest_positive()),
-               RoundUp(std::max(values.highest(), values.lowest_positive()))};
-  if (values.lowest_positive() <= 0) ends = {1, 10};
-  if (spec.lowest && *spec.lowest > 0) ends.lowest = *spec.lowest;
-  if (spec.highest && *spec.highest > 0) ends.highest = *spec.highest;
+  Ends ends = {1, 10};
+  if (values.lowest_positive() > 0) {
+    ends = {RoundDown(values.lowest_positive()), RoundUp(values.highest())};
+  }
+  const double lowest = UsableOr(spec.lowest, ends.lowest);
+  const double highest = UsableOr(spec.highest, ends.highest);
+  if (lowest > 0) ends.lowest = lowest;
+  if (highest > 0) ends.highest = highest;
   if (ends.highest <= ends.lowest) ends.highest = 10 * ends.lowest;
   return ends;
 }
@@ -96,12 +111,12 @@ bool IsLabelled(int digit, double exponent, double labels_a_decade) {
     const double every = std::ceil(1 / std::max(labels_a_decade, 1e-3));
     return std::fmod(exponent, every) == 0;
   }
-  if (labels_a_decade < 3) return false;
+  if (labels_a_decade < kLabelsForDigits) return false;
   return digit == 2 || digit == 5;
 }
 
 void AddLogTicks(const AxisSpec& spec, int label_limit, Axis* axis) {
-  const double decades = std::log10(axis->highest / axis->lowest);
+  const double decades = std::log10(axis->highest) - std::log10(axis->lowest);
   const double labels_a_decade = label_limit / decades;
   const double first = std::floor(std::log10(axis->lowest) - 1e-9);
   const double last = std::ceil(std::log10(axis->highest) + 1e-9);
@@ -129,7 +144,7 @@ void AddGivenTicks(const AxisSpec& spec, Axis* axis) {
 }  // namespace
 
 void ValueRange::Include(double value) {
-  if (!std::isfinite(value) || std::fabs(value) > kLargestValue) return;
+  if (!IsUsable(value)) return;
   lowest_ = std::min(lowest_.value_or(value), value);
   highest_ = std::max(highest_.value_or(value), value);
   if (value < kSmallestPositive) return;
@@ -147,7 +162,8 @@ double Axis::Position(double value) const {
   if (!(value > lowest)) return 0;
   if (value >= highest) return 1;
   if (scale == Scale::kLinear) return (value - lowest) / (highest - lowest);
-  return std::log(value / lowest) / std::log(highest / lowest);
+  const double start = std::log(lowest);
+  return (std::log(value) - start) / (std::log(highest) - start);
 }
 
 Axis MakeAxis(const AxisSpec& spec, const ValueRange& values, int label_limit) {

@@ -17,7 +17,7 @@ namespace qgemm {
 
 enum class Scale : uint8_t { kLinear, kLog };
 
-// The values seen; those that are not finite do not count.
+// The values seen; those that are not finite, or above 1e300, do not count.
 class ValueRange {
  public:
   void Include(double value);
@@ -46,7 +46,8 @@ struct AxisSpec {
   std::string title;
   Scale scale = Scale::kLinear;
   Quantity quantity = Quantity::kCount;
-  // The ends, exactly; without them round values that enclose the data.
+  // The ends, exactly; without them, or where they are not finite, round values
+  // that enclose the data.
   std::optional<double> lowest;
   std::optional<double> highest;
   // Instead of round values.

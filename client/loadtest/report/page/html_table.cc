@@ -4,25 +4,36 @@
 
 #include "client/loadtest/report/page/html_table.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "client/loadtest/report/page/markup.h"
 #include "client/loadtest/report/page/stacked_bar.h"
 
 namespace qgemm {
 namespace {
 
-std::string ClassAttribute(absl::string_view css) {
-  if (css.empty()) return "";
-  return absl::StrCat(" class=\"", EscapeMarkup(css), "\"");
+bool HasHead(const HtmlTable& table) {
+  return std::any_of(
+      table.columns.begin(), table.columns.end(),
+      [](const HtmlColumn& column) { return !column.name.empty(); });
+}
+
+absl::string_view ClassOf(const HtmlTable& table, size_t column) {
+  if (column >= table.columns.size()) return "number";
+  return table.columns[column].cells == Cells::kWords ? "words" : "number";
 }
 
 std::string Head(const HtmlTable& table) {
-  if (table.columns.empty()) return "";
+  if (!HasHead(table)) return "";
   std::string out = "<thead><tr>";
   for (size_t i = 0; i < table.columns.size(); ++i) {
-    absl::StrAppend(&out, "<th scope=\"col\"",
-                    ClassAttribute(i < table.word_columns ? "" : "number"), ">",
-                    EscapeMarkup(table.columns[i]), "</th>");
+    // A cell without text must not be a header.
+    const std::string text = EscapeMarkup(table.columns[i].name);
+    const absl::string_view tag = text.empty() ? "td" : "th scope=\"col\"";
+    absl::StrAppend(&out, "<", tag, " class=\"", ClassOf(table, i), "\">", text,
+                    text.empty() ? "</td>" : "</th>");
   }
   return out + "</tr></thead>\n";
 }
@@ -30,23 +41,23 @@ std::string Head(const HtmlTable& table) {
 std::string Swatch(const HtmlRow& row) {
   if (!row.swatch) return "";
   return absl::StrCat(
-      "<svg class=\"swatch\" viewBox=\"0 0 12 12\" "
-      "aria-hidden=\"true\"><rect width=\"12\" height=\"12\" "
-      "class=\"f",
+      "<svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\">"
+      "<rect width=\"12\" height=\"12\" class=\"f",
       *row.swatch % kPartStyles, "\"/></svg>");
 }
 
 std::string Row(const HtmlTable& table, const HtmlRow& row) {
-  std::string out = absl::StrCat("<tr", ClassAttribute(row.css), ">");
+  std::string out =
+      row.css.empty()
+          ? "<tr>"
+          : absl::StrCat("<tr class=\"", EscapeMarkup(row.css), "\">");
   for (size_t i = 0; i < row.cells.size(); ++i) {
     const std::string text = EscapeMarkup(row.cells[i]);
     if (i == 0) {
       absl::StrAppend(&out, "<th scope=\"row\">", Swatch(row), text, "</th>");
     } else {
-      absl::StrAppend(
-          &out, "<td",
-          ClassAttribute(i < table.word_columns ? "words" : "number"), ">",
-          text, "</td>");
+      absl::StrAppend(&out, "<td class=\"", ClassOf(table, i), "\">", text,
+                      "</td>");
     }
   }
   return out + "</tr>\n";

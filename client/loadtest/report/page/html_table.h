@@ -6,11 +6,19 @@
 #ifndef QGEMM_CLIENT_LOADTEST_REPORT_PAGE_HTML_TABLE_H_
 #define QGEMM_CLIENT_LOADTEST_REPORT_PAGE_HTML_TABLE_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace qgemm {
+
+enum class Cells : uint8_t { kWords, kNumbers };
+
+struct HtmlColumn {
+  std::string name;
+  Cells cells = Cells::kNumbers;
+};
 
 struct HtmlRow {
   std::vector<std::string> cells;
@@ -21,10 +29,10 @@ struct HtmlRow {
 // All text is escaped.
 struct HtmlTable {
   std::string caption;
-  std::string unit;                  // small print after the caption
-  std::vector<std::string> columns;  // empty: no head
-  // From the left so many columns are words.
-  size_t word_columns = 1;
+  std::string unit;  // small print after the caption
+  // Without any name there is no head; without columns the first is words and
+  // the others are numbers.
+  std::vector<HtmlColumn> columns;
   std::vector<HtmlRow> rows;
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "client/loadtest/report/page/markup.h"
 
 namespace qgemm {
@@ -49,6 +50,21 @@ double TextWidth(absl::string_view text, double font_px) {
     text.remove_prefix(bytes);
   }
   return em * font_px;
+}
+
+std::string FittedText(absl::string_view text, double font_px,
+                       double width_px) {
+  if (TextWidth(text, font_px) <= width_px) return std::string(text);
+  constexpr absl::string_view kEllipsis = "…";
+  const double room = width_px - TextWidth(kEllipsis, font_px);
+  size_t kept = 0;
+  while (kept < text.size()) {
+    const size_t bytes =
+        std::max<size_t>(1, LeadingCharacterBytes(text.substr(kept)));
+    if (TextWidth(text.substr(0, kept + bytes), font_px) > room) break;
+    kept += bytes;
+  }
+  return absl::StrCat(text.substr(0, kept), kEllipsis);
 }
 
 bool LabelPlacer::IsFree(const Box& box) const {

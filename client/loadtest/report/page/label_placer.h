@@ -7,6 +7,7 @@
 #define QGEMM_CLIENT_LOADTEST_REPORT_PAGE_LABEL_PLACER_H_
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -37,6 +38,9 @@ struct Box {
 // Of one line of UTF-8 in a font of `font_px`; no less than a browser makes it
 // in any usual system font.
 double TextWidth(absl::string_view text, double font_px);
+
+// The text, or as much of its start as fits before an ellipsis.
+std::string FittedText(absl::string_view text, double font_px, double width_px);
 
 // Not thread-safe.
 class LabelPlacer {

@@ -13,9 +13,10 @@ namespace {
 // Distances that look right with text of kPlotFontPx.
 constexpr double kEdgePx = 2;
 constexpr double kLegendGapPx = 18;
-constexpr double kTickGapPx = 8;     // from the axis to its labels
-constexpr double kXLabelsPx = 26;    // below the axis
-constexpr double kLabelPitchX = 64;  // pixels a label needs, about
+constexpr double kTickGapPx = 8;       // from the axis to its labels
+constexpr double kLegendBelowPx = 24;  // room for words above the area
+constexpr double kXLabelsPx = 26;      // below the axis
+constexpr double kLabelPitchX = 64;    // pixels a label needs, about
 constexpr double kLabelPitchY = 34;
 constexpr double kMinRightPx = 12;
 
@@ -82,6 +83,8 @@ double PlaceLegend(double right, double top, std::vector<LegendEntry>* legend) {
   if (legend->empty()) return top;
   Spot at = {kEdgePx, top + kPlotFontPx};
   for (LegendEntry& entry : *legend) {
+    const double swatch = WidthOf(entry) - TextWidth(entry.text, kPlotFontPx);
+    entry.text = FittedText(entry.text, kPlotFontPx, right - kEdgePx - swatch);
     const double width = WidthOf(entry);
     if (at.x > kEdgePx && at.x + width > right) {
       at = {kEdgePx, at.y + kPlotRowPx};
@@ -153,7 +156,7 @@ PlotLayout LayOut(const Plot& plot, const PlotSize& size, double top_px) {
   layout.legend = EntriesOf(plot);
   const double legend_end =
       PlaceLegend(size.width - kEdgePx, top_px, &layout.legend);
-  layout.area.top = legend_end + kPlotRowPx;
+  layout.area.top = legend_end + kLegendBelowPx;
   layout.area.bottom = size.height - kXLabelsPx;
   if (!plot.x.title.empty()) layout.area.bottom -= kPlotRowPx;
   Ranges ranges = RangesOf(plot);

@@ -10,17 +10,21 @@ namespace qgemm {
 absl::string_view PlotVariablesCss() {
   return R"css(
 :root{--paper:#fff;--ink:#14181f;--muted:#5a6472;--grid:#e6e9ed;--axis:#8c96a3;
---shade:#f1f3f6;--s0:#0065b3;--s1:#c24e00;--s2:#007f5c;--s3:#9c3d87;--s4:#766200;
+--shade:#f1f3f6;--edge:#c3cad3;--s0:#0065b3;--s1:#c24e00;--s2:#007f5c;
+--s3:#9c3d87;--s4:#766200;
 --s5:#56606d;--s6:#c5162b;--f0:#f2b134;--f1:#8fcbf0;--f2:#0f5ca3;--f3:#4b9ad6;
 --f4:#8f99a6;--f5:#d7dce2;--t0:#14181f;--t1:#14181f;--t2:#fff;--t3:#14181f;
 --t4:#14181f;--t5:#14181f}
 @media (prefers-color-scheme:dark){
-:root{--paper:#12161c;--ink:#e9edf2;--muted:#a0abb9;--grid:#272e38;--axis:#6b7685;
---shade:#1b212a;--s0:#5db2ff;--s1:#ff9a4d;--s2:#38d3a2;--s3:#e89ad8;--s4:#d9c94c;
+:root{--paper:#12161c;--ink:#e9edf2;--muted:#a0abb9;--grid:#272e38;
+--axis:#6b7685;
+--shade:#1b212a;--edge:#46505d;--s0:#5db2ff;--s1:#ff9a4d;--s2:#38d3a2;
+--s3:#e89ad8;--s4:#d9c94c;
 --s5:#aab5c3;--s6:#ff6b78;--f2:#2f7fcb;--f5:#c4cad2}}
 @media print{
 :root{--paper:#fff;--ink:#000;--muted:#333b45;--grid:#d9dde2;--axis:#4a5260;
---shade:#f1f3f6;--s0:#0065b3;--s1:#c24e00;--s2:#007f5c;--s3:#9c3d87;--s4:#766200;
+--shade:#f1f3f6;--edge:#c3cad3;--s0:#0065b3;--s1:#c24e00;--s2:#007f5c;
+--s3:#9c3d87;--s4:#766200;
 --s5:#56606d;--s6:#c5162b;--f2:#0f5ca3;--f5:#d7dce2}}
 )css";
 }

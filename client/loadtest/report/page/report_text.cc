@@ -67,6 +67,11 @@ std::string DeviceText(const LoadtestEnvironment& environment) {
   return absl::StrCat(server.device, " (", server.backend, ")");
 }
 
+std::string TransportText(const std::string& transport) {
+  if (transport == "unix") return "a Unix socket";
+  return transport == "tcp" ? "TCP" : transport;
+}
+
 std::string Joined(const std::vector<std::string>& parts,
                    absl::string_view separator) {
   std::vector<std::string> present;
@@ -114,9 +119,9 @@ std::string RunSentence(const LoadtestReport& report) {
   const std::string time = DurationText(
       absl::ToDoubleNanoseconds(IsOpen(*run) ? run->due_time : run->measured));
   return absl::StrCat(
-      Joined({LoadText(report, *run), Prefixed("of ", ClassesText(*run)),
-              Prefixed("for ", time), Prefixed("on ", report.weights.text),
-              Prefixed("over ", report.environment.transport),
+      Joined({LoadText(report, *run), absl::StrCat("for ", time, ":"),
+              ClassesText(*run), Prefixed("on ", report.weights.text),
+              Prefixed("over ", TransportText(report.environment.transport)),
               Prefixed("to ", DeviceText(report.environment))},
              " "),
       report.runs.size() > 1

@@ -59,8 +59,6 @@ std::vector<RowsBin> BinsOf(const Histogram& rows) {
   return bins;
 }
 
-double MeanOf(const Histogram& ns) { return ns.mean(); }
-
 double MedianOf(const Histogram& ns) {
   return static_cast<double>(ns.Percentile(50));
 }
@@ -104,21 +102,21 @@ Plot LaunchRowsPlot(const RunResult& run) {
 
 StackedBar TimingBar(const RunResult& run) {
   const ServerTimes& server = run.server;
-  const double total = MeanOf(server.total_ns);
+  const double total = server.total_ns.mean();
   const double stages =
-      MeanOf(server.queue_ns) + MeanOf(server.host_to_device_ns) +
-      MeanOf(server.kernel_ns) + MeanOf(server.device_to_host_ns);
-  const double latency = MeanOf(run.send_latency_ns());
+      server.queue_ns.mean() + server.host_to_device_ns.mean() +
+      server.kernel_ns.mean() + server.device_to_host_ns.mean();
+  const double latency = run.send_latency_ns().mean();
   StackedBar bar;
   bar.title = "Where the time goes";
   bar.description =
       absl::StrCat("Means of the stages of a request; ", DurationText(latency),
                    " from its send to its answer, of these ",
                    DurationText(total), " on the server.");
-  bar.parts = {{"queue", MeanOf(server.queue_ns)},
-               {"to device", MeanOf(server.host_to_device_ns)},
-               {"kernel", MeanOf(server.kernel_ns)},
-               {"back", MeanOf(server.device_to_host_ns)},
+  bar.parts = {{"queue", server.queue_ns.mean()},
+               {"to device", server.host_to_device_ns.mean()},
+               {"kernel", server.kernel_ns.mean()},
+               {"back", server.device_to_host_ns.mean()},
                {"rest of server", Rest(total, stages)},
                {"client + transport", Rest(latency, total)}};
   return bar;

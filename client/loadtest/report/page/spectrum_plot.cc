@@ -25,10 +25,6 @@ struct NamedPercentile {
   double percent;
   const char* name;
 };
-// The most telling first.
-constexpr NamedPercentile kCalledOut[] = {
-    {99, "p99"}, {50, "p50"}, {99.9, "p99.9"}, {99.99, "p99.99"}, {90, "p90"}};
-
 double Rarity(double percent) { return 1 / (1 - percent / 100); }
 
 // The ticks from 0 to `rarest`: 50 %, 90 %, 99 %, 99.9 %, …
@@ -81,7 +77,7 @@ void AddCurves(const RunResult& run, Plot* plot) {
   const Histogram latency_ns = run.latency_ns();
   const bool has_classes = run.classes.size() > 1;
   plot->series.push_back(Curve(
-      IsOpen(run) ? "from the intended start" : "latency", 0, latency_ns));
+      IsOpen(run) ? "from the intended start" : "all answers", 0, latency_ns));
   if (IsOpen(run)) {
     plot->series.push_back(Curve("from the send", 1, run.send_latency_ns()));
   }
@@ -92,19 +88,21 @@ void AddCurves(const RunResult& run, Plot* plot) {
   }
 }
 
+// The most telling first: later ones may find no room.
 void AddCallouts(const Histogram& latency_ns, Plot* plot) {
+  constexpr NamedPercentile kCalledOut[] = {{99, "p99"},       {50, "p50"},
+                                            {99.9, "p99.9"},   {100, "max"},
+                                            {99.99, "p99.99"}, {90, "p90"}};
   const auto count = static_cast<double>(latency_ns.count());
-  const auto max = static_cast<double>(latency_ns.max());
   for (const NamedPercentile& each : kCalledOut) {
-    // Fewer answers make it nearly the maximum.
-    if (2 * Rarity(each.percent) > count) continue;
+    const bool is_max = each.percent == 100;
+    // With fewer answers it would be nearly the maximum.
+    if (!is_max && 2 * Rarity(each.percent) > count) continue;
     const auto value = static_cast<double>(latency_ns.Percentile(each.percent));
-    plot->callouts.push_back({Rarity(each.percent), value,
+    plot->callouts.push_back({is_max ? count : Rarity(each.percent), value,
                               absl::StrCat(each.name, " ", DurationText(value)),
                               0});
   }
-  plot->callouts.push_back(
-      {count, max, absl::StrCat("max ", DurationText(max)), 0});
 }
 
 std::string Description(const Histogram& latency_ns) {

@@ -15,7 +15,8 @@
 namespace qgemm {
 namespace {
 
-constexpr double kSidePx = 16;    // half a tick's label beyond the axis
+constexpr double kLeftPx = 5;     // half of the label 0
+constexpr double kRightPx = 32;   // half a label beyond the axis
 constexpr double kBelowPx = 30;   // ticks and their labels
 constexpr double kWordPadPx = 5;  // between words and the part's end
 constexpr double kLabelPitchPx = 72;
@@ -94,8 +95,7 @@ std::string Parts(const StackedBar& bar, const Axis& axis, const Box& area) {
 
 std::string FormatSvg(const StackedBar& bar, const PlotSize& size) {
   const double total = TotalOf(bar);
-  const Box area = {kSidePx, 4, size.width - 2 * kSidePx,
-                    size.height - kBelowPx};
+  const Box area = {kLeftPx, 4, size.width - kRightPx, size.height - kBelowPx};
   const std::string css = absl::StrCat("plot ", size.css_class);
   std::string out =
       SvgStart({size.width, size.height, css, bar.title, bar.description});

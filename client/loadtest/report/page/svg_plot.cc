@@ -26,6 +26,8 @@ constexpr double kWordGapPx = 8;  // between a marker and its words
 constexpr double kAvoidPitchPx = 5;
 constexpr double kPaddingPx = 24;  // of standalone files
 constexpr double kTitleRowsPx = 58;
+constexpr double kTitlePx = 20;  // 18, and bold
+constexpr double kSubtitlePx = 13;
 
 int StyleOf(int style) {
   return style == kErrorStyle
@@ -40,7 +42,7 @@ bool IsFinite(const PlotPoint& point) {
 // Words may stand a little above the area and beside it on the right.
 Box RoomFor(const PlotLayout& layout) {
   Box room = layout.area;
-  room.top -= kPlotFontPx;
+  room.top -= kPlotFontPx + 4;
   room.right = layout.picture.right;
   return room;
 }
@@ -117,7 +119,8 @@ class PlotWriter {
     }
     if (plot_.x.title.empty()) return;
     Add(SvgText({(area.left + area.right) / 2, layout_.picture.bottom - 6},
-                Anchor::kMiddle, "", plot_.x.title));
+                Anchor::kMiddle, "",
+                FittedText(plot_.x.title, kPlotFontPx, area.width())));
   }
 
   std::vector<Spot> SpotsOf(const Series& series) const {
@@ -249,7 +252,8 @@ class PlotWriter {
   }
 
   // Writes `text` at that of the baselines where most room is.
-  void WriteAt(absl::string_view text, absl::Span<const Spot> starts) {
+  void WriteAt(absl::string_view text, absl::string_view css,
+               absl::Span<const Spot> starts) {
     std::vector<Box> candidates;
     candidates.reserve(starts.size());
     for (const Spot& start : starts) {
@@ -257,7 +261,7 @@ class PlotWriter {
     }
     const std::optional<Box> box = placer_.Place(candidates);
     if (!box) return;
-    Add(SvgText({box->left, box->top + kPlotFontPx}, Anchor::kStart, "ink halo",
+    Add(SvgText({box->left, box->top + kPlotFontPx}, Anchor::kStart, css,
                 text));
   }
 
@@ -270,20 +274,21 @@ class PlotWriter {
     const double level = at.y + kPlotFontPx / 3;
     const double middle = at.x - width / 2;
     if (callout.side == Callout::Side::kAbove) {
-      return WriteAt(callout.text, {{middle, at.y - 5}});
+      return WriteAt(callout.text, "ink halo", {{middle, at.y - 5}});
     }
-    WriteAt(callout.text, {{at.x - width, above},
-                           {middle, above},
-                           {at.x - width - kWordGapPx, level},
-                           {at.x + 2, above},
-                           {at.x, below},
-                           {at.x + kWordGapPx, level},
-                           {middle, below},
-                           {at.x - width, below},
-                           {at.x - width, above - kPlotRowPx},
-                           {middle, above - kPlotRowPx},
-                           {at.x, below + kPlotRowPx},
-                           {middle, below + kPlotRowPx}});
+    WriteAt(callout.text, "ink halo",
+            {{at.x - width, above},
+             {middle, above},
+             {at.x - width - kWordGapPx, level},
+             {at.x + 2, above},
+             {at.x, below},
+             {at.x + kWordGapPx, level},
+             {middle, below},
+             {at.x - width, below},
+             {at.x - width, above - kPlotRowPx},
+             {middle, above - kPlotRowPx},
+             {at.x, below + kPlotRowPx},
+             {middle, below + kPlotRowPx}});
   }
 
   void WriteRuleText(const Rule& rule) {
@@ -293,27 +298,27 @@ class PlotWriter {
     const auto [from, to] = EndsOf(rule);
     if (rule.direction == Rule::Direction::kHorizontal) {
       const double right = area.right - width - 2;
-      return WriteAt(rule.text, {{area.left + 6, from.y - 5},
-                                 {right, from.y - 5},
-                                 {area.left + 6, from.y + 15},
-                                 {right, from.y + 15}});
+      return WriteAt(rule.text, "ink halo",
+                     {{area.left + 6, from.y - 5},
+                      {right, from.y - 5},
+                      {area.left + 6, from.y + 15},
+                      {right, from.y + 15}});
     }
     const double left = from.x - width - 6;
     const double top = area.top + kPlotFontPx;
     const double bottom = area.bottom - 6;
-    WriteAt(rule.text, {{left, top},
-                        {from.x + 6, top},
-                        {left, top + kPlotRowPx},
-                        {from.x + 6, top + kPlotRowPx},
-                        {left, bottom},
-                        {from.x + 6, bottom}});
+    WriteAt(rule.text, "ink halo",
+            {{left, top},
+             {from.x + 6, top},
+             {left, top + kPlotRowPx},
+             {from.x + 6, top + kPlotRowPx},
+             {left, bottom},
+             {from.x + 6, bottom}});
   }
 
   void WriteShadeText(const Shade& shade) {
-    const double left = layout_.PixelX(shade.from) + 4;
-    const double top = layout_.area.top + kPlotFontPx + 1;
-    const double bottom = layout_.area.bottom - 6;
-    WriteAt(shade.text, {{left, top}, {left, bottom}});
+    const double left = layout_.PixelX(shade.from);
+    WriteAt(shade.text, "", {{left, layout_.area.top - 4}});
   }
 
   const Plot& plot_;
@@ -344,9 +349,9 @@ std::string FormatStandaloneSvg(const Plot& plot, const PlotSize& size) {
       "<style>", PlotVariablesCss(), PlotCss(), "</style>\n",
       SvgRect({0.5, 0.5, width - 0.5, height - 0.5}, "paper", ""),
       SvgText({kPaddingPx, kPaddingPx + 17}, Anchor::kStart, "title",
-              plot.title),
+              FittedText(plot.title, kTitlePx, size.width)),
       SvgText({kPaddingPx, kPaddingPx + 37}, Anchor::kStart, "subtitle",
-              plot.subtitle),
+              FittedText(plot.subtitle, kSubtitlePx, size.width)),
       "<g transform=\"translate(", SvgNumber(kPaddingPx), " ",
       SvgNumber(kPaddingPx + kTitleRowsPx), ")\">\n", Body(plot, size),
       "</g>\n</svg>\n");

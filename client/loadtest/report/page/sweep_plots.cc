@@ -5,6 +5,7 @@
 #include "client/loadtest/report/page/sweep_plots.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -34,7 +35,10 @@ std::optional<Label> ParseLabel(absl::string_view text) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits('=', 1));
   Label label = {std::string(parts.first), 0};
-  if (!absl::SimpleAtod(parts.second, &label.value)) return std::nullopt;
+  if (!absl::SimpleAtod(parts.second, &label.value) ||
+      !std::isfinite(label.value)) {
+    return std::nullopt;
+  }
   return label;
 }
 
