@@ -37,7 +37,7 @@ flags_for() {
 }
 
 bundle=""
-out="$PWD"
+out=.
 while [ "$#" -gt 0 ]; do
   case "$1" in
     --list)

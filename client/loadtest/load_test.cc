@@ -31,6 +31,7 @@
 #include "client/loadtest/layer_setup.h"
 #include "client/loadtest/load_set.h"
 #include "client/loadtest/peak_search.h"
+#include "client/loadtest/report/page/sweep_plots.h"
 #include "client/loadtest/single_run.h"
 #include "client/loadtest/verify/answer_checker.h"
 #include "client/loadtest/verify/fp64_check.h"
@@ -193,6 +194,9 @@ class LoadTest {
     for (size_t i = 0; i < options_.sweep.values.size() && !stop_; ++i) {
       ASSIGN_OR_RETURN(const LoadtestOptions options, SweepPoint(i));
       RETURN_IF_ERROR(RunPoint(options, options_.sweep.Label(i)).status());
+    }
+    if (const std::optional<Turn> turn = FindTurn(*report_)) {
+      report_->headline = turn->run;
     }
     return absl::OkStatus();
   }

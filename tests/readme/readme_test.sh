@@ -3,8 +3,8 @@
 #
 # Runs the commands that README shows. Every ```sh block is one case, run in
 # order in one scratch folder with the installed binaries on PATH; the demo is
-# run twice, from the tree and from the installed prefix. tools/test.sh itself
-# is not run again. Ends with "N passed, N failed".
+# run twice, from the tree and from the installed prefix; so are the scenarios,
+# briefly. tools/test.sh itself is not run again. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 ROOT="$PWD"
@@ -60,6 +60,13 @@ done
 check "README: table is made from the committed results" table_is_current
 check "demo from the installed prefix" \
   bash "$ROOT/tools/demo.sh" --bundle "$PREFIX"
+# Every scenario, for a moment each: its flags are legal, nothing fails.
+for scenario in bench/scenarios/*.txt; do
+  name="$(basename "$scenario" .txt)"
+  [ "$name" = peak ] && continue  # a search takes as long as it takes
+  check "scenario $name" "$PREFIX/share/qgemm/tools/scenario.sh" \
+    --out "$SCRATCH" "$name" --duration=300ms --warmup=50ms --max_lag=1h
+done
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
