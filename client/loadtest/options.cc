@@ -5,17 +5,15 @@
 #include "client/loadtest/options.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "client/loadtest/workload/model_file.h"
-#include "client/loadtest/workload/synthetic_shape.h"
+#include "client/loadtest/flag_checks.h"
+#include "client/loadtest/layer_options.h"
 
 namespace qgemm {
 namespace {
@@ -25,34 +23,6 @@ constexpr int kMaxConcurrency = 1 << 16;
 constexpr int kMaxChannels = 256;
 constexpr int kMaxThreads = 64;
 constexpr int kMaxInputs = 4096;
-constexpr int kMaxLayers = 10000;
-
-absl::Status BadFlag(absl::string_view flag, absl::string_view value,
-                     absl::string_view legal) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, "=", value, ": must be ", legal));
-}
-
-absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low,
-                        int64_t high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return BadFlag(flag, absl::StrCat(value), absl::StrCat(low, " to ", high));
-}
-
-absl::Status CheckNumber(absl::string_view flag, double value, double high) {
-  if (value >= 0 && value <= high) return absl::OkStatus();  // not NaN either
-  return BadFlag(flag, absl::StrCat(value), absl::StrCat("0 to ", high));
-}
-
-// From `low` to a year.
-absl::Status CheckTime(absl::string_view flag, absl::Duration value,
-                       absl::Duration low) {
-  const absl::Duration limit = absl::Hours(24 * 365);
-  if (value >= low && value <= limit) return absl::OkStatus();
-  return BadFlag(flag, absl::FormatDuration(value),
-                 absl::StrCat("at least ", absl::FormatDuration(low),
-                              " and at most a year"));
-}
 
 absl::StatusOr<FloatType> ParseFloatType(absl::string_view flag,
                                          absl::string_view text) {
@@ -97,91 +67,6 @@ absl::StatusOr<TransportKind> ParseTransport(const LoadtestFlags& flags) {
         " is reached by ", Name(of_server)));
   }
   return BadFlag("transport", flags.transport, "auto, tcp, unix or null");
-}
-
-absl::StatusOr<SyntheticShape> ParseShape(absl::string_view flag,
-                                          absl::string_view text) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(text, 'x');
-  SyntheticShape shape;
-  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &shape.k) ||
-      !absl::SimpleAtoi(parts[1], &shape.n) || shape.k < 1 || shape.n < 1 ||
-      shape.k > kMaxExtent || shape.n > kMaxExtent) {
-    return BadFlag(flag, text, absl::StrCat("KxN, each 1 to ", kMaxExtent));
-  }
-  return shape;
-}
-
-Keep KeepOf(const LoadtestFlags& flags) {
-  if (flags.setup) {
-    return flags.teardown ? Keep::kUploadAndRemove : Keep::kUpload;
-  }
-  return flags.teardown ? Keep::kRemove : Keep::kNeither;
-}
-
-absl::StatusOr<std::vector<LayerShape>> WalkShapes(const LoadtestFlags& flags,
-                                                   const LoadtestHost& host) {
-  RETURN_IF_ERROR(CheckRange("walk_blocks", flags.walk_blocks, 0, kMaxLayers));
-  const std::vector<std::string> known = KnownModels();
-  if (std::count(known.begin(), known.end(), flags.walk) > 0) {
-    return ModelLayers(flags.walk, flags.walk_blocks);
-  }
-  const absl::StatusOr<std::string> text = host.read_file(flags.walk);
-  if (!text.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--walk=", flags.walk, ": must be ", absl::StrJoin(known, ", "),
-        " or a file of layers: ", text.status().message()));
-  }
-  return ParseModelFile(*text, flags.walk_blocks);
-}
-
-absl::StatusOr<std::vector<LayerShape>> SyntheticShapes(
-    const LoadtestFlags& flags, int formats) {
-  RETURN_IF_ERROR(CheckRange("layers", flags.layers, 1, kMaxLayers));
-  std::vector<LayerShape> shapes;
-  for (absl::string_view text : absl::StrSplit(flags.synthetic, ',')) {
-    ASSIGN_OR_RETURN(const SyntheticShape shape, ParseShape("synthetic", text));
-    for (int i = 0; i < std::max(flags.layers, formats); ++i) {
-      shapes.push_back({absl::StrCat(text, ".", i), shape.k, shape.n});
-    }
-  }
-  return shapes;
-}
-
-absl::Status CheckLayerSource(const LoadtestFlags& flags) {
-  const int sources = int{!flags.weights.empty()} +
-                      int{!flags.synthetic.empty()} + int{!flags.walk.empty()};
-  if (sources == 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "give one of --weights=NAME, --synthetic=KxN and --walk=MODEL");
-}
-
-absl::StatusOr<LayerOptions> ParseLayers(const LoadtestFlags& flags,
-                                         const LoadtestHost& host) {
-  RETURN_IF_ERROR(CheckLayerSource(flags));
-  LayerOptions layers;
-  layers.formats = absl::StrSplit(flags.format, ',');
-  layers.keep = KeepOf(flags);
-  layers.walk = !flags.walk.empty();
-  layers.zipf = flags.zipf;
-  layers.text = absl::StrCat(flags.weights, flags.synthetic, flags.walk);
-  RETURN_IF_ERROR(CheckNumber("zipf", flags.zipf, 5));
-  if (layers.walk && layers.zipf > 0) {
-    return absl::InvalidArgumentError(
-        "--zipf and --walk: a walk calls the layers in order");
-  }
-  if (!flags.weights.empty()) {
-    layers.names = absl::StrSplit(flags.weights, ',', absl::SkipEmpty());
-    if (layers.names.empty()) {
-      return BadFlag("weights", flags.weights, "names separated by commas");
-    }
-  } else if (layers.walk) {
-    ASSIGN_OR_RETURN(layers.shapes, WalkShapes(flags, host));
-  } else {
-    ASSIGN_OR_RETURN(
-        layers.shapes,
-        SyntheticShapes(flags, static_cast<int>(layers.formats.size())));
-  }
-  return layers;
 }
 
 absl::StatusOr<std::set<absl::StatusCode>> ParseCodes(absl::string_view text) {
@@ -445,7 +330,7 @@ absl::StatusOr<LoadtestOptions> ParseLoadtestOptions(const LoadtestFlags& flags,
   LoadtestOptions options;
   options.server = flags.server;
   ASSIGN_OR_RETURN(options.transport, ParseTransport(flags));
-  ASSIGN_OR_RETURN(options.layers, ParseLayers(flags, host));
+  ASSIGN_OR_RETURN(options.layers, ParseLayerOptions(flags, host));
   ASSIGN_OR_RETURN(options.request, ParseRequest(flags));
   ASSIGN_OR_RETURN(options.arrivals, ParseArrivals(flags, host));
   ASSIGN_OR_RETURN(options.churn, ParseChurn(flags));
