@@ -213,7 +213,7 @@ class RandomReports {
     }
     run.lag_ns = Values();
     run.server = {Values(), Values(), Values(), Values(),
-                  Values(), Values(), Values()};
+                  Values(), Values(), Values(), Values()};
     for (uint32_t i = random_() % 9; i > 0; --i) {
       run.series.push_back(Interval());
     }
