@@ -55,6 +55,10 @@ absl::Status CheckOptions(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         "--listen is empty; name at least one address");
   }
+  if (options.data_path != "raw" && options.data_path != "protobuf") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--data_path = ", options.data_path, " is neither raw nor protobuf"));
+  }
   RETURN_IF_ERROR(CheckRange("threads", options.threads, 0, 4096));
   RETURN_IF_ERROR(CheckRange("weights_budget_bytes",
                              options.weights_budget_bytes, 0, kMaxInt64));
@@ -92,6 +96,8 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   // Copies of operands run on these threads; the cores are for the backend.
   rpc.completion_queues =
       std::clamp<int>(std::thread::hardware_concurrency() / 4, 2, 8);
+  rpc.data_path =
+      options.data_path == "raw" ? DataPath::kRaw : DataPath::kProtobuf;
   rpc.enable_echo = options.enable_echo;
   rpc.enable_freeze = options.enable_freeze;
   rpc.version = kVersion;

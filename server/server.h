@@ -37,6 +37,10 @@ struct ServerOptions {
   int max_uploads = 4;
   SchedulerOptions scheduler;
 
+  // How operands travel: raw, or protobuf to compare with
+  // (server/rpc/data_path.h).
+  std::string data_path = "raw";
+
   // RPCs for tests and measurements (proto/qgemm/v1/debug.proto).
   bool enable_echo = false;
   bool enable_freeze = false;

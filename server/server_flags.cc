@@ -57,6 +57,10 @@ ABSL_FLAG(int64_t, max_k, int64_t{1} << 20,
           "The largest k (input features) of uploaded weights.");
 ABSL_FLAG(int32_t, max_uploads, 4,
           "Uploads at one time; more are refused with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(std::string, data_path, "raw",
+          "How operands travel between the network and the backend: raw, "
+          "copied once at most; or protobuf, as generated code does it, to "
+          "compare with.");
 ABSL_FLAG(bool, enable_echo, false,
           "For measurements: offers qgemm.v1.QgemmDebug/Echo. Its answers "
           "hold what operands of any client left in memory.");
@@ -116,6 +120,7 @@ CommandLine FromFlags() {
   server.scheduler.max_queued_requests =
       absl::GetFlag(FLAGS_max_queued_requests);
   server.scheduler.max_queued_bytes = absl::GetFlag(FLAGS_max_queued_bytes);
+  server.data_path = absl::GetFlag(FLAGS_data_path);
   server.enable_echo = absl::GetFlag(FLAGS_enable_echo);
   server.enable_freeze = absl::GetFlag(FLAGS_enable_freeze);
   line.port_file = absl::GetFlag(FLAGS_port_file);

@@ -6,33 +6,10 @@
 
 #include "server/rpc/tsan.h"
 
-#ifdef QGEMM_TSAN
-#include <sanitizer/tsan_interface.h>
-#endif
-
 namespace qgemm {
-namespace {
-
-void Release(void* tag) {
-#ifdef QGEMM_TSAN
-  __tsan_release(tag);
-#else
-  (void)tag;
-#endif
-}
-
-void Acquire(void* tag) {
-#ifdef QGEMM_TSAN
-  __tsan_acquire(tag);
-#else
-  (void)tag;
-#endif
-}
-
-}  // namespace
 
 void* CompletionTag::Publish() {
-  Release(this);
+  TsanRelease(this);
   return this;
 }
 
@@ -61,7 +38,7 @@ void CompletionQueue::Run() {
   void* tag;
   bool ok;
   while (queue_->Next(&tag, &ok)) {
-    Acquire(tag);
+    TsanAcquire(tag);
     static_cast<CompletionTag*>(tag)->Complete(ok);
   }
 }

@@ -8,7 +8,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,13 +17,14 @@
 #include "server/rpc/gemm_plan.h"
 #include "server/rpc/grpc_status.h"
 #include "server/rpc/not_offered.h"
+#include "server/rpc/operands.h"
 
 namespace qgemm {
 namespace {
 
-absl::Status CheckSizes(const v1::EchoRequest& request,
+absl::Status CheckSizes(const v1::EchoRequest& request, int64_t a_bytes,
                         int64_t max_message_bytes) {
-  if (request.a().empty()) {
+  if (a_bytes == 0) {
     return absl::InvalidArgumentError("a has 0 bytes; it must have at least 1");
   }
   if (request.answer_bytes() == 0) {
@@ -53,7 +53,7 @@ class EchoCall : public std::enable_shared_from_this<EchoCall> {
 
   void Accept(AsyncQgemmDebug* service) {
     context_.AsyncNotifyWhenDone(done_tag_.Arm(shared_from_this()));
-    service->RequestEcho(&context_, &message_, &responder_, queue_->queue(),
+    service->RequestEcho(&context_, &received_, &responder_, queue_->queue(),
                          queue_->queue(),
                          accepted_tag_.Arm(shared_from_this()));
   }
@@ -73,46 +73,58 @@ class EchoCall : public std::enable_shared_from_this<EchoCall> {
       });
       return;
     }
-    const absl::Status accepted = CheckRequest();
+    const absl::Status accepted = ReadRequest();
     if (!accepted.ok()) {
       FinishWithError(accepted, ToGrpcStatus(accepted));
       return;
     }
-    const absl::Status echoed = Echo();
+    absl::StatusOr<StagingLease> echoed = Echo();
     if (!echoed.ok()) {
-      FinishWithError(echoed, ToRetryableIfExhausted(echoed));
+      FinishWithError(echoed.status(), ToRetryableIfExhausted(echoed.status()));
       return;
     }
-    Finish();
+    Finish(*std::move(echoed));
   }
 
-  absl::Status CheckRequest() const {
+  absl::Status ReadRequest() {
     if (!environment_.options.enable_echo) return NotOffered(kEchoPath);
-    return CheckSizes(message_, environment_.options.max_message_bytes);
+    RETURN_IF_ERROR(ReadOperand(environment_, &received_, &message_, &a_));
+    return CheckSizes(message_, a_.bytes,
+                      environment_.options.max_message_bytes);
   }
 
-  // Moves the bytes to the backend's memory, and others from there to the
-  // answer.
-  absl::Status Echo() {
+  // Moves the bytes to the backend's memory; other such memory to answer from.
+  absl::StatusOr<StagingLease> Echo() {
     Backend* const backend = environment_.backend;
-    const int64_t a_bytes = static_cast<int64_t>(message_.a().size());
-    const int64_t c_bytes = static_cast<int64_t>(message_.answer_bytes());
-    ASSIGN_OR_RETURN(const StagingLease a, backend->AcquireStaging(a_bytes));
-    ASSIGN_OR_RETURN(const StagingLease c, backend->AcquireStaging(c_bytes));
-    std::memcpy(a.data(), message_.a().data(), a_bytes);
+    ASSIGN_OR_RETURN(const StagingLease a, backend->AcquireStaging(a_.bytes));
+    ASSIGN_OR_RETURN(
+        StagingLease c,
+        backend->AcquireStaging(static_cast<int64_t>(message_.answer_bytes())));
+    CopyPayload(a_, a.data());
+    a_ = ReceivedPayload();
+    received_.Clear();
     std::string().swap(*message_.mutable_a());  // clear() would keep it
-    answer_.mutable_c()->assign(reinterpret_cast<const char*>(c.data()),
-                                c_bytes);
-    return absl::OkStatus();
+    return c;
   }
 
-  void Finish() {
+  void Finish(StagingLease c) {
     const absl::Duration total = environment_.clock->Now() - arrival_;
-    answer_.set_server_ns(
+    v1::EchoResponse header;
+    header.set_server_ns(
         absl::ToInt64Nanoseconds(std::max(total, absl::ZeroDuration())));
     environment_.metrics->RpcEnded("Echo", absl::StatusCode::kOk, total);
-    responder_.Finish(answer_, grpc::Status::OK,
+    responder_.Finish(Answer(&header, std::move(c)), grpc::Status::OK,
                       finished_tag_.Arm(shared_from_this()));
+  }
+
+  grpc::ByteBuffer Answer(v1::EchoResponse* header, StagingLease c) const {
+    const auto payload = absl::MakeConstSpan(c.data(), message_.answer_bytes());
+    if (environment_.options.data_path == DataPath::kProtobuf) {
+      header->mutable_c()->assign(payload.begin(), payload.end());
+      return SerializeWhole(*header);
+    }
+    return WritePayloadMessage(*header, payload,
+                               HeldWhileSent(environment_, std::move(c)));
   }
 
   void FinishWithError(const absl::Status& status,
@@ -133,9 +145,10 @@ class EchoCall : public std::enable_shared_from_this<EchoCall> {
   absl::Time arrival_;
 
   grpc::ServerContext context_;
-  v1::EchoRequest message_;
-  v1::EchoResponse answer_;
-  grpc::ServerAsyncResponseWriter<v1::EchoResponse> responder_;
+  grpc::ByteBuffer received_;
+  v1::EchoRequest message_;  // without `a`
+  ReceivedPayload a_;
+  grpc::ServerAsyncResponseWriter<grpc::ByteBuffer> responder_;
   CallTag<EchoCall, &EchoCall::OnAccepted> accepted_tag_;
   CallTag<EchoCall, &EchoCall::OnDone> done_tag_;
   CallTag<EchoCall, &EchoCall::OnFinished> finished_tag_;

@@ -13,7 +13,8 @@
 namespace qgemm {
 
 // Every RPC for tests and measurements, asynchronous.
-using AsyncQgemmDebug = v1::QgemmDebug::AsyncService;
+using AsyncQgemmDebug = v1::QgemmDebug::WithRawMethod_Echo<
+    v1::QgemmDebug::WithAsyncMethod_Freeze<v1::QgemmDebug::Service>>;
 
 // Thread-safe. Must outlive the calls it accepts.
 class EchoHandler {

@@ -8,7 +8,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "server/rpc/call_deadline.h"
 #include "server/rpc/gemm_plan.h"
 #include "server/rpc/grpc_status.h"
+#include "server/rpc/operands.h"
 #include "server/rpc/translate.h"
 
 namespace qgemm {
@@ -34,7 +34,7 @@ class GemmCall : public std::enable_shared_from_this<GemmCall> {
 
   void Accept() {
     context_.AsyncNotifyWhenDone(done_tag_.Arm(shared_from_this()));
-    environment_.service->RequestGemm(&context_, &message_, &responder_,
+    environment_.service->RequestGemm(&context_, &received_, &responder_,
                                       queue_->queue(), queue_->queue(),
                                       accepted_tag_.Arm(shared_from_this()));
   }
@@ -52,6 +52,12 @@ class GemmCall : public std::enable_shared_from_this<GemmCall> {
       environment_.live_calls->Refuse([self = shared_from_this(), serving] {
         self->FinishWithError(serving, ToGrpcStatus(serving));
       });
+      return;
+    }
+    const absl::Status parsed =
+        ReadOperand(environment_, &received_, &message_, &a_);
+    if (!parsed.ok()) {
+      FinishWithError(parsed, ToGrpcStatus(parsed));
       return;
     }
     absl::StatusOr<std::unique_ptr<GemmRequest>> request = MakeRequest();
@@ -93,7 +99,7 @@ class GemmCall : public std::enable_shared_from_this<GemmCall> {
     shape.m = message_.m();
     shape.n = request.weights->n();
     shape.k = request.weights->k();
-    shape.a_bytes = message_.a().size();
+    shape.a_bytes = a_.bytes;
     shape.signature = request.signature;
     GemmLimits limits;
     limits.max_message_bytes = environment_.options.max_message_bytes;
@@ -106,7 +112,9 @@ class GemmCall : public std::enable_shared_from_this<GemmCall> {
     Backend* const backend = environment_.backend;
     ASSIGN_OR_RETURN(request->a, backend->AcquireStaging(plan_.a_bytes));
     ASSIGN_OR_RETURN(request->c, backend->AcquireStaging(plan_.c_bytes));
-    std::memcpy(request->a.data(), message_.a().data(), plan_.a_bytes);
+    CopyPayload(a_, request->a.data());
+    a_ = ReceivedPayload();
+    received_.Clear();
     std::string().swap(*message_.mutable_a());  // clear() would keep it
     return absl::OkStatus();
   }
@@ -118,14 +126,24 @@ class GemmCall : public std::enable_shared_from_this<GemmCall> {
       FinishWithError(status, ToRetryableIfExhausted(status));
       return;
     }
-    answer_.mutable_c()->assign(
-        reinterpret_cast<const char*>(request->c.data()), plan_.c_bytes);
-    request.reset();  // the leases go back before the answer travels
+    StagingLease c = std::move(request->c);
+    request.reset();
     const absl::Duration total = environment_.clock->Now() - arrival_;
-    ToMessage(timings, total, answer_.mutable_timings());
+    v1::GemmResponse header;
+    ToMessage(timings, total, header.mutable_timings());
     environment_.metrics->RpcEnded("Gemm", absl::StatusCode::kOk, total);
-    responder_.Finish(answer_, grpc::Status::OK,
+    responder_.Finish(Answer(&header, std::move(c)), grpc::Status::OK,
                       finished_tag_.Arm(shared_from_this()));
+  }
+
+  grpc::ByteBuffer Answer(v1::GemmResponse* header, StagingLease c) const {
+    const auto payload = absl::MakeConstSpan(c.data(), plan_.c_bytes);
+    if (environment_.options.data_path == DataPath::kProtobuf) {
+      header->mutable_c()->assign(payload.begin(), payload.end());
+      return SerializeWhole(*header);
+    }
+    return WritePayloadMessage(*header, payload,
+                               HeldWhileSent(environment_, std::move(c)));
   }
 
   void FinishWithError(const absl::Status& status,
@@ -152,9 +170,10 @@ class GemmCall : public std::enable_shared_from_this<GemmCall> {
   GemmPlan plan_;
 
   grpc::ServerContext context_;
-  v1::GemmRequest message_;
-  v1::GemmResponse answer_;
-  grpc::ServerAsyncResponseWriter<v1::GemmResponse> responder_;
+  grpc::ByteBuffer received_;
+  v1::GemmRequest message_;  // without `a`
+  ReceivedPayload a_;
+  grpc::ServerAsyncResponseWriter<grpc::ByteBuffer> responder_;
   CallTag<GemmCall, &GemmCall::OnAccepted> accepted_tag_;
   CallTag<GemmCall, &GemmCall::OnDone> done_tag_;
   CallTag<GemmCall, &GemmCall::OnFinished> finished_tag_;

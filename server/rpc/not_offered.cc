@@ -9,8 +9,8 @@ namespace qgemm {
 namespace {
 
 struct OptionalMethod {
-  absl::string_view path;
-  absl::string_view flag;
+  const char* path;
+  const char* flag;
 };
 
 constexpr OptionalMethod kOptionalMethods[] = {
@@ -27,7 +27,7 @@ class RefusingReactor final : public grpc::ServerGenericBidiReactor {
 
 absl::Status NotOffered(absl::string_view path) {
   for (const OptionalMethod& method : kOptionalMethods) {
-    if (method.path == path) {
+    if (path == method.path) {
       return absl::UnimplementedError(
           absl::StrCat(path, " is off; the server's flag ", method.flag,
                        " offers it, for tests and measurements"));

@@ -14,14 +14,21 @@
 #include "kernels/matrix/backend.h"
 #include "qgemm/v1/qgemm.grpc.pb.h"
 #include "server/metrics/server_metrics.h"
+#include "server/rpc/data_path.h"
 #include "server/rpc/live_calls.h"
 #include "server/scheduling/batch_scheduler.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
 
-// Every RPC of the service, asynchronous.
-using AsyncQgemm = v1::Qgemm::AsyncService;
+// Every RPC of the service, asynchronous; Gemm takes and gives bytes, which
+// payload_message.h reads and writes.
+using AsyncQgemm = v1::Qgemm::WithAsyncMethod_LoadWeights<
+    v1::Qgemm::WithRawMethod_Gemm<v1::Qgemm::WithAsyncMethod_UnloadWeights<
+        v1::Qgemm::WithAsyncMethod_ListWeights<
+            v1::Qgemm::WithAsyncMethod_GetWeights<
+                v1::Qgemm::WithAsyncMethod_GetServerInfo<
+                    v1::Qgemm::Service>>>>>>;
 
 struct RpcOptions {
   int64_t max_message_bytes = int64_t{64} << 20;
@@ -30,6 +37,7 @@ struct RpcOptions {
   int max_uploads = 4;
   // Completion queues, each with a thread.
   int completion_queues = 2;
+  DataPath data_path = DataPath::kRaw;
   // RPCs for tests and measurements (debug_service.h).
   bool enable_echo = false;
   bool enable_freeze = false;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// QGEMM_TSAN is defined if ThreadSanitizer instruments the build.
+// QGEMM_TSAN is defined if ThreadSanitizer instruments the build. It does not
+// see into gRPC, so that what gRPC carries from thread to thread is told to it
+// by the two functions here.
 
 #ifndef QGEMM_SERVER_RPC_TSAN_H_
 #define QGEMM_SERVER_RPC_TSAN_H_
@@ -12,5 +14,26 @@
 #define QGEMM_TSAN 1
 #endif
 #endif
+
+#ifdef QGEMM_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace qgemm {
+
+// All writes so far are to be seen by whoever acquires `address`.
+inline void TsanRelease([[maybe_unused]] void* address) {
+#ifdef QGEMM_TSAN
+  __tsan_release(address);
+#endif
+}
+
+inline void TsanAcquire([[maybe_unused]] void* address) {
+#ifdef QGEMM_TSAN
+  __tsan_acquire(address);
+#endif
+}
+
+}  // namespace qgemm
 
 #endif  // QGEMM_SERVER_RPC_TSAN_H_
