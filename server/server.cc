@@ -88,6 +88,14 @@ absl::StatusOr<std::string> ResolveMetricsListen(const std::string& text) {
   return address.ToString();
 }
 
+// As many requests as a launch has rows at the most.
+SchedulerOptions ToSchedulerOptions(const ServerOptions& options) {
+  SchedulerOptions scheduler = options.scheduler;
+  scheduler.batching.max_requests =
+      options.batching ? scheduler.batching.max_rows : 1;
+  return scheduler;
+}
+
 RpcOptions ToRpcOptions(const ServerOptions& options) {
   RpcOptions rpc;
   rpc.max_message_bytes = options.max_message_bytes;
@@ -111,7 +119,7 @@ class GrpcServer final : public Server {
         backend_(std::move(backend)),
         store_(options.weights_budget_bytes, &metrics_),
         executor_(backend_.get(), &clock_, &metrics_),
-        scheduler_(options.scheduler, &executor_, &clock_, &metrics_),
+        scheduler_(ToSchedulerOptions(options), &executor_, &clock_, &metrics_),
         service_(MakeEnvironment()) {}
 
   ~GrpcServer() override { Drain(absl::Now()); }

@@ -36,6 +36,9 @@ struct ServerOptions {
   WeightsLimits weights_limits;
   int max_uploads = 4;
   SchedulerOptions scheduler;
+  // Requests of any clients for the same weights share a launch while others
+  // are in flight; scheduler.batching.max_requests is set by this.
+  bool batching = true;
 
   // How operands travel: raw, or protobuf to compare with
   // (server/rpc/data_path.h).

@@ -48,6 +48,10 @@ ABSL_FLAG(int64_t, max_message_bytes, int64_t{64} << 20,
 ABSL_FLAG(int64_t, max_queued_requests, 4096,
           "Gemm requests that may wait; more are refused with "
           "RESOURCE_EXHAUSTED.");
+ABSL_FLAG(
+    std::string, batching, "on",
+    "on: requests that wait for the same weights share a launch, up to 64 "
+    "rows, whoever sent them; off: each has a launch of its own.");
 ABSL_FLAG(int64_t, max_queued_bytes, int64_t{1} << 30,
           "Bytes of the operands of waiting Gemm requests; more are refused "
           "with RESOURCE_EXHAUSTED.");
@@ -173,7 +177,13 @@ absl::StatusOr<CommandLine> ParseServerFlags(int argc, char** argv) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", rest[1], "\" is not a flag; see --help"));
   }
+  const std::string batching = absl::GetFlag(FLAGS_batching);
+  if (batching != "on" && batching != "off") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--batching = ", batching, " is neither on nor off"));
+  }
   CommandLine line = FromFlags();
+  line.server.batching = batching == "on";
   if (line.drain_timeout < absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--drain_timeout = ", absl::FormatDuration(line.drain_timeout),

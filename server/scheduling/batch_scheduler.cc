@@ -214,19 +214,21 @@ void BatchScheduler::State::Run() {
 BatchScheduler::State::Work BatchScheduler::State::TakeWork() {
   Work work;
   LookAhead(&work.dropped);
-  const int64_t size = NextBatchSize(waiting_, options_.batching);
-  auto position = queue_.begin();
-  for (int64_t i = 0; i < size; ++i) {
+  const std::vector<int64_t> chosen = NextBatch(waiting_, options_.batching);
+  for (size_t taken = 0; taken < chosen.size(); ++taken) {
+    auto position = queue_.begin() + (chosen[taken] - taken);
     work.batch.requests.push_back(TakeAt(&position));
   }
-  if (size > 0) ++launches_;
+  if (!chosen.empty()) ++launches_;
   ending_dropped_ = !work.dropped.empty();
   ShowDepth();
   return work;
 }
 
 void BatchScheduler::State::LookAhead(std::vector<Dropped>* dropped) {
-  const int64_t depth = std::max<int64_t>(1, options_.batching.max_requests);
+  const BatchingOptions& batching = options_.batching;
+  const int64_t depth =
+      batching.max_requests > 1 ? std::max<int64_t>(1, batching.lookahead) : 1;
   const absl::Time now = clock_->Now();
   waiting_.clear();
   auto position = queue_.begin();

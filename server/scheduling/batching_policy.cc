@@ -6,24 +6,26 @@
 
 namespace qgemm {
 
-int64_t NextBatchSize(absl::Span<const WaitingRequest> queue,
-                      const BatchingOptions& options) {
-  if (queue.empty()) return 0;
+std::vector<int64_t> NextBatch(absl::Span<const WaitingRequest> queue,
+                               const BatchingOptions& options) {
+  if (queue.empty()) return {};
   const WaitingRequest& first = queue.front();
-  const int64_t last =
-      std::min(static_cast<int64_t>(queue.size()), options.max_requests);
+  std::vector<int64_t> batch = {0};
+  const int64_t end = std::min<int64_t>(queue.size(), options.lookahead);
   // Counted downwards: a sum of rows could overflow.
   int64_t rows_left = options.max_rows - std::min(first.rows, options.max_rows);
-  int64_t size = 1;
-  for (; size < last; ++size) {
-    const WaitingRequest& next = queue[size];
-    if (next.weights != first.weights || next.signature != first.signature ||
-        next.rows > rows_left) {
-      break;
+  for (int64_t i = 1;
+       i < end && static_cast<int64_t>(batch.size()) < options.max_requests;
+       ++i) {
+    const WaitingRequest& next = queue[i];
+    if (next.weights != first.weights || next.signature != first.signature) {
+      continue;
     }
+    if (next.rows > rows_left) break;
     rows_left -= next.rows;
+    batch.push_back(i);
   }
-  return size;
+  return batch;
 }
 
 }  // namespace qgemm

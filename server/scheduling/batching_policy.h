@@ -7,6 +7,7 @@
 #define QGEMM_SERVER_SCHEDULING_BATCHING_POLICY_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "kernels/matrix/backend.h"
@@ -19,6 +20,8 @@ struct BatchingOptions {
   int64_t max_requests = 1;
   // Of a batch of more than one request; one request alone may have more.
   int64_t max_rows = 64;
+  // How far into the queue it is looked for requests that may join.
+  int64_t lookahead = 256;
 };
 
 // What the policy sees of a waiting request.
@@ -28,12 +31,14 @@ struct WaitingRequest {
   int64_t rows = 0;
 };
 
-// How many requests at the head of the queue run in the next launch: the
-// first, and those right behind it that share its weights and signature, within
-// the options. First in, first out; 0 for an empty queue. Looks at no more
-// than the first max_requests entries.
-int64_t NextBatchSize(absl::Span<const WaitingRequest> queue,
-                      const BatchingOptions& options);
+// Which requests run in the next launch, by their places in the queue, in
+// ascending order: the first, and those behind it that share its weights and
+// signature, within the options. Requests for other weights are passed over,
+// not delayed: the launch would have been before theirs anyway. Those that
+// could join stay in their order, so that the first that does not fit ends the
+// batch. Nothing for an empty queue.
+std::vector<int64_t> NextBatch(absl::Span<const WaitingRequest> queue,
+                               const BatchingOptions& options);
 
 }  // namespace qgemm
 

@@ -81,6 +81,13 @@ TEST(Listen, RefusesAPortInUse) {
   other.NewClient().Info();  // it serves on
 }
 
+TEST(Flags, AWordThatABinaryFlagDoesNotKnowIsRefused) {
+  ExpectCannotStart({"--listen=127.0.0.1:0", "--batching=sometimes"},
+                    "--batching = sometimes is neither on nor off");
+  ExpectCannotStart({"--listen=127.0.0.1:0", "--data_path=teleport"},
+                    "--data_path = teleport is neither raw nor protobuf");
+}
+
 TEST(Listen, RefusesTheSamePortTwice) {
   // A port that is free: of a server that has gone.
   std::string address = TestServer().address();

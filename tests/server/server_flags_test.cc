@@ -54,10 +54,11 @@ absl::StatusOr<CommandLine> Parse(std::vector<std::string> arguments) {
 
 // One case: Abseil's flags are the process's.
 TEST(ServerFlagsTest, HandsTheChoiceOfKernelsToTheBackend) {
-  const absl::StatusOr<CommandLine> line =
-      Parse({"server", "--listen=127.0.0.1:0", "--backend=cpu",
-             "--kernel=large", "--tuning_file=/some/file", "--enable_freeze"});
+  const absl::StatusOr<CommandLine> line = Parse(
+      {"server", "--listen=127.0.0.1:0", "--backend=cpu", "--kernel=large",
+       "--tuning_file=/some/file", "--enable_freeze", "--batching=off"});
   ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_FALSE(line->server.batching);
   EXPECT_FALSE(line->server.enable_echo);
   EXPECT_TRUE(line->server.enable_freeze);
   EXPECT_EQ(line->server.kernel, "large");

@@ -129,7 +129,7 @@ TEST_F(BatchSchedulerTest, EveryRequestHasALaunchOfItsOwnByDefault) {
   EXPECT_THAT(sink_.sizes(), ElementsAre(1, 1, 1, 1, 1));
 }
 
-TEST_F(BatchSchedulerTest, MergesWaitingNeighboursIfThePolicySaysSo) {
+TEST_F(BatchSchedulerTest, MergesWhatMayRunTogetherIfThePolicySaysSo) {
   SchedulerOptions options = OneLaunch();
   options.batching.max_requests = 8;
   options.batching.max_rows = 100;
@@ -141,8 +141,8 @@ TEST_F(BatchSchedulerTest, MergesWaitingNeighboursIfThePolicySaysSo) {
   scheduler_->Enqueue(std::move(other));
   Enqueue(6);
   StopAfterFinishingAll();
-  EXPECT_THAT(sink_.sizes(), ElementsAre(1, 3, 1, 1));
-  EXPECT_THAT(sink_.rows(), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(sink_.sizes(), ElementsAre(1, 4, 1));
+  EXPECT_THAT(sink_.rows(), ElementsAre(1, 2, 3, 4, 6, 5));
 }
 
 TEST_F(BatchSchedulerTest, FullQueueRefusesAndNamesTheLimit) {

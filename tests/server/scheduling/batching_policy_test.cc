@@ -29,7 +29,7 @@ struct Case {
   std::string name;
   std::vector<WaitingRequest> queue;
   BatchingOptions options;
-  int64_t size;
+  std::vector<int64_t> batch;
 };
 
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
@@ -40,26 +40,28 @@ std::vector<Case> Cases() {
   const WaitingRequest a_fp32{&kA, Fp32(), 4};
   const WaitingRequest a_huge{&kA, Fp16(), kHuge};
   return {
-      {"EmptyQueueHasNoBatch", {}, {8, 64}, 0},
-      {"OneRequestRuns", {a}, {8, 64}, 1},
-      {"OneALaunchByDefault", {a, a, a}, {}, 1},
-      {"EqualNeighboursMerge", {a, a, a}, {8, 64}, 3},
-      {"AtMostMaxRequests", {a, a, a, a}, {3, 64}, 3},
-      {"OtherWeightsEndTheBatch", {a, a, b, a}, {8, 64}, 2},
-      {"AnotherSignatureEndsTheBatch", {a, a_fp32, a}, {8, 64}, 1},
-      {"RowsUpToTheBoundMerge", {a, a, a}, {8, 12}, 3},
-      {"RowsBeyondTheBoundWait", {a, a, a}, {8, 11}, 2},
-      {"LargeRequestRunsAlone", {a_huge, a}, {8, 64}, 1},
-      {"LargeRequestDoesNotJoin", {a, a_huge, a}, {8, 64}, 1},
-      {"SumOfRowsDoesNotOverflow", {a, a_huge}, {8, kHuge}, 1},
+      {"EmptyQueueHasNoBatch", {}, {8, 64}, {}},
+      {"OneRequestRuns", {a}, {8, 64}, {0}},
+      {"OneALaunchByDefault", {a, a, a}, {}, {0}},
+      {"EqualNeighboursMerge", {a, a, a}, {8, 64}, {0, 1, 2}},
+      {"AtMostMaxRequests", {a, a, a, a}, {3, 64}, {0, 1, 2}},
+      {"OtherWeightsArePassedOver", {a, a, b, a}, {8, 64}, {0, 1, 3}},
+      {"AnotherSignatureIsPassedOver", {a, a_fp32, a}, {8, 64}, {0, 2}},
+      {"TheOldestLeadsWhateverWaits", {b, a, a, a}, {8, 64}, {0}},
+      {"RowsUpToTheBoundMerge", {a, a, a}, {8, 12}, {0, 1, 2}},
+      {"RowsBeyondTheBoundWait", {a, a, a}, {8, 11}, {0, 1}},
+      {"LargeRequestRunsAlone", {a_huge, a}, {8, 64}, {0}},
+      {"LargeRequestDoesNotJoin", {a, a_huge, b}, {8, 64}, {0}},
+      {"NobodyOvertakesALargeRequestOfItsKind", {a, a_huge, a}, {8, 64}, {0}},
+      {"SumOfRowsDoesNotOverflow", {a, a_huge}, {8, kHuge}, {0}},
+      {"LooksNoFurtherThanToldTo", {a, b, b, a, a}, {8, 64, 4}, {0, 3}},
   };
 }
 
 class BatchingPolicyTest : public testing::TestWithParam<Case> {};
 
-TEST_P(BatchingPolicyTest, ChoosesTheHeadOfTheQueue) {
-  EXPECT_EQ(NextBatchSize(GetParam().queue, GetParam().options),
-            GetParam().size);
+TEST_P(BatchingPolicyTest, ChoosesWhatRunsTogether) {
+  EXPECT_EQ(NextBatch(GetParam().queue, GetParam().options), GetParam().batch);
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, BatchingPolicyTest, testing::ValuesIn(Cases()),
