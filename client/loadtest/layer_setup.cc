@@ -44,8 +44,8 @@ LoadedLayer Describe(const std::string& name,
 
 }  // namespace
 
-LayerSetup::LayerSetup(const LoadtestOptions& options, Client* client)
-    : options_(options), client_(client), private_prefix_(DrawPrefix()) {
+LayerSetup::LayerSetup(const LoadtestOptions& options)
+    : options_(options), private_prefix_(DrawPrefix()) {
   if (!options_.layers.is_synthetic()) {
     names_ = options_.layers.names;
     return;
@@ -72,32 +72,30 @@ void LayerSetup::NumberSynthetic() {
   }
 }
 
-absl::Status LayerSetup::Upload(int layer) {
+absl::Status LayerSetup::Upload(Client* client, int layer) {
   ASSIGN_OR_RETURN(const EncodedWeights encoded,
                    maker_.Make(synthetic_[layer]));
   LoadOptions load;
   load.name = names_[layer];
   load.deadline = absl::Now() + kCallTimeout;
-  ASSIGN_OR_RETURN(const LoadResult loaded,
-                   client_->LoadWeights(encoded, load));
+  ASSIGN_OR_RETURN(const LoadResult loaded, client->LoadWeights(encoded, load));
   uploaded_ = layer + 1;
   layers_.push_back(Describe(names_[layer], loaded.weights));
   return absl::OkStatus();
 }
 
 absl::Status LayerSetup::Prepare(
-    const std::atomic<bool>& stop,
+    Client* client, const std::atomic<bool>& stop,
     const std::function<void(int done, int all)>& progress) {
   const bool upload =
       options_.layers.is_synthetic() && Uploads(options_.layers.keep);
   for (size_t i = 0; i < names_.size(); ++i) {
     if (stop.load()) return absl::CancelledError("stopped by a signal");
     if (upload) {
-      RETURN_IF_ERROR(Upload(static_cast<int>(i)));
+      RETURN_IF_ERROR(Upload(client, static_cast<int>(i)));
     } else {
-      ASSIGN_OR_RETURN(
-          const WeightsDescription weights,
-          client_->Describe(names_[i], absl::Now() + kCallTimeout));
+      ASSIGN_OR_RETURN(const WeightsDescription weights,
+                       client->Describe(names_[i], absl::Now() + kCallTimeout));
       layers_.push_back(Describe(names_[i], weights));
     }
     if (progress)
@@ -106,9 +104,12 @@ absl::Status LayerSetup::Prepare(
   return absl::OkStatus();
 }
 
-absl::Status LayerSetup::TearDown() {
+absl::Status LayerSetup::TearDown(Client* client) {
   if (!options_.layers.is_synthetic() || !Removes(options_.layers.keep)) {
     return absl::OkStatus();
+  }
+  if (client == nullptr) {
+    return absl::UnavailableError("there is no server to remove layers from");
   }
   const int count = options_.layers.keep == Keep::kRemove
                         ? static_cast<int>(names_.size())
@@ -116,7 +117,7 @@ absl::Status LayerSetup::TearDown() {
   absl::Status first;
   for (int i = 0; i < count; ++i) {
     const absl::Status removed =
-        client_->Unload(names_[i], absl::Now() + kCallTimeout).status();
+        client->Unload(names_[i], absl::Now() + kCallTimeout).status();
     if (!removed.ok() && first.ok()) {
       first = absl::Status(
           removed.code(),

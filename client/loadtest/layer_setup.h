@@ -24,18 +24,19 @@ namespace qgemm {
 // Prepare, then TearDown, whatever Prepare returned. Not thread-safe.
 class LayerSetup {
  public:
-  // `client` must outlive it. With Keep::kUploadAndRemove synthetic layers get
+  // With Keep::kUploadAndRemove synthetic layers get
   // names of this run's own, so that load tests at one server do not take each
   // other's away; else the names that SyntheticName gives.
-  LayerSetup(const LoadtestOptions& options, Client* client);
+  explicit LayerSetup(const LoadtestOptions& options);
 
   // Uploads or looks up every layer, `progress` after each. Errors: NOT_FOUND
   // (a name that is not there), the upload's; CANCELLED once `stop` is true.
-  absl::Status Prepare(const std::atomic<bool>& stop,
+  absl::Status Prepare(Client* client, const std::atomic<bool>& stop,
                        const std::function<void(int done, int all)>& progress);
 
-  // Removes what is to be removed; the first error, after trying all.
-  absl::Status TearDown();
+  // Removes what is to be removed; the first error, after trying all. `client`
+  // is null if the server is gone.
+  absl::Status TearDown(Client* client);
 
   const std::vector<LoadedLayer>& layers() const { return layers_; }
 
@@ -45,10 +46,9 @@ class LayerSetup {
 
  private:
   void NumberSynthetic();
-  absl::Status Upload(int layer);
+  absl::Status Upload(Client* client, int layer);
 
   const LoadtestOptions options_;
-  Client* const client_;
   const std::string private_prefix_;
   std::vector<std::string> names_;
   std::vector<LoadedLayer> layers_;

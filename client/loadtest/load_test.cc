@@ -48,6 +48,9 @@ constexpr int64_t kKeptBytes = int64_t{256} << 20;
 constexpr size_t kSampledLayers = 8;
 constexpr double kSampledMultiplyAdds = 1 << 28;
 constexpr double kFirstSearchedRate = 1000;
+// The server was there a moment ago.
+constexpr absl::Duration kReconnectTimeout = absl::Seconds(2);
+constexpr absl::Duration kInfoTimeout = absl::Seconds(5);
 constexpr int kConfirmingRunIsLonger = 2;  // times
 
 std::string CpuModel() {
@@ -125,25 +128,47 @@ class LoadTest {
     if (options_.transport == TransportKind::kNull) {
       return RunAll(ImaginedLayers(options_));
     }
-    RETURN_IF_ERROR(Connect());
-    setup_.emplace(options_, client_.get());
-    absl::Status status = setup_->Prepare(stop_, [this](int done, int all) {
-      live_->Say(absl::StrFormat("%d of %d layers in place", done, all));
-    });
+    RETURN_IF_ERROR(Connect(options_.connect_timeout));
+    setup_.emplace(options_);
+    absl::Status status =
+        setup_->Prepare(client_.get(), stop_, [this](int done, int all) {
+          live_->Say(absl::StrFormat("%d of %d layers in place", done, all));
+        });
     if (status.ok()) status = RunAll(setup_->layers());
     TearDown();
     return status;
   }
 
  private:
-  absl::Status Connect() {
+  absl::Status Connect(absl::Duration timeout) {
     ClientOptions client;
     client.max_message_bytes = kMaxMessageBytes;
-    client.connect_timeout = options_.connect_timeout;
+    client.connect_timeout = timeout;
     client.retry.max_attempts = 1;  // a refusal is told, not hidden
     ASSIGN_OR_RETURN(client_, Client::Connect(options_.server, client));
     ASSIGN_OR_RETURN(report_->environment.server, client_->ServerInfo());
     return absl::OkStatus();
+  }
+
+  // Runs `measure` without the control connection, unless --churn needs it: its
+  // thread may be the one that gRPC lets wait for the events of the whole
+  // process, and hands those of the measured connections on.
+  template <typename Measure>
+  auto Undisturbed(Measure measure) {
+    const bool parts = client_ != nullptr && !options_.churn.shape.has_value();
+    if (parts) client_.reset();
+    auto result = measure();
+    // Whoever needs it next says if that failed.
+    if (parts) Connect(kReconnectTimeout).IgnoreError();
+    return result;
+  }
+
+  // Zero if there is no server, or it does not say.
+  absl::Duration ServerCpu() {
+    if (client_ == nullptr) return absl::ZeroDuration();
+    const absl::StatusOr<ServerDescription> server =
+        client_->ServerInfo(absl::Now() + kInfoTimeout);
+    return server.ok() ? server->process_cpu : absl::ZeroDuration();
   }
 
   absl::Status RunAll(const std::vector<LoadedLayer>& layers) {
@@ -152,8 +177,10 @@ class LoadTest {
     if (options_.yardstick) {
       live_->Say("yardstick");
       ASSIGN_OR_RETURN(const auto set, LoadSet::Make(options_, layers_));
-      ASSIGN_OR_RETURN(report_->yardstick,
-                       MeasureYardstick(options_, PartsFor(*set, nullptr)));
+      ASSIGN_OR_RETURN(report_->yardstick, Undisturbed([&] {
+                         return MeasureYardstick(options_,
+                                                 PartsFor(*set, nullptr));
+                       }));
     }
     if (options_.find_peak) return FindPeak();
     if (!options_.sweep.values.empty()) return RunSweep();
@@ -177,11 +204,13 @@ class LoadTest {
     ASSIGN_OR_RETURN(const auto set, LoadSet::Make(options, layers_));
     AnswerChecker checker(options.verify, set->message_count(), kKeptBytes);
     live_->Begin(label);
-    ASSIGN_OR_RETURN(
-        RunResult run,
-        RunOnce(options, PartsFor(*set, options.verify == VerifyMode::kNone
-                                            ? nullptr
-                                            : &checker)));
+    AnswerObserver* const observer =
+        options.verify == VerifyMode::kNone ? nullptr : &checker;
+    const absl::Duration cpu_before = ServerCpu();
+    ASSIGN_OR_RETURN(RunResult run, Undisturbed([&] {
+                       return RunOnce(options, PartsFor(*set, observer));
+                     }));
+    run.server_cpu = std::max(absl::ZeroDuration(), ServerCpu() - cpu_before);
     run.label = label;
     const bool holds = Holds(run, options);
     report_->runs.push_back(std::move(run));
@@ -314,7 +343,7 @@ class LoadTest {
 
   void TearDown() {
     live_->Say("removing layers");
-    const absl::Status removed = setup_->TearDown();
+    const absl::Status removed = setup_->TearDown(client_.get());
     if (removed.ok()) return;
     report_->findings.push_back(
         {Verdict::kErrors, absl::StrCat("clean-up: ", removed.message())});

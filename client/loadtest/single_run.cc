@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/process_cpu.h"
 #include "base/status_macros.h"
@@ -18,7 +17,6 @@
 namespace qgemm {
 namespace {
 
-constexpr absl::Duration kInfoTimeout = absl::Seconds(5);
 constexpr absl::Duration kYardstickTime = absl::Seconds(1);
 constexpr absl::Duration kYardstickWarmup = absl::Milliseconds(200);
 // The server's limit is the one that counts; this only is above it.
@@ -87,14 +85,6 @@ double AskedRate(const ArrivalOptions& arrivals) {
                                  arrivals.warmup + arrivals.duration);
 }
 
-// Zero if there is no server, or it does not say.
-absl::Duration ServerCpu(Client* client) {
-  if (client == nullptr) return absl::ZeroDuration();
-  const absl::StatusOr<ServerDescription> server =
-      client->ServerInfo(absl::Now() + kInfoTimeout);
-  return server.ok() ? server->process_cpu : absl::ZeroDuration();
-}
-
 // A request picker with one message.
 class OneMessage final : public RequestPicker {
  public:
@@ -144,7 +134,6 @@ absl::StatusOr<RunResult> RunOnce(const LoadtestOptions& options,
   if (options.churn.shape.has_value()) {
     ASSIGN_OR_RETURN(churn, Churn::Start(options, parts.client));
   }
-  const absl::Duration server_before = ServerCpu(parts.client);
   const absl::Duration own_before = ProcessCpu();
   const SteadyClock clock;
   ASSIGN_OR_RETURN(
@@ -153,10 +142,6 @@ absl::StatusOr<RunResult> RunOnce(const LoadtestOptions& options,
                    {factory.get(), parts.set, parts.observer, &clock},
                    *parts.stop, parts.live));
   result.client_cpu = ProcessCpu() - own_before;
-  const absl::Duration server_after = ServerCpu(parts.client);
-  if (server_after > server_before) {
-    result.server_cpu = server_after - server_before;
-  }
   if (churn != nullptr) churn->StopInto(&result);
   result.asked_rate = AskedRate(options.arrivals);
   result.concurrency =

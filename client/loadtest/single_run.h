@@ -20,7 +20,7 @@ namespace qgemm {
 // What a run calls. All of it must outlive the run; `observer` and `live` may
 // be null.
 struct RunParts {
-  Client* client = nullptr;  // for what is not measured; null: no server
+  Client* client = nullptr;  // of --churn; else null
   const LoadSet* set = nullptr;
   AnswerObserver* observer = nullptr;
   const std::atomic<bool>* stop = nullptr;
