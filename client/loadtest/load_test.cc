@@ -155,11 +155,11 @@ class LoadTest {
   // process, and hands those of the measured connections on.
   template <typename Measure>
   auto Undisturbed(Measure measure) {
-    const bool parts = client_ != nullptr && !options_.churn.shape.has_value();
-    if (parts) client_.reset();
+    const bool leaves = client_ != nullptr && !options_.churn.shape.has_value();
+    if (leaves) client_.reset();
     auto result = measure();
     // Whoever needs it next says if that failed.
-    if (parts) Connect(kReconnectTimeout).IgnoreError();
+    if (leaves) Connect(kReconnectTimeout).IgnoreError();
     return result;
   }
 
@@ -275,7 +275,7 @@ class LoadTest {
       if (stop_) break;
       LoadtestOptions options = options_;
       options.arrivals.rate = RateProfile::Constant(step->rate);
-      if (!options_.arrivals.is_open()) {
+      if (!options_.arrivals.is_open() && options_.arrivals.concurrency == 1) {
         options.arrivals.concurrency = kOpenInFlight;
       }
       if (step->confirming) options.arrivals.duration *= kConfirmingRunIsLonger;

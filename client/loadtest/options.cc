@@ -289,9 +289,7 @@ absl::StatusOr<OutputOptions> ParseOutput(const LoadtestFlags& flags,
 int MostLanes(const LoadtestOptions& options) {
   const ArrivalOptions& arrivals = options.arrivals;
   const bool becomes_open = SearchesRates(options) && !arrivals.is_open();
-  if (becomes_open && (options.find_peak || arrivals.concurrency == 1)) {
-    return kOpenInFlight;
-  }
+  if (becomes_open && arrivals.concurrency == 1) return kOpenInFlight;
   int most = arrivals.concurrency;
   if (Sweeps(options, SweptFlag::kConcurrency)) {
     for (const std::string& value : options.sweep.values) {

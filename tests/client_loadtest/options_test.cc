@@ -646,5 +646,16 @@ TEST(NameTest, NamesAreThoseOfTheFlags) {
   EXPECT_EQ(Name(TransportKind::kNull), "null");
 }
 
+TEST(ParseLoadtestOptionsTest, ASearchKeepsTheConcurrencyThatWasAskedFor) {
+  LoadtestFlags flags = ValidFlags();
+  flags.find_peak = true;
+  flags.slo = "p99=1ms";
+  flags.threads = 8;
+  EXPECT_EQ(Parse(flags).lanes, 8);  // of the most in flight by default
+  flags.concurrency = 4;
+  EXPECT_EQ(Parse(flags).lanes, 4);
+  EXPECT_EQ(Parse(flags).arrivals.concurrency, 4);
+}
+
 }  // namespace
 }  // namespace qgemm
