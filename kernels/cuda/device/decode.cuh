@@ -92,12 +92,22 @@ struct HalfTile {
   uint32_t words[kWords];
 };
 
+// Bits of a where the mask has ones, of b elsewhere. Spelled out, for else the
+// compiler masks twice where masks are nested.
+__device__ __forceinline__ uint32_t PickBits(uint32_t mask, uint32_t a,
+                                             uint32_t b) {
+  uint32_t picked;
+  asm("lop3.b32 %0, %1, %2, %3, 0xe4;"
+      : "=r"(picked)
+      : "r"(a), "r"(b), "r"(mask));
+  return picked;
+}
+
 // Of each byte the top two bits of a, of b and of c as the low six, from the
 // lowest; above them may be anything.
 __device__ __forceinline__ uint32_t TopCrumbs(uint32_t a, uint32_t b,
                                               uint32_t c) {
-  const uint32_t low = (a >> 6 & 0x03030303u) | (b >> 4 & ~0x03030303u);
-  return (low & 0x0f0f0f0fu) | (c >> 2 & ~0x0f0f0f0fu);
+  return PickBits(0x0f0f0f0fu, PickBits(0x03030303u, a >> 6, b >> 4), c >> 2);
 }
 
 // Loads a tile's two halves. Where the lane's codes start: those by 16 bytes a

@@ -22,14 +22,20 @@ namespace qgemm::cuda {
 
 #if QGEMM_HAS_WGMMA
 
-// A matrix in shared memory. Only the low word depends on where.
+// A matrix in shared memory. Added to as 64 bits, of which the upper half never
+// changes: of two halves put together the compiler moves both each time.
 struct SharedDescriptor {
-  uint32_t low;
-  uint32_t high;
+  uint64_t value;
 
   // Of the matrix 16 * units bytes further on.
-  __device__ __forceinline__ uint64_t Advanced(int units) const {
-    return uint64_t{high} << 32 | (low + units);
+  __device__ __forceinline__ SharedDescriptor Advanced(uint32_t units) const {
+    return {value + units};
+  }
+  // The same, for units that the compiler does not know, where it would widen
+  // them anew each time.
+  __device__ __forceinline__ SharedDescriptor At(uint32_t units) const {
+    constexpr uint64_t kLow = 0xffffffff;
+    return {(value & ~kLow) | (static_cast<uint32_t>(value) + units)};
   }
 };
 
@@ -39,8 +45,9 @@ __device__ __forceinline__ SharedDescriptor
 SwizzledDescriptor(uint32_t shared) {
   constexpr uint32_t kSwizzle128 = uint32_t{1} << 30;
   constexpr uint32_t kGroupStride = 1024 >> 4;
-  return {uint32_t{1} << 16 | (shared & 0x3ffff) >> 4,
-          kSwizzle128 | kGroupStride};
+  constexpr uint64_t kFixed =
+      uint64_t{kSwizzle128 | kGroupStride} << 32 | uint32_t{1} << 16;
+  return {kFixed | shared >> 4};
 }
 
 // Orders register accesses before the multiplications that follow.

@@ -75,6 +75,12 @@ class Consumer {
   static constexpr bool kLoadsAhead =
       kTokenTiles < 8 && (kCodes <= 3 || kZeros);
 
+  // With 2 bits an entry of the table is four weights, and there are registers
+  // for those of the blocks to come.
+  static constexpr bool kLooksAhead =
+      kLoadsAhead && Tile::kFolded && kCodes == 2;
+  using Operands = uint32_t[kBlocks][2][4];
+
   __device__ __forceinline__ Tile LoadTile(int slot) const {
     Tile tile;
     tile.Load(shared_ + slot * args_.stage_bytes, place_);
@@ -82,7 +88,7 @@ class Consumer {
   }
 
   __device__ __forceinline__ TokenPanel PanelOf(int slot, int q) const {
-    return panel_.At((slot * 2 + q) * kPanelBytes);
+    return panel_.At(slot * 2 * kPanelBytes).At(q * kPanelBytes);
   }
 
   __device__ __forceinline__ void Release(uint32_t empty_barrier) const {
@@ -124,10 +130,16 @@ class Consumer {
     RingReader reader(ring, turns);
     if (kLoadsAhead && HasSlotsAhead(ring, turns.step)) {
       Stage stage = LoadStage(reader);
+      Operands entries;
+      if constexpr (kLooksAhead) LookUp(stage.tile, 0, entries);
       while (left > 0) {
         const int stages = left < chain_stages ? left : chain_stages;
         left -= stages;
-        RunChainAhead(reader, stages, stage);
+        if constexpr (kLooksAhead) {
+          RunChainLookingAhead(reader, stages, stage, entries);
+        } else {
+          RunChainAhead(reader, stages, stage);
+        }
       }
       return;
     }
@@ -147,7 +159,7 @@ class Consumer {
     float products[kSums];
 #pragma unroll
     for (int i = 0; i < kSums; ++i) products[i] = 0;
-    uint32_t operands[2][kBlocks][2][4] = {};
+    Operands operands[2] = {};
     float2 scales = {1, 1};
     uint32_t before = 0;  // the barrier of the stage before
     for (int i = 0; i < stages; ++i) {
@@ -172,12 +184,45 @@ class Consumer {
     Add(products, scales);
   }
 
+  // As RunChainAhead; and looks entries up before the multiplication before
+  // theirs. `entries` are those of the stage's first blocks, and then of the
+  // next chain's.
+  __device__ __forceinline__ void RunChainLookingAhead(RingReader& reader,
+                                                       int stages, Stage& stage,
+                                                       Operands& entries) {
+    float products[kSums];
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) products[i] = 0;
+    Operands operands[2] = {};
+    uint32_t before = 0;  // the barrier of the stage before
+    for (int i = 0; i < stages; ++i) {
+      WaitForSteps<1>();
+      MultiplyScales(stage.tile, 0, entries, operands[0]);
+      LookUp(stage.tile, kBlocks, entries);
+      MultiplyOperands(stage, 0, operands[0], products);
+      WaitForSteps<1>();
+      Release(before);
+      MultiplyScales(stage.tile, kBlocks, entries, operands[1]);
+      MultiplyOperands(stage, kBlocks, operands[1], products);
+      before = stage.empty;
+      reader.Next();
+      stage = LoadStage(reader);
+      LookUp(stage.tile, 0, entries);
+    }
+    WaitForSteps<0>();
+    Release(before);
+    PinOperands(operands[0]);
+    PinOperands(operands[1]);
+    PinRegisters(products);
+    Add(products, make_float2(1, 1));
+  }
+
   __device__ __forceinline__ void RunChain(RingReader& reader, int stages,
                                            bool one_slot) {
     float products[kSums];
 #pragma unroll
     for (int i = 0; i < kSums; ++i) products[i] = 0;
-    uint32_t operands[2][kBlocks][2][4] = {};
+    Operands operands[2] = {};
     float2 scales = {1, 1};
     uint32_t before = 0;  // the barrier of the stage before
     for (int i = 0; i < stages; ++i) {
@@ -209,32 +254,42 @@ class Consumer {
 
   // products += kBlocks blocks of the stage, from block `first` on. The
   // operands of the blocks before the last are no longer read.
-  __device__ __forceinline__ void Multiply(
-      const Stage& stage, int first, uint32_t (&operands)[2][kBlocks][2][4],
-      float (&products)[kSums]) const {
-    auto& a = operands[first / kBlocks & 1];
+  __device__ __forceinline__ void Multiply(const Stage& stage, int first,
+                                           Operands (&operands)[2],
+                                           float (&products)[kSums]) const {
+    Operands& a = operands[first / kBlocks & 1];
     PinOperands(a);  // read by the tensor cores until here
-    Chain(stage.tile, first, PanelOf(stage.slot, first / 2), a, products);
-  }
-
-  static __device__ __forceinline__ void PinOperands(
-      uint32_t (&a)[kBlocks][2][4]) {
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
-      PinRegisters(a[b][0]);
-      PinRegisters(a[b][1]);
+      stage.tile.Decode(args_, first + b, shared_, lane_, a[b]);
     }
+    MultiplyOperands(stage, first, a, products);
   }
 
-  // products += kBlocks blocks of the tile, from block `first` on.
-  __device__ __forceinline__ void Chain(const Tile& tile, int first,
-                                        const TokenPanel& panel,
-                                        uint32_t (&a)[kBlocks][2][4],
-                                        float (&products)[kSums]) const {
+  // Multiply in three parts: the table's entries of kBlocks blocks,
+  __device__ __forceinline__ void LookUp(const Tile& tile, int first,
+                                         Operands& entries) const {
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
-      tile.Decode(args_, first + b, shared_, lane_, a[b]);
+      tile.LookUp(first + b, shared_, lane_, entries[b]);
     }
+    PinOperands(entries);
+  }
+  // what they become,
+  __device__ __forceinline__ void MultiplyScales(const Tile& tile, int first,
+                                                 const Operands& entries,
+                                                 Operands& a) const {
+    PinOperands(a);  // read by the tensor cores until here
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      tile.MultiplyScales(first + b, entries[b], a[b]);
+    }
+  }
+  // and the multiplication.
+  __device__ __forceinline__ void MultiplyOperands(
+      const Stage& stage, int first, Operands& a,
+      float (&products)[kSums]) const {
+    const TokenPanel panel = PanelOf(stage.slot, first / 2);
     PinOperands(a);
     PinRegisters(products);
     BeginSteps();
@@ -244,6 +299,14 @@ class Consumer {
           products, a[step >> 1][step & 1], 2 * (first & 1) + step);
     }
     CommitSteps();
+  }
+
+  static __device__ __forceinline__ void PinOperands(Operands& a) {
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      PinRegisters(a[b][0]);
+      PinRegisters(a[b][1]);
+    }
   }
 
   // For layers with a scale for every 32 or 64 columns: each block of 32 has
@@ -259,7 +322,7 @@ class Consumer {
 #pragma unroll
       for (float& product : block) product = 0;
     }
-    uint32_t operands[2][kBlocks][2][4] = {};
+    Operands operands[2] = {};
     float2 scales[kBlocks] = {};
     uint32_t before = 0;
     for (int stage = turns.first; stage < turns.stages; stage += turns.step) {
@@ -307,7 +370,7 @@ class Consumer {
 
   // Starts kBlocks blocks, the first of them block `first` of the panel.
   __device__ __forceinline__ void MultiplyBlocks(
-      uint32_t (&a)[kBlocks][2][4], const TokenPanel& panel, int first,
+      Operands& a, const TokenPanel& panel, int first,
       float (&products)[kBlocks][kSums]) {
     PinOperands(a);
 #pragma unroll

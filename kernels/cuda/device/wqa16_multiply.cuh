@@ -21,12 +21,12 @@ namespace qgemm::cuda {
 class TokenPanel {
  public:
   __device__ __forceinline__ explicit TokenPanel(uint32_t shared)
-      : descriptor_(SwizzledDescriptor(shared)) {}
+      : descriptor_(SwizzledDescriptor(KeepInRegister(shared))) {}
 
   // The panel that is so many bytes further on.
   __device__ __forceinline__ TokenPanel At(int bytes) const {
     TokenPanel panel = *this;
-    panel.descriptor_.low += bytes >> 4;
+    panel.descriptor_ = descriptor_.Advanced(bytes >> 4);
     return panel;
   }
 
@@ -35,7 +35,8 @@ class TokenPanel {
   __device__ __forceinline__ void Multiply(float (&d)[kTokenTiles * 4],
                                            const uint32_t (&a)[4],
                                            int step) const {
-    Wgmma<T, kTokenTiles, kAdd>::Run(d, a, descriptor_.Advanced(2 * step));
+    Wgmma<T, kTokenTiles, kAdd>::Run(d, a,
+                                     descriptor_.Advanced(2 * step).value);
   }
 
  private:

@@ -157,20 +157,30 @@ struct StageTile {
   __device__ __forceinline__ void Decode(const GemmArguments& args, int block,
                                          const char* table, int lane,
                                          uint32_t (&a)[2][4]) const {
+    LookUp(block, table, lane, a);
+    if constexpr (kZeros) SubtractZeros(args, block, a);
+    if constexpr (kFolded) MultiplyScales(block, a, a);
+  }
+
+  // Decode in two parts, for layers without zeros: the table's entries, and
+  // what they become.
+  __device__ __forceinline__ void LookUp(int block, const char* table, int lane,
+                                         uint32_t (&entries)[2][4]) const {
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
-      DecodeStep<kCodes>(halves[block >> 1], block & 1, s, table, lane, a[s]);
+      DecodeStep<kCodes>(halves[block >> 1], block & 1, s, table, lane,
+                         entries[s]);
     }
-    if constexpr (kZeros) SubtractZeros(args, block, a);
-    if constexpr (kFolded) {
+  }
+  __device__ __forceinline__ void MultiplyScales(
+      int block, const uint32_t (&entries)[2][4], uint32_t (&a)[2][4]) const {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        uint32_t& pair = a[i >> 2][i & 3];
-        const uint32_t of_row =
-            (i % 2 == 0 ? scales.low : scales.high)[block >> 1];
-        pair = block % 2 == 0 ? ScalePair<true>(pair, of_row, T())
-                              : ScalePair<false>(pair, of_row, T());
-      }
+    for (int i = 0; i < 8; ++i) {
+      const uint32_t entry = entries[i >> 2][i & 3];
+      const uint32_t of_row =
+          (i % 2 == 0 ? scales.low : scales.high)[block >> 1];
+      a[i >> 2][i & 3] = block % 2 == 0 ? ScalePair<true>(entry, of_row, T())
+                                        : ScalePair<false>(entry, of_row, T());
     }
   }
 

@@ -155,10 +155,11 @@ class WideConsumer {
   __device__ __forceinline__ void Multiply(uint32_t (&a)[2][4], int units,
                                            int add) {
     PinOperands(a);
-    const int from = panel_.slot() * kPanelUnits + units;
+    const SharedDescriptor from =
+        panels_.At(panel_.slot() * kPanelUnits).Advanced(units);
     WgmmaFence();
-    WgmmaWide<T, kTokens>::Run(products_, a[0], panels_.Advanced(from), add);
-    WgmmaWide<T, kTokens>::Run(products_, a[1], panels_.Advanced(from + 2), 1);
+    WgmmaWide<T, kTokens>::Run(products_, a[0], from.value, add);
+    WgmmaWide<T, kTokens>::Run(products_, a[1], from.Advanced(2).value, 1);
     WgmmaCommit();
   }
 
