@@ -260,6 +260,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(
   backend_options.name = options.backend;
   backend_options.threads = options.threads;
   backend_options.kernel = options.kernel;
+  backend_options.row_moves = options.row_moves;
   backend_options.tuning_file = options.tuning_file;
   ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
                    CreateBackend(backend_options));

@@ -29,6 +29,8 @@ struct ServerOptions {
   int threads = 0;  // of the CPU backend; 0 = one a core
   // Of the CUDA backend.
   std::string kernel = "auto";  // or "small", "wide" or "large"
+  // Who moves rows to and from a GPU: "auto", or "copy_engines" for comparison.
+  std::string row_moves = "auto";
   std::string tuning_file;      // empty = built-in thresholds
 
   int64_t weights_budget_bytes = 0;  // 0 = no budget

@@ -37,6 +37,9 @@ ABSL_FLAG(std::string, kernel, "auto",
           "Which family of kernels multiplies, of the cuda backend: auto (by "
           "the number of rows), or small, wide or large for every request, for "
           "debugging.");
+ABSL_FLAG(std::string, row_moves, "auto",
+          "Of the cuda backend, who moves rows between the host and the GPU: "
+          "auto = by a batch's size; copy_engines, for comparison.");
 ABSL_FLAG(std::string, tuning_file, "",
           "File with the thresholds of --kernel=auto, as kernel_bench "
           "--calibrate writes it, of the cuda backend. Empty: built-in ones.");
@@ -115,6 +118,7 @@ CommandLine FromFlags() {
   server.backend = absl::GetFlag(FLAGS_backend);
   server.threads = absl::GetFlag(FLAGS_threads);
   server.kernel = absl::GetFlag(FLAGS_kernel);
+  server.row_moves = absl::GetFlag(FLAGS_row_moves);
   server.tuning_file = absl::GetFlag(FLAGS_tuning_file);
   server.weights_budget_bytes = absl::GetFlag(FLAGS_weights_budget_bytes);
   server.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);

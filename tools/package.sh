@@ -20,7 +20,7 @@ readonly MAX_BYTES=$((40 * 1000 * 1000))
 readonly BUNDLE=dist/qgemm-bundle
 readonly BINARIES=(
   //server:qgemm_server //client/cli:qgemm //client/loadtest:qgemm_loadtest
-  //bench:kernel_bench //bench:minimal_client
+  //bench:backend_bench //bench:kernel_bench //bench:minimal_client
 )
 # Of the system's, found wherever the bundle runs.
 readonly LIBC='^(linux-vdso|ld-linux.*|libc|libm|libdl|librt|libpthread)\.so'

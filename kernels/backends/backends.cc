@@ -4,10 +4,12 @@
 
 #include "kernels/backends/backends.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "kernels/backends/optional_cuda.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -29,7 +31,8 @@ BackendOrError CreateReference(const BackendOptions&) {
 }
 
 BackendOrError CreateCuda(const BackendOptions& options) {
-  return CreateOptionalCuda(options.kernel, options.tuning_file);
+  return CreateOptionalCuda(
+      {options.kernel, options.row_moves, options.tuning_file});
 }
 
 bool Always() { return true; }
@@ -40,7 +43,7 @@ struct BackendRow {
   absl::string_view name;
   bool (*is_in_build)();
   BackendOrError (*create)(const BackendOptions& options);
-  // Whether it takes BackendOptions' kernel and tuning_file.
+  // Whether it takes BackendOptions' kernel, row_moves and tuning_file.
   KernelChoice kernel_choice;
 };
 
@@ -53,16 +56,23 @@ constexpr BackendRow kBackends[] = {
 
 std::string ListOfNames() { return absl::StrJoin(BackendNames(), ", "); }
 
+// `flag` names the value.
+absl::Status CheckChoice(absl::string_view flag, absl::string_view value,
+                         absl::Span<const absl::string_view> legal) {
+  if (absl::c_linear_search(legal, value)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      flag, " = \"", value, "\"; legal: ", absl::StrJoin(legal, ", ")));
+}
+
 absl::Status CheckOptions(const BackendOptions& options) {
   if (options.threads < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "backend: threads = ", options.threads, "; legal: 0 or more"));
   }
-  for (const absl::string_view legal : {"auto", "small", "large"}) {
-    if (options.kernel == legal) return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--kernel = \"", options.kernel, "\"; legal: auto, small, large"));
+  RETURN_IF_ERROR(CheckChoice("--kernel", options.kernel,
+                              {"auto", "small", "wide", "large"}));
+  return CheckChoice("--row_moves", options.row_moves,
+                     {"auto", "copy_engines"});
 }
 
 // Whether the backend takes the choices that the options make.
@@ -73,6 +83,11 @@ absl::Status CheckKernelChoice(const BackendRow& row,
     return absl::InvalidArgumentError(
         absl::StrCat("--kernel = \"", options.kernel, "\": backend ", row.name,
                      " has one family of kernels; legal: auto"));
+  }
+  if (options.row_moves != "auto") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--row_moves = \"", options.row_moves, "\": backend ",
+                     row.name, " reads rows in place; legal: auto"));
   }
   if (options.tuning_file.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -22,6 +22,9 @@ struct BackendOptions {
   // Of a backend that chooses between families of kernels (cuda): "auto" by
   // the number of rows, "small", "wide" or "large" whatever that is.
   std::string kernel = "auto";
+  // Of cuda, who moves rows between the host and the GPU: "auto" by the size
+  // of a batch, or "copy_engines" whatever that is, for comparison.
+  std::string row_moves = "auto";
   // Of such a backend: a file of measured thresholds. Empty: built-in ones.
   std::string tuning_file;
 };

@@ -6,6 +6,7 @@
 
 #include "base/status_macros.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/tuning/row_moves.h"
 #include "kernels/cuda/tuning/tuning_file.h"
 
 namespace qgemm {
@@ -13,13 +14,14 @@ namespace qgemm {
 bool BuildHasCuda() { return true; }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateOptionalCuda(
-    const std::string& kernel, const std::string& tuning_file) {
-  CudaBackendOptions options;
-  options.kernel = kernel;
-  if (!tuning_file.empty()) {
-    ASSIGN_OR_RETURN(options.tuning, cuda::ReadTuningFile(tuning_file));
+    const OptionalCudaOptions& options) {
+  CudaBackendOptions cuda;
+  cuda.kernel = options.kernel;
+  ASSIGN_OR_RETURN(cuda.row_moves, cuda::ParseRowMoves(options.row_moves));
+  if (!options.tuning_file.empty()) {
+    ASSIGN_OR_RETURN(cuda.tuning, cuda::ReadTuningFile(options.tuning_file));
   }
-  return CreateCudaBackend(options);
+  return CreateCudaBackend(cuda);
 }
 
 }  // namespace qgemm

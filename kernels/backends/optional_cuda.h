@@ -17,12 +17,18 @@ namespace qgemm {
 // Whether this build has the CUDA backend.
 bool BuildHasCuda();
 
-// `kernel` and `tuning_file` are BackendOptions'. Called only if
-// BuildHasCuda(). Errors: INVALID_ARGUMENT and NOT_FOUND (the tuning file),
-// then FAILED_PRECONDITION if this host has no driver or no GPU that the
-// backend runs on.
+// BackendOptions' choices.
+struct OptionalCudaOptions {
+  std::string kernel;
+  std::string row_moves;
+  std::string tuning_file;
+};
+
+// Called only if BuildHasCuda(). Errors: INVALID_ARGUMENT (an illegal choice)
+// and NOT_FOUND (the tuning file), then FAILED_PRECONDITION if this host has no
+// driver or no GPU that the backend runs on.
 absl::StatusOr<std::unique_ptr<Backend>> CreateOptionalCuda(
-    const std::string& kernel, const std::string& tuning_file);
+    const OptionalCudaOptions& options);
 
 }  // namespace qgemm
 

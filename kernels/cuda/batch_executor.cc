@@ -4,6 +4,9 @@
 
 #include "kernels/cuda/batch_executor.h"
 
+#include <atomic>
+#include <thread>
+
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "kernels/cuda/launch/prepare_rows.h"
@@ -16,9 +19,40 @@ namespace qgemm::cuda {
 static_assert(kMaxSmallLaunchRows == kMaxSmallM,
               "a small piece must fit one launch of the small-M family");
 
+namespace {
+
+// Looks at the stamps between two looks at the stream: some 20 us.
+constexpr int kLooks = 1024;
+
+HostRun RunOf(const uint8_t* rows, const Slice& slice, int64_t row_bytes,
+              int64_t offset) {
+  HostRun run;
+  // Rows of results are written, those of activations only read.
+  run.host = const_cast<uint8_t*>(rows) + slice.row * row_bytes;
+  run.offset = offset + slice.row_in_piece * row_bytes;
+  run.bytes = slice.rows * row_bytes;
+  return run;
+}
+
+absl::Duration Nanos(uint64_t begin, uint64_t end) {
+  return end > begin ? absl::Nanoseconds(end - begin) : absl::ZeroDuration();
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<BatchExecutor>> BatchExecutor::Create() {
   ASSIGN_OR_RETURN(Stream stream, Stream::Create());
-  return std::unique_ptr<BatchExecutor>(new BatchExecutor(std::move(stream)));
+  ASSIGN_OR_RETURN(DeviceBuffer progress,
+                   DeviceBuffer::Allocate(sizeof(BatchProgress)));
+  ASSIGN_OR_RETURN(PinnedBuffer stamps,
+                   PinnedBuffer::Allocate(sizeof(BatchStamps)));
+  new (stamps.data()) BatchStamps();
+  RETURN_IF_ERROR(ToStatus(
+      cudaMemsetAsync(progress.data(), 0, sizeof(BatchProgress), stream.get()),
+      "zero the progress of batches"));
+  RETURN_IF_ERROR(stream.Synchronize());
+  return std::unique_ptr<BatchExecutor>(new BatchExecutor(
+      std::move(stream), std::move(progress), std::move(stamps)));
 }
 
 BatchExecutor::Job BatchExecutor::JobOf(const GemmBatch& batch,
@@ -50,19 +84,55 @@ BatchExecutor::Job BatchExecutor::JobOf(const GemmBatch& batch,
 }
 
 absl::Status BatchExecutor::Enqueue(const GemmBatch& batch,
-                                    const FamilyPolicy& policy,
+                                    const ExecutionPolicy& policy,
                                     LargeGemm* large) {
   marked_ = 0;
-  const Job job = JobOf(batch, policy, large);
+  by_kernels_ = false;
+  const Job job = JobOf(batch, policy.family, large);
   plan_.Make(batch.segments, job.shape);
   if (scratch_.size_bytes() < plan_.scratch_bytes()) {
     scratch_ = DeviceBuffer();
     ASSIGN_OR_RETURN(scratch_, DeviceBuffer::Allocate(plan_.scratch_bytes()));
   }
+  if (MovesByKernels(plan_, job.shape, batch.segments.size(),
+                     policy.row_moves)) {
+    return EnqueueByKernels(job, plan_.pieces().front());
+  }
   RETURN_IF_ERROR(Mark());
   for (const Wave& wave : plan_.waves()) {
     RETURN_IF_ERROR(EnqueueWave(job, wave));
   }
+  return absl::OkStatus();
+}
+
+absl::Status BatchExecutor::EnqueueByKernels(const Job& job,
+                                             const Piece& piece) {
+  const BatchShape& shape = job.shape;
+  HostRuns in;
+  HostRuns out;
+  RETURN_IF_ERROR(ForEachSlice(
+      job.batch.segments, shape.max_small_segment, piece,
+      [&](const Slice& slice) {
+        const RowSegment& segment = job.batch.segments[slice.segment];
+        in.runs[in.count++] =
+            RunOf(segment.a, slice, shape.a_row_bytes, piece.a_offset);
+        out.runs[out.count++] =
+            RunOf(segment.c, slice, shape.c_row_bytes, piece.c_offset);
+        return absl::OkStatus();
+      }));
+  auto* const progress = reinterpret_cast<BatchProgress*>(progress_.data());
+  RETURN_IF_ERROR(
+      ToStatus(LaunchGatherRows(in, scratch_.data(), progress, stream_.get()),
+               "gather activations"));
+  RETURN_IF_ERROR(Multiply(job, piece));
+  ScatterRowsArgs args;
+  args.device_buffer = scratch_.data();
+  args.progress = progress;
+  args.stamps = reinterpret_cast<BatchStamps*>(stamps_.data());
+  args.sequence = ++sequence_;
+  RETURN_IF_ERROR(
+      ToStatus(LaunchScatterRows(out, args, stream_.get()), "scatter results"));
+  by_kernels_ = true;
   return absl::OkStatus();
 }
 
@@ -182,9 +252,39 @@ absl::Status BatchExecutor::Mark() {
   return marks_[marked_++].Record(stream_.get());
 }
 
+// The stamps come before the stream says that it is done.
+absl::Status BatchExecutor::WaitForStamps() {
+  const volatile uint64_t& sequence =
+      reinterpret_cast<const BatchStamps*>(stamps_.data())->sequence;
+  for (;;) {
+    for (int i = 0; i < kLooks; ++i) {
+      if (sequence == sequence_) {
+        std::atomic_thread_fence(std::memory_order_acquire);
+        return absl::OkStatus();
+      }
+    }
+    const cudaError_t code = cudaStreamQuery(stream_.get());
+    if (code == cudaErrorNotReady) {
+      std::this_thread::yield();
+      continue;
+    }
+    RETURN_IF_ERROR(ToStatus(code, "wait for a batch"));
+    if (sequence == sequence_) continue;
+    return absl::InternalError("cuda backend: a batch ended without stamps");
+  }
+}
+
 absl::StatusOr<BatchTimings> BatchExecutor::Wait() {
-  RETURN_IF_ERROR(stream_.Synchronize());
   BatchTimings timings;
+  if (by_kernels_) {
+    RETURN_IF_ERROR(WaitForStamps());
+    const auto& stamps = *reinterpret_cast<const BatchStamps*>(stamps_.data());
+    timings.host_to_device = Nanos(stamps.gather_begin, stamps.gather_end);
+    timings.kernel = Nanos(stamps.gather_end, stamps.scatter_begin);
+    timings.device_to_host = Nanos(stamps.scatter_begin, stamps.scatter_end);
+    return timings;
+  }
+  RETURN_IF_ERROR(stream_.Synchronize());
   for (size_t i = 0; i + 3 < marked_; i += 3) {
     ASSIGN_OR_RETURN(const absl::Duration in,
                      Elapsed(marks_[i], marks_[i + 1]));

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Runs one batch at a time on a stream of its own, in scratch memory of its
-// own: copies rows in, prepares them, multiplies, copies results out.
+// own: moves rows in, prepares them, multiplies, moves results out. Rows of a
+// small batch are moved by kernels, those of others by the copy engines
+// (tuning/row_moves.h).
 
 #ifndef QGEMM_KERNELS_CUDA_BATCH_EXECUTOR_H_
 #define QGEMM_KERNELS_CUDA_BATCH_EXECUTOR_H_
@@ -16,10 +18,13 @@
 #include "absl/status/statusor.h"
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/cuda/large_gemm.h"
+#include "kernels/cuda/launch/host_rows.h"
 #include "kernels/cuda/runtime/device_buffer.h"
 #include "kernels/cuda/runtime/event.h"
+#include "kernels/cuda/runtime/pinned_buffer.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/cuda/tuning/batch_plan.h"
+#include "kernels/cuda/tuning/row_moves.h"
 #include "kernels/matrix/backend.h"
 
 namespace qgemm::cuda {
@@ -33,7 +38,7 @@ class BatchExecutor {
   // Enqueues a batch whose weights are CudaWeights. `large` may be null if the
   // policy is kAlwaysSmall and the layer has a small family. In steady state it
   // neither blocks nor allocates. Wait must follow, on an error too.
-  absl::Status Enqueue(const GemmBatch& batch, const FamilyPolicy& policy,
+  absl::Status Enqueue(const GemmBatch& batch, const ExecutionPolicy& policy,
                        LargeGemm* large);
 
   // Waits until the device is done with what was enqueued; returns where the
@@ -55,10 +60,16 @@ class BatchExecutor {
     BatchShape shape;
   };
 
-  explicit BatchExecutor(Stream stream) : stream_(std::move(stream)) {}
+  BatchExecutor(Stream stream, DeviceBuffer progress, PinnedBuffer stamps)
+      : stream_(std::move(stream)),
+        progress_(std::move(progress)),
+        stamps_(std::move(stamps)) {}
 
   static Job JobOf(const GemmBatch& batch, const FamilyPolicy& policy,
                    LargeGemm* large);
+
+  absl::Status EnqueueByKernels(const Job& job, const Piece& piece);
+  absl::Status WaitForStamps();
 
   absl::Status EnqueueWave(const Job& job, const Wave& wave);
   absl::Status CopyIn(const Job& job, const Piece& piece);
@@ -74,9 +85,15 @@ class BatchExecutor {
   BatchPlan plan_;
   DeviceBuffer scratch_;
   LargeGemmScratch large_scratch_;
-  // The start, then the ends of each wave's copies in, kernels and copies out.
+  // Where copy engines move rows: the start, then the ends of each wave's
+  // copies in, kernels and copies out.
   std::vector<Event> marks_;
   size_t marked_ = 0;
+  // Where kernels do.
+  const DeviceBuffer progress_;  // a BatchProgress
+  const PinnedBuffer stamps_;    // a BatchStamps
+  uint64_t sequence_ = 0;        // of the last batch that they moved
+  bool by_kernels_ = false;      // whether that is the batch to wait for
 };
 
 }  // namespace qgemm::cuda

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ties the parts together. A dispatcher thread takes batches from the queue
-// and enqueues each on a free executor; a completion thread waits for them in
-// the same order.
+// Ties the parts together. A batch is enqueued on a free executor by the thread
+// that brings it, or by the one that finishes the batch before; a completion
+// thread waits for batches in the order of their starts.
 
 #include "kernels/cuda/cuda_backend.h"
 
@@ -84,7 +84,7 @@ struct Device {
 struct BackendParts {
   CudaBackendOptions options;  // without zeros that stand for something else
   Device device;
-  FamilyPolicy policy;
+  ExecutionPolicy policy;
   std::unique_ptr<LargeGemm> large;  // null if there is no cuBLASLt
   absl::Status no_large;             // why
   std::vector<std::unique_ptr<BatchExecutor>> executors;
@@ -114,19 +114,17 @@ class CudaBackend final : public Backend {
         no_large_(std::move(parts.no_large)),
         weights_bytes_(std::make_shared<std::atomic<int64_t>>(0)),
         upload_lanes_(std::make_shared<UploadLanePool>(device_.index)),
-        large_(std::move(parts.large)),
         executors_(std::move(parts.executors)),
         staging_(device_.index, {options_.max_pooled_staging_bytes,
-                                 options_.max_staging_bytes}) {
+                                 options_.max_staging_bytes}),
+        large_(std::move(parts.large)) {
     for (const auto& executor : executors_) free_.push_back(executor.get());
-    dispatcher_ = std::thread([this] { Dispatch(); });
     completer_ = std::thread([this] { Complete(); });
   }
 
-  // The dispatcher first: what it starts, the other must still finish.
+  // Where batches wait others run, and the thread that finishes those starts
+  // them before it asks for more.
   ~CudaBackend() override {
-    waiting_.Close();
-    dispatcher_.join();
     running_.Close();
     completer_.join();
   }
@@ -171,7 +169,17 @@ class CudaBackend final : public Backend {
     }
     RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
     RETURN_IF_ERROR(CheckSegments(batch, options_.max_batch_rows));
-    waiting_.Push({std::move(batch), std::move(completion), absl::Now()});
+    WaitingBatch waiting = {std::move(batch), std::move(completion),
+                            absl::Now()};
+    MutexLock lock(&launch_mutex_);
+    if (free_.empty()) {
+      waiting_.Push(std::move(waiting));
+      return absl::OkStatus();
+    }
+    // In turn, so that the scratch of each has soon grown to what batches need.
+    BatchExecutor* const executor = free_.front();
+    free_.erase(free_.begin());
+    Start(executor, std::move(waiting));
     return absl::OkStatus();
   }
 
@@ -192,10 +200,10 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  void Dispatch();
+  void Start(BatchExecutor* executor, WaitingBatch waiting)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(launch_mutex_);
   void Complete();
-
-  BatchExecutor* TakeExecutor();
+  // Gives the executor to the batch that waits longest, if one does.
   void GiveBack(BatchExecutor* executor);
 
   // The error that took the GPU's context, if one did.
@@ -204,41 +212,37 @@ class CudaBackend final : public Backend {
 
   const CudaBackendOptions options_;
   const Device device_;
-  const FamilyPolicy policy_;
+  const ExecutionPolicy policy_;
   const absl::Status no_large_;
   const std::shared_ptr<std::atomic<int64_t>> weights_bytes_;
   const std::shared_ptr<UploadLanePool> upload_lanes_;
-  const std::unique_ptr<LargeGemm> large_;  // the dispatcher's
   const std::vector<std::unique_ptr<BatchExecutor>> executors_;
-
   CudaStagingPool staging_;
-  WaitingQueue<WaitingBatch> waiting_;
+
+  // Held while a batch is enqueued: one batch after the other.
+  Mutex launch_mutex_;
+  const std::unique_ptr<LargeGemm> large_ ABSL_PT_GUARDED_BY(launch_mutex_);
+  std::vector<BatchExecutor*> free_ ABSL_GUARDED_BY(launch_mutex_);
+  WaitingQueue<WaitingBatch> waiting_ ABSL_GUARDED_BY(launch_mutex_);
   WaitingQueue<RunningBatch> running_;
+
   std::atomic<bool> has_failed_{false};
+  Mutex failure_mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(failure_mutex_);
 
-  Mutex mutex_;
-  CondVar given_back_;
-  std::vector<BatchExecutor*> free_ ABSL_GUARDED_BY(mutex_);
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-
-  std::thread dispatcher_;
   std::thread completer_;
 };
 
-void CudaBackend::Dispatch() {
-  const absl::Status current = SetCurrentDevice(device_.index);
-  while (std::optional<WaitingBatch> next = waiting_.Pop()) {
-    RunningBatch running;
-    running.executor = TakeExecutor();
-    running.wait = absl::Now() - next->enqueued;
-    running.status = current;
-    if (current.ok()) {
-      running.status =
-          running.executor->Enqueue(next->batch, policy_, large_.get());
-    }
-    running.waiting = *std::move(next);
-    running_.Push(std::move(running));
+void CudaBackend::Start(BatchExecutor* executor, WaitingBatch waiting) {
+  RunningBatch running;
+  running.executor = executor;
+  running.wait = absl::Now() - waiting.enqueued;
+  running.status = SetCurrentDevice(device_.index);
+  if (running.status.ok()) {
+    running.status = executor->Enqueue(waiting.batch, policy_, large_.get());
   }
+  running.waiting = std::move(waiting);
+  running_.Push(std::move(running));
 }
 
 void CudaBackend::Complete() {
@@ -260,31 +264,24 @@ void CudaBackend::Complete() {
   }
 }
 
-BatchExecutor* CudaBackend::TakeExecutor() {
-  MutexLock lock(&mutex_);
-  while (free_.empty()) given_back_.Wait(&mutex_);
-  // In turn, so that the scratch of each has soon grown to what batches need.
-  BatchExecutor* const executor = free_.front();
-  free_.erase(free_.begin());
-  return executor;
-}
-
 void CudaBackend::GiveBack(BatchExecutor* executor) {
-  {
-    MutexLock lock(&mutex_);
+  MutexLock lock(&launch_mutex_);
+  std::optional<WaitingBatch> next = waiting_.TryPop();
+  if (next.has_value()) {
+    Start(executor, *std::move(next));
+  } else {
     free_.push_back(executor);
   }
-  given_back_.Signal();
 }
 
 absl::Status CudaBackend::Failure() {
   if (!has_failed_.load(std::memory_order_acquire)) return absl::OkStatus();
-  MutexLock lock(&mutex_);
+  MutexLock lock(&failure_mutex_);
   return failure_;
 }
 
 void CudaBackend::SetFailure(const absl::Status& status) {
-  MutexLock lock(&mutex_);
+  MutexLock lock(&failure_mutex_);
   if (has_failed_.load(std::memory_order_relaxed)) return;
   failure_ = absl::InternalError(
       absl::StrCat("cuda backend: GPU ", device_.index, " (", device_.name,
@@ -347,12 +344,12 @@ absl::Status OpenLarge(BackendParts& parts) {
     return absl::OkStatus();
   }
   if (!absl::IsFailedPrecondition(large.status()) ||
-      parts.policy.choice == FamilyChoice::kAlwaysWide ||
-      parts.policy.choice == FamilyChoice::kAlwaysLarge) {
+      parts.policy.family.choice == FamilyChoice::kAlwaysWide ||
+      parts.policy.family.choice == FamilyChoice::kAlwaysLarge) {
     return large.status();
   }
   parts.no_large = large.status();
-  parts.policy.choice = FamilyChoice::kAlwaysSmall;
+  parts.policy.family.choice = FamilyChoice::kAlwaysSmall;
   return absl::OkStatus();
 }
 
@@ -375,9 +372,10 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
   RETURN_IF_ERROR(cuda::CheckOptions(options));
   cuda::BackendParts parts;
   parts.options = options;
-  ASSIGN_OR_RETURN(parts.policy.choice,
+  ASSIGN_OR_RETURN(parts.policy.family.choice,
                    cuda::ParseFamilyChoice(options.kernel));
-  parts.policy.tuning = options.tuning;
+  parts.policy.family.tuning = options.tuning;
+  parts.policy.row_moves = options.row_moves;
   ASSIGN_OR_RETURN(parts.device, cuda::OpenDevice(options.device));
   cuda::WarnOfForeignTuning(options.tuning, parts.device);
   RETURN_IF_ERROR(cuda::OpenLarge(parts));

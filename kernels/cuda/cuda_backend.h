@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "kernels/cuda/tuning/row_moves.h"
 #include "kernels/cuda/tuning/tuning.h"
 #include "kernels/matrix/backend.h"
 
@@ -36,6 +37,8 @@ struct CudaBackendOptions {
   // Where "auto" draws the line. A tuning of another device is used, and a
   // warning logged.
   cuda::Tuning tuning = cuda::DefaultTuning();
+  // Who moves rows between the host and the GPU.
+  cuda::RowMoves row_moves = cuda::RowMoves::kBySize;
 };
 
 // Without cuBLASLt on the system layers that have no small family (dense ones;

@@ -104,10 +104,6 @@ absl::Status Convert(const LargeGemmCall& call, const Slab& slab,
   args.out_factor = slab.factor;
   args.out = slab.out;
   args.ldo = stride;
-  // On the side an early start would take multiprocessors that the next
-  // multiplication is to have.
-  args.start = stream == call.stream ? DequantizeStart::kEarly
-                                     : DequantizeStart::kInOrder;
   return ToStatus(LaunchDequantize(args, stream), "dequantize weights");
 }
 

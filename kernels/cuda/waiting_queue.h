@@ -38,13 +38,17 @@ class WaitingQueue {
       if (closed_) return std::nullopt;
       not_empty_.Wait(&mutex_);
     }
-    Value value = std::move(ring_[first_]);
-    first_ = (first_ + 1) % ring_.size();
-    --count_;
-    return value;
+    return Take();
   }
 
-  // No pushes follow.
+  // The next value, or nothing if there is none at present.
+  std::optional<Value> TryPop() {
+    MutexLock lock(&mutex_);
+    if (count_ == 0) return std::nullopt;
+    return Take();
+  }
+
+  // After that Pop waits for nothing.
   void Close() {
     {
       MutexLock lock(&mutex_);
@@ -54,6 +58,13 @@ class WaitingQueue {
   }
 
  private:
+  Value Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    Value value = std::move(ring_[first_]);
+    first_ = (first_ + 1) % ring_.size();
+    --count_;
+    return value;
+  }
+
   void Grow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<Value> larger(std::max<size_t>(16, 2 * ring_.size()));
     for (size_t i = 0; i < count_; ++i) {

@@ -6,7 +6,6 @@
 
 #include "kernels/cuda/device/decode.cuh"
 #include "kernels/cuda/device/octet_codes.cuh"
-#include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/device/tile_codes.cuh"
 #include "kernels/cuda/launch/dequantize.h"
 #include "kernels/cuda/tuning/tile_address.h"
@@ -178,8 +177,6 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
   const TileGroups<kE4m4, kZeros> groups(args, place, lane);
   constexpr int kEntries = 1 << HalfWords<kCodes>::kCount;
   const float entry = args.codebook[EntryOf<kCodes>(lane) % kEntries];
-  // What is read is the layer; what is written may still be read by others.
-  WaitForPreviousKernel();
 #pragma unroll
   for (int block = 0; block < 4; ++block) {
     float scale[2];
@@ -299,17 +296,11 @@ cudaError_t LaunchDequantize(const DequantizeArgs& args, cudaStream_t stream) {
     return cudaErrorInvalidValue;
   }
   const Arguments arguments = ArgumentsOf(args, row_tiles);
-  cudaLaunchConfig_t config = {};
-  config.gridDim =
-      dim3((arguments.tiles + kTilesPerBlock - 1) / kTilesPerBlock);
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = args.start == DequantizeStart::kEarly ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, arguments);
+  const int64_t blocks =
+      (arguments.tiles + kTilesPerBlock - 1) / kTilesPerBlock;
+  kernel<<<dim3(static_cast<unsigned>(blocks)), kThreads, 0, stream>>>(
+      arguments);
+  return cudaGetLastError();
 }
 
 }  // namespace qgemm::cuda

@@ -14,13 +14,6 @@
 
 namespace qgemm::cuda {
 
-// When the kernel may take its place on the device.
-enum class DequantizeStart : uint8_t {
-  kInOrder,  // after what is before it in the stream
-  // While that drains: it reads the layer and writes only afterwards.
-  kEarly,
-};
-
 // out[r, j] = w[row_begin + r, j] * out_factor, in canonical column order;
 // columns k to ldo are zero. The product with the scale is rounded to fp32
 // (exact, unless scale and codebook have more than 24 bits together), then to
@@ -33,7 +26,6 @@ struct DequantizeArgs {
   float out_factor = 1;                      // a power of two
   void* out = nullptr;  // device, [rows, ldo], 16-byte aligned
   int64_t ldo = 0;      // k to padded k, a multiple of 8
-  DequantizeStart start = DequantizeStart::kEarly;
 };
 
 // Enqueues on `stream` and returns. Errors: cudaErrorInvalidValue (another

@@ -88,8 +88,9 @@ absl::StatusOr<int64_t> QueryDeviceTotalBytes(int index) {
 }
 
 absl::Status SetCurrentDevice(int index) {
-  return ToStatus(cudaSetDevice(index),
-                  absl::StrCat("use CUDA device ", index));
+  const cudaError_t code = cudaSetDevice(index);
+  if (code == cudaSuccess) return absl::OkStatus();  // without a message
+  return ToStatus(code, absl::StrCat("use CUDA device ", index));
 }
 
 }  // namespace qgemm::cuda

@@ -89,12 +89,23 @@ TEST(BackendsTest, RefusesNegativeThreads) {
                 HasSubstr("threads = -1"));
 }
 
+TEST(BackendsTest, RefusesRowMovesThatAreNone) {
+  BackendOptions options = Named("cpu");
+  options.row_moves = "kernels";
+  ExpectRefused(options, absl::StatusCode::kInvalidArgument,
+                HasSubstr("--row_moves = \"kernels\"; legal: auto, "
+                          "copy_engines"));
+  options.row_moves = "copy_engines";
+  ExpectRefused(options, absl::StatusCode::kInvalidArgument,
+                HasSubstr("backend cpu reads rows in place"));
+}
+
 TEST(BackendsTest, RefusesAFamilyThatIsNone) {
   for (const char* name : {"auto", "cpu", "cuda", "reference"}) {
     ExpectRefused(WithKernel(name, "medium"),
                   absl::StatusCode::kInvalidArgument,
                   HasSubstr("--kernel = \"medium\"; legal: auto, small, "
-                            "large"));
+                            "wide, large"));
   }
 }
 

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows of requests between page-locked host memory and a launch, moved by
+// kernels instead of the copy engines: one launch for many requests, started
+// and waited for without events.
+
+#ifndef QGEMM_KERNELS_CUDA_LAUNCH_HOST_ROWS_H_
+#define QGEMM_KERNELS_CUDA_LAUNCH_HOST_ROWS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace qgemm::cuda {
+
+// Runs of rows that one launch moves, at most.
+inline constexpr int kMaxHostRuns = 64;
+// What every address and size is a multiple of.
+inline constexpr int64_t kHostRunAlignment = 16;
+
+// Bytes of one request.
+struct HostRun {
+  uint8_t* host = nullptr;  // page-locked, which the GPU can address
+  int64_t offset = 0;       // from the start of the device's buffer
+  int64_t bytes = 0;
+};
+
+struct HostRuns {
+  HostRun runs[kMaxHostRuns];
+  int count = 0;
+};
+
+// Of a batch, in nanoseconds of the GPU's clock. `sequence` is written last,
+// so that the host may poll it.
+struct BatchStamps {
+  uint64_t gather_begin = 0;
+  uint64_t gather_end = 0;
+  uint64_t scatter_begin = 0;
+  uint64_t scatter_end = 0;
+  uint64_t sequence = 0;
+};
+
+// Device memory that the two kernels of a batch share; zero at first, and
+// again after each scatter.
+struct BatchProgress {
+  unsigned long long gather_begin;  // NOLINT: what atomics take
+  unsigned long long gather_end;    // NOLINT
+  unsigned int scattered_blocks;
+  unsigned int padding;
+};
+
+// Brings the runs into `device_buffer`. Errors: cudaErrorInvalidValue.
+cudaError_t LaunchGatherRows(const HostRuns& runs, uint8_t* device_buffer,
+                             BatchProgress* progress, cudaStream_t stream);
+
+// Takes the runs out of `device_buffer`, then writes `stamps`, page-locked
+// host memory, with that sequence. Errors: cudaErrorInvalidValue.
+struct ScatterRowsArgs {
+  const uint8_t* device_buffer = nullptr;
+  BatchProgress* progress = nullptr;
+  BatchStamps* stamps = nullptr;
+  uint64_t sequence = 0;
+};
+cudaError_t LaunchScatterRows(const HostRuns& runs, const ScatterRowsArgs& args,
+                              cudaStream_t stream);
+
+}  // namespace qgemm::cuda
+
+#endif  // QGEMM_KERNELS_CUDA_LAUNCH_HOST_ROWS_H_
