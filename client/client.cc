@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "client/answer_reader.h"
 #include "client/call_engine.h"
 #include "client/channels.h"
 #include "client/retry.h"
@@ -90,10 +91,8 @@ grpc::ByteBuffer Serialize(const Message& message) {
 
 absl::StatusOr<GemmResult> ParseGemm(CallOutcome outcome, int64_t m,
                                      FloatType c_type) {
-  ASSIGN_OR_RETURN(v1::GemmResponse response,
-                   ParseResponse<v1::GemmResponse>(&outcome));
-  outcome.response.Clear();
-  ASSIGN_OR_RETURN(GemmResult result, FromWire(&response, m, c_type));
+  RETURN_IF_ERROR(outcome.status);
+  ASSIGN_OR_RETURN(GemmResult result, ReadResult(&outcome.response, m, c_type));
   result.attempts = outcome.attempts;
   return result;
 }
@@ -139,10 +138,12 @@ class Client::Impl {
   // OK after starting the call; otherwise `done` never runs.
   absl::Status StartGemm(const GemmOptions& options,
                          std::function<void(CallOutcome)> done) {
+    // Made first, so that a borrowed A is released whatever becomes of it.
+    const grpc::Slice operand = OperandToWire(options);
     RETURN_IF_ERROR(CheckGemm(options, max_message_bytes_));
     UnaryCall call;
     call.method = "/qgemm.v1.Qgemm/Gemm";
-    call.request = ToWire(options);
+    call.request = ToWire(options, operand);
     call.deadline = options.deadline;
     call.done = std::move(done);
     engine_.Start(std::move(call));

@@ -23,8 +23,13 @@ struct GemmOptions {
   std::string weights;  // a name or an id of resident weights
   int64_t m = 0;        // rows of A, 1 or more
   // A: [m, k] elements of a_type, row-major without gaps, little-endian, any
-  // alignment. Copied before Gemm, GemmAsync or GemmFuture returns.
+  // alignment. Copied before the call that takes the options returns, unless
+  // a_released is set.
   absl::Span<const uint8_t> a;
+  // If set, A is sent from where it is and must not change until this runs:
+  // once, on any thread, however the call ends, possibly after its end. It
+  // must not block, nor call or destroy the client.
+  std::function<void()> a_released;
   FloatType a_type = FloatType::kFloat16;
   std::optional<FloatType> c_type;  // of the result; a_type if unset
   ComputeMode mode = ComputeMode::kA16;

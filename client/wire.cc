@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/payload_message.h"
 
 namespace qgemm {
 namespace {
@@ -179,7 +180,7 @@ std::string PayloadPrefix(uint64_t bytes) {
   return prefix;
 }
 
-grpc::Slice PrefixToWire(const GemmOptions& options) {
+v1::GemmRequest HeaderToWire(const GemmOptions& options) {
   v1::GemmRequest request;
   request.set_weights(options.weights);
   request.set_m(options.m);
@@ -190,13 +191,24 @@ grpc::Slice PrefixToWire(const GemmOptions& options) {
       options.a_type == FloatType::kFloat32) {
     request.set_rounding(ToWire(options.rounding));
   }
-  return grpc::Slice(request.SerializeAsString() +
+  return request;
+}
+
+grpc::Slice PrefixToWire(const GemmOptions& options) {
+  return grpc::Slice(HeaderToWire(options).SerializeAsString() +
                      PayloadPrefix(options.a.size()));
 }
 
-grpc::ByteBuffer ToWire(const GemmOptions& options) {
-  const grpc::Slice slices[2] = {
-      PrefixToWire(options), grpc::Slice(options.a.data(), options.a.size())};
+grpc::Slice OperandToWire(const GemmOptions& options) {
+  if (options.a_released == nullptr) {
+    return grpc::Slice(options.a.data(), options.a.size());
+  }
+  return BorrowedSlice(options.a, options.a_released);
+}
+
+grpc::ByteBuffer ToWire(const GemmOptions& options,
+                        const grpc::Slice& operand) {
+  const grpc::Slice slices[2] = {PrefixToWire(options), operand};
   return grpc::ByteBuffer(slices, 2);
 }
 
@@ -247,20 +259,18 @@ ServerTimings FromWire(const v1::Timings& timings) {
   return result;
 }
 
-absl::StatusOr<GemmResult> FromWire(v1::GemmResponse* response, int64_t m,
-                                    FloatType c_type) {
-  GemmResult result;
-  result.c = std::move(*response->mutable_c());
+absl::StatusOr<GemmResult> ResultOfSize(int64_t c_bytes, int64_t m,
+                                        FloatType c_type) {
   const int64_t column_bytes = m * SizeOf(c_type);
-  if (result.c.empty() || result.c.size() % column_bytes != 0) {
+  if (c_bytes <= 0 || c_bytes % column_bytes != 0) {
     return absl::InternalError(absl::StrCat(
-        "the server answered ", result.c.size(), " bytes for ", m, " rows of ",
+        "the server answered ", c_bytes, " bytes for ", m, " rows of ",
         Name(c_type), ", which is no whole number of columns"));
   }
+  GemmResult result;
   result.c_type = c_type;
   result.m = m;
-  result.n = result.c.size() / column_bytes;
-  result.timings = FromWire(response->timings());
+  result.n = c_bytes / column_bytes;
   return result;
 }
 

@@ -24,9 +24,15 @@ namespace qgemm {
 v1::WeightsHeader ToWire(const WeightsSpec& spec);
 v1::Section ToWire(Section section);
 
-// The request as it travels. A is copied once, straight to where gRPC sends
-// it from.
-grpc::ByteBuffer ToWire(const GemmOptions& options);
+// A as gRPC sends it: copied once, or borrowed if options.a_released is set,
+// which then runs when the last reference to the slice has gone.
+grpc::Slice OperandToWire(const GemmOptions& options);
+
+// The request as it travels; `operand` is from OperandToWire.
+grpc::ByteBuffer ToWire(const GemmOptions& options, const grpc::Slice& operand);
+
+// The request's fields without A.
+v1::GemmRequest HeaderToWire(const GemmOptions& options);
 
 // What comes before A in that message; options.a tells only its size.
 grpc::Slice PrefixToWire(const GemmOptions& options);
@@ -38,10 +44,10 @@ WeightsDescription FromWire(const v1::WeightsInfo& info);
 ServerDescription FromWire(const v1::GetServerInfoResponse& response);
 ServerTimings FromWire(const v1::Timings& timings);
 
-// The answer to `m` rows with results of `c_type`. Takes the result out of
-// `response`. INTERNAL if the byte count fits no n.
-absl::StatusOr<GemmResult> FromWire(v1::GemmResponse* response, int64_t m,
-                                    FloatType c_type);
+// What an answer to `m` rows with `c_bytes` of `c_type` is, but for c itself.
+// INTERNAL if the byte count fits no n.
+absl::StatusOr<GemmResult> ResultOfSize(int64_t c_bytes, int64_t m,
+                                        FloatType c_type);
 
 }  // namespace qgemm
 

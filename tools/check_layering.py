@@ -16,7 +16,7 @@ import sys
 KERNELS = ["kernels/matrix", "kernels/formats"]
 ALLOWED = {
     "base": [],
-    "proto": [],
+    "proto": ["base"],
     "kernels/matrix": ["base"],
     "kernels/formats": ["kernels/matrix", "base"],
     "kernels/reference": KERNELS + ["base"],

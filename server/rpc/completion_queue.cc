@@ -4,7 +4,7 @@
 
 #include "server/rpc/completion_queue.h"
 
-#include "server/rpc/tsan.h"
+#include "base/tsan.h"
 
 namespace qgemm {
 

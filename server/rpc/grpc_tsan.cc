@@ -5,7 +5,7 @@
 // gRPC's headers put into our object files, whose locks are inside those
 // libraries. Nothing of ours is named here. Empty in other builds.
 
-#include "server/rpc/tsan.h"
+#include "base/tsan.h"
 
 #ifdef QGEMM_TSAN
 

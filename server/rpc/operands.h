@@ -12,7 +12,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "kernels/matrix/backend.h"
-#include "server/rpc/payload_message.h"
+#include "proto/payload_message.h"
 #include "server/rpc/rpc_environment.h"
 
 namespace qgemm {

@@ -318,6 +318,31 @@ TEST_F(ClientTest, OperandsMayGoOnceTheCallHasStarted) {
   EXPECT_EQ(result->c, std::string(a_.begin(), a_.end()));
 }
 
+TEST_F(ClientTest, ABorrowedOperandIsSentAndReleasedOnce) {
+  auto client = ConnectTo(service_, QuickOptions());
+  service_.FailNext(2, Unavailable());
+  std::atomic<int> released{0};
+  GemmOptions request = Request();
+  request.a_released = [&released] { ++released; };
+  const auto result = client->Gemm(request);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->attempts, 3);
+  EXPECT_EQ(result->c, std::string(a_.begin(), a_.end()));
+  client.reset();
+  EXPECT_EQ(released, 1);
+}
+
+TEST_F(ClientTest, ABorrowedOperandOfARefusedRequestIsReleased) {
+  const auto client = ConnectTo(service_, QuickOptions());
+  std::atomic<int> released{0};
+  GemmOptions request = Request();
+  request.m = 0;
+  request.a_released = [&released] { ++released; };
+  EXPECT_EQ(client->Gemm(request).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(released, 1);
+}
+
 TEST_F(ClientTest, BlockingCallInsideACallbackFails) {
   const auto client = ConnectTo(service_, QuickOptions());
   std::promise<absl::Status> status;

@@ -4,11 +4,12 @@
 // received them and sent from where a backend wrote them, without a copy in
 // between. Everything but that field is left to Protobuf.
 
-#ifndef QGEMM_SERVER_RPC_PAYLOAD_MESSAGE_H_
-#define QGEMM_SERVER_RPC_PAYLOAD_MESSAGE_H_
+#ifndef QGEMM_PROTO_PAYLOAD_MESSAGE_H_
+#define QGEMM_PROTO_PAYLOAD_MESSAGE_H_
 
 #include <google/protobuf/message.h>
 #include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
 
 #include <cstdint>
 #include <vector>
@@ -46,16 +47,21 @@ absl::Status ParseWholeMessage(grpc::ByteBuffer* buffer,
                                google::protobuf::Message* header,
                                ReceivedPayload* payload);
 
+// `bytes` as gRPC sends them, without a copy. `release` runs once, on any
+// thread, when gRPC needs them no longer: after they were sent, or when the
+// call is given up, which may be after the call's end.
+grpc::Slice BorrowedSlice(absl::Span<const uint8_t> bytes,
+                          absl::AnyInvocable<void()> release);
+
 // Copies the pieces; `destination` holds payload.bytes.
 void CopyPayload(const ReceivedPayload& payload, uint8_t* destination);
 
-// A message of `header`'s fields and an operand that is sent from where it is.
-// `release` runs once, on any thread, when gRPC needs it no longer: after it
-// was sent, or when the call is given up, which may be after the call's end.
+// A message of `header`'s fields and an operand that is sent from where it is;
+// `release` as of BorrowedSlice.
 grpc::ByteBuffer WritePayloadMessage(const google::protobuf::Message& header,
                                      absl::Span<const uint8_t> payload,
                                      absl::AnyInvocable<void()> release);
 
 }  // namespace qgemm
 
-#endif  // QGEMM_SERVER_RPC_PAYLOAD_MESSAGE_H_
+#endif  // QGEMM_PROTO_PAYLOAD_MESSAGE_H_

@@ -4,8 +4,8 @@
 // see into gRPC, so that what gRPC carries from thread to thread is told to it
 // by the two functions here.
 
-#ifndef QGEMM_SERVER_RPC_TSAN_H_
-#define QGEMM_SERVER_RPC_TSAN_H_
+#ifndef QGEMM_BASE_TSAN_H_
+#define QGEMM_BASE_TSAN_H_
 
 #if defined(__SANITIZE_THREAD__)
 #define QGEMM_TSAN 1
@@ -36,4 +36,4 @@ inline void TsanAcquire([[maybe_unused]] void* address) {
 
 }  // namespace qgemm
 
-#endif  // QGEMM_SERVER_RPC_TSAN_H_
+#endif  // QGEMM_BASE_TSAN_H_

@@ -3,12 +3,11 @@
 // A walk over the fields that copies all but the operand into a small message
 // of their own, which Protobuf parses.
 
-#include "server/rpc/payload_message.h"
+#include "proto/payload_message.h"
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <grpcpp/support/proto_buffer_reader.h>
-#include <grpcpp/support/slice.h>
 
 #include <algorithm>
 #include <cstring>
@@ -18,7 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/rpc/tsan.h"
+#include "base/tsan.h"
 
 namespace qgemm {
 namespace {
@@ -137,7 +136,8 @@ class FieldWalker {
 
 bool ReadInPlace(grpc::ByteBuffer* buffer, google::protobuf::Message* header,
                  ReceivedPayload* payload) {
-  *payload = ReceivedPayload();
+  payload->pieces.clear();
+  payload->bytes = 0;
   std::string rest;
   grpc::ProtoBufferReader reader(buffer);
   if (!reader.status().ok()) return false;
@@ -155,16 +155,16 @@ void RunRelease(void* user_data) {
   (*release)();
 }
 
-// Borrowed bytes as gRPC sends them.
-grpc::Slice SliceOf(absl::Span<const uint8_t> payload, Release release) {
+}  // namespace
+
+grpc::Slice BorrowedSlice(absl::Span<const uint8_t> bytes,
+                          absl::AnyInvocable<void()> release) {
   auto* const user_data = new Release(std::move(release));
   TsanRelease(user_data);
   // gRPC does not write to a slice that it sends.
-  return grpc::Slice(const_cast<uint8_t*>(payload.data()), payload.size(),
+  return grpc::Slice(const_cast<uint8_t*>(bytes.data()), bytes.size(),
                      RunRelease, user_data);
 }
-
-}  // namespace
 
 absl::Status ReadPayloadMessage(grpc::ByteBuffer* buffer,
                                 google::protobuf::Message* header,
@@ -176,7 +176,8 @@ absl::Status ReadPayloadMessage(grpc::ByteBuffer* buffer,
 absl::Status ParseWholeMessage(grpc::ByteBuffer* buffer,
                                google::protobuf::Message* header,
                                ReceivedPayload* payload) {
-  *payload = ReceivedPayload();
+  payload->pieces.clear();
+  payload->bytes = 0;
   grpc::ProtoBufferReader reader(buffer);
   if (!reader.status().ok() || !header->ParseFromZeroCopyStream(&reader)) {
     return absl::InvalidArgumentError(
@@ -208,7 +209,7 @@ grpc::ByteBuffer WritePayloadMessage(const google::protobuf::Message& header,
     out.WriteVarint64(payload.size());
   }
   const grpc::Slice slices[2] = {grpc::Slice(prefix),
-                                 SliceOf(payload, std::move(release))};
+                                 BorrowedSlice(payload, std::move(release))};
   return grpc::ByteBuffer(slices, 2);
 }
 

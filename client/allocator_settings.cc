@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "client/allocator_settings.h"
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+namespace qgemm {
+
+void KeepFreedOperandMemory() {
+#ifdef __GLIBC__
+  // glibc refuses a threshold above HEAP_MAX_SIZE / 2, which is this.
+  constexpr int kMapAboveBytes = 32 << 20;
+  constexpr int kKeepBytes = 256 << 20;
+  mallopt(M_MMAP_THRESHOLD, kMapAboveBytes);
+  mallopt(M_TRIM_THRESHOLD, kKeepBytes);
+#endif
+}
+
+}  // namespace qgemm
