@@ -45,6 +45,16 @@ int64_t MaxResultBytes(int64_t max_message_bytes) {
   return max_message_bytes - kAnswerOverheadBytes;
 }
 
+ResultLimit MessageResultLimit(int64_t max_message_bytes) {
+  return {MaxResultBytes(max_message_bytes), "--max_message_bytes",
+          max_message_bytes};
+}
+
+ResultLimit StreamResultLimit(int64_t max_stream_operand_bytes) {
+  return {max_stream_operand_bytes, "--max_stream_operand_bytes",
+          max_stream_operand_bytes};
+}
+
 absl::StatusOr<GemmPlan> PlanGemm(const GemmShape& shape,
                                   const GemmLimits& limits) {
   GemmPlan plan;
@@ -57,12 +67,13 @@ absl::StatusOr<GemmPlan> PlanGemm(const GemmShape& shape,
         shape.k, " ", Name(signature.a_type), " have ", plan.a_bytes));
   }
   plan.c_bytes = OperandBytes(plan.m, shape.n, signature.c_type);
-  if (plan.c_bytes > MaxResultBytes(limits.max_message_bytes)) {
+  const ResultLimit& limit = limits.result;
+  if (plan.c_bytes > limit.c_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "the answer would have ", plan.c_bytes, " bytes (m = ", plan.m,
-        ", n = ", shape.n, ", ", Name(signature.c_type),
-        ") and the server sends messages of at most ", limits.max_message_bytes,
-        " (--max_message_bytes); split the rows over several requests"));
+        ", n = ", shape.n, ", ", Name(signature.c_type), ") and the limit is ",
+        limit.c_bytes, " (", limit.flag, " = ", limit.flag_bytes,
+        "); split the rows over several requests"));
   }
   return plan;
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kernels/matrix/types.h"
 
 namespace qgemm {
@@ -22,8 +23,15 @@ struct GemmShape {
   MatmulSignature signature;
 };
 
+// What bounds a result.
+struct ResultLimit {
+  int64_t c_bytes = 0;     // the most
+  absl::string_view flag;  // that sets it, and to what
+  int64_t flag_bytes = 0;
+};
+
 struct GemmLimits {
-  int64_t max_message_bytes = 0;  // of an answer
+  ResultLimit result;
   int64_t max_batch_rows = 0;
 };
 
@@ -37,9 +45,13 @@ struct GemmPlan {
 // The most bytes of a result that fit in an answer of `max_message_bytes`.
 int64_t MaxResultBytes(int64_t max_message_bytes);
 
+// Of an answer that is one message.
+ResultLimit MessageResultLimit(int64_t max_message_bytes);
+// Of an answer in fragments.
+ResultLimit StreamResultLimit(int64_t max_stream_operand_bytes);
+
 // Errors: INVALID_ARGUMENT (m is zero or beyond the limit, the bytes of a are
-// not m * k elements); RESOURCE_EXHAUSTED (the answer would not fit in a
-// message).
+// not m * k elements); RESOURCE_EXHAUSTED (the result is beyond its limit).
 absl::StatusOr<GemmPlan> PlanGemm(const GemmShape& shape,
                                   const GemmLimits& limits);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the handlers with operands, Gemm and Echo, share: both data paths
+// Operands between messages and the backend's memory: both data paths
 // (rpc_environment.h), and how long an operand that is being sent stays.
 
 #ifndef QGEMM_SERVER_RPC_OPERANDS_H_
@@ -9,8 +9,11 @@
 #include <google/protobuf/message.h>
 #include <grpcpp/support/byte_buffer.h>
 
-#include "absl/functional/any_invocable.h"
+#include <cstdint>
+#include <memory>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/matrix/backend.h"
 #include "proto/payload_message.h"
 #include "server/rpc/rpc_environment.h"
@@ -24,13 +27,25 @@ absl::Status ReadOperand(const RpcEnvironment& environment,
                          google::protobuf::Message* header,
                          ReceivedPayload* payload);
 
-// As generated code does it: every field is copied.
-grpc::ByteBuffer SerializeWhole(const google::protobuf::Message& message);
+// Owns `lease`, whose bytes are being sent. Until it goes, and the lease with
+// it, the server's end waits.
+std::shared_ptr<void> HoldWhileSent(const RpcEnvironment& environment,
+                                    StagingLease lease);
 
-// To be run when the bytes of `lease` have been sent: gives it back. Until
-// then the server's end waits for it.
-absl::AnyInvocable<void()> HeldWhileSent(const RpcEnvironment& environment,
-                                         StagingLease lease);
+// An answer of `header`'s fields and the lease's first `c_bytes`, by the
+// environment's data path.
+grpc::ByteBuffer WriteAnswer(const RpcEnvironment& environment,
+                             google::protobuf::Message* header,
+                             StagingLease lease, int64_t c_bytes);
+
+// Memory of the backend for a request's activations and its result.
+struct StagedOperands {
+  StagingLease a;
+  StagingLease c;
+};
+// Errors: RESOURCE_EXHAUSTED.
+absl::StatusOr<StagedOperands> AcquireOperands(
+    const RpcEnvironment& environment, int64_t a_bytes, int64_t c_bytes);
 
 }  // namespace qgemm
 

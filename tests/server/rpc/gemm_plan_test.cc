@@ -15,8 +15,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr GemmLimits kLimits = {/*max_message_bytes=*/1 << 20,
-                                /*max_batch_rows=*/1024};
+const GemmLimits kLimits = {MessageResultLimit(1 << 20),
+                            /*max_batch_rows=*/1024};
 
 // fp16 in and out.
 GemmShape Shape(uint64_t m, int64_t n, int64_t k) {
@@ -89,6 +89,17 @@ TEST(PlanGemm, RefusesAnAnswerThatFillsTheMessage) {
   EXPECT_THAT(plan.status().message(),
               AllOf(HasSubstr("1048576"), HasSubstr("--max_message_bytes"),
                     HasSubstr("split the rows")));
+}
+
+TEST(PlanGemm, OfAStreamTakesAResultOfTheWholeLimitAndNoMore) {
+  GemmLimits limits = kLimits;
+  limits.result = StreamResultLimit(1 << 20);
+  EXPECT_TRUE(PlanGemm(Shape(1024, 512, 1), limits).ok());
+  const auto plan = PlanGemm(Shape(1024, 513, 1), limits);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(plan.status().message(),
+              AllOf(HasSubstr("1048576"),
+                    HasSubstr("--max_stream_operand_bytes")));
 }
 
 TEST(PlanGemm, TakesAnAnswerThatFits) {
