@@ -48,6 +48,16 @@ absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low,
       "--", flag, " = ", value, " is not between ", low, " and ", high));
 }
 
+absl::Status CheckStreamLimits(const StreamLimits& limits) {
+  constexpr int64_t kMaxBytes = int64_t{1} << 40;
+  RETURN_IF_ERROR(
+      CheckRange("max_stream_requests", limits.max_requests, 1, 1 << 20));
+  RETURN_IF_ERROR(
+      CheckRange("max_stream_bytes", limits.max_bytes, 1, kMaxBytes));
+  return CheckRange("max_stream_operand_bytes", limits.max_operand_bytes, 1,
+                    kMaxBytes);
+}
+
 absl::Status CheckOptions(const ServerOptions& options) {
   constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
   constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
@@ -70,6 +80,7 @@ absl::Status CheckOptions(const ServerOptions& options) {
   RETURN_IF_ERROR(
       CheckRange("max_k", options.weights_limits.max_k, 1, kMaxInt32));
   RETURN_IF_ERROR(CheckRange("max_uploads", options.max_uploads, 1, 64));
+  RETURN_IF_ERROR(CheckStreamLimits(options.stream));
   RETURN_IF_ERROR(CheckRange("max_queued_requests",
                              options.scheduler.max_queued_requests, 1,
                              kMaxInt32));
@@ -101,6 +112,8 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.max_message_bytes = options.max_message_bytes;
   rpc.weights_limits = options.weights_limits;
   rpc.max_uploads = options.max_uploads;
+  rpc.stream = options.stream;
+  rpc.max_queued_bytes = options.scheduler.max_queued_bytes;
   // Copies of operands run on these threads; the cores are for the backend.
   rpc.completion_queues =
       std::clamp<int>(std::thread::hardware_concurrency() / 4, 2, 8);

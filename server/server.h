@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/backend.h"
+#include "server/rpc/stream_ledger.h"
 #include "server/scheduling/batch_scheduler.h"
 
 namespace qgemm {
@@ -37,6 +38,7 @@ struct ServerOptions {
   int64_t max_message_bytes = int64_t{64} << 20;
   WeightsLimits weights_limits;
   int max_uploads = 4;
+  StreamLimits stream;  // of each GemmStream
   SchedulerOptions scheduler;
   // Requests of any clients for the same weights share a launch while others
   // are in flight; scheduler.batching.max_requests is set by this.

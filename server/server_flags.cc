@@ -64,6 +64,15 @@ ABSL_FLAG(int64_t, max_k, int64_t{1} << 20,
           "The largest k (input features) of uploaded weights.");
 ABSL_FLAG(int32_t, max_uploads, 4,
           "Uploads at one time; more are refused with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(int64_t, max_stream_requests, qgemm::StreamLimits().max_requests,
+          "Requests of one GemmStream that may wait for their launch or to be "
+          "sent; beyond that the stream is not read.");
+ABSL_FLAG(int64_t, max_stream_bytes, qgemm::StreamLimits().max_bytes,
+          "Bytes of the operands of those requests; the same.");
+ABSL_FLAG(int64_t, max_stream_operand_bytes,
+          qgemm::StreamLimits().max_operand_bytes,
+          "The largest A, and the largest C, of a request of a GemmStream, in "
+          "fragments.");
 ABSL_FLAG(std::string, data_path, "raw",
           "How operands travel between the network and the backend: raw, "
           "copied once at most; or protobuf, as generated code does it, to "
@@ -128,6 +137,10 @@ CommandLine FromFlags() {
   server.scheduler.max_queued_requests =
       absl::GetFlag(FLAGS_max_queued_requests);
   server.scheduler.max_queued_bytes = absl::GetFlag(FLAGS_max_queued_bytes);
+  server.stream.max_requests = absl::GetFlag(FLAGS_max_stream_requests);
+  server.stream.max_bytes = absl::GetFlag(FLAGS_max_stream_bytes);
+  server.stream.max_operand_bytes =
+      absl::GetFlag(FLAGS_max_stream_operand_bytes);
   server.data_path = absl::GetFlag(FLAGS_data_path);
   server.enable_echo = absl::GetFlag(FLAGS_enable_echo);
   server.enable_freeze = absl::GetFlag(FLAGS_enable_freeze);

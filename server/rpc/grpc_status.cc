@@ -71,10 +71,14 @@ grpc::Status ToRetryableGrpcStatus(const absl::Status& status,
                       EncodeDetails(status, retry_delay));
 }
 
+absl::Duration RetryDelayFor(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) ? kRetryDelay : absl::ZeroDuration();
+}
+
 grpc::Status ToRetryableIfExhausted(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kResourceExhausted
-             ? ToRetryableGrpcStatus(status, kRetryDelay)
-             : ToGrpcStatus(status);
+  const absl::Duration delay = RetryDelayFor(status);
+  return delay > absl::ZeroDuration() ? ToRetryableGrpcStatus(status, delay)
+                                      : ToGrpcStatus(status);
 }
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {

@@ -20,8 +20,11 @@ grpc::Status ToGrpcStatus(const absl::Status& status);
 grpc::Status ToRetryableGrpcStatus(const absl::Status& status,
                                    absl::Duration retry_delay);
 
-// For a request that may lack memory or a place in the queue: retryable after
-// a few launches if the status is RESOURCE_EXHAUSTED, else as it is.
+// For a request that may lack memory or a place in the queue: a few launches
+// if the status is RESOURCE_EXHAUSTED, else zero.
+absl::Duration RetryDelayFor(const absl::Status& status);
+
+// Retryable after that delay, or as it is if that is zero.
 grpc::Status ToRetryableIfExhausted(const absl::Status& status);
 
 // The same code and message; the details are dropped.

@@ -13,6 +13,7 @@
 #include "server/rpc/completion_queue.h"
 #include "server/rpc/debug_service.h"
 #include "server/rpc/gemm_handler.h"
+#include "server/rpc/gemm_stream_handler.h"
 #include "server/rpc/load_weights_handler.h"
 #include "server/rpc/not_offered.h"
 #include "server/rpc/queries.h"
@@ -40,6 +41,7 @@ class QgemmService::Handlers {
       : environment_(Complete(std::move(environment), this)),
         queries_(&environment_),
         gemm_(&environment_),
+        stream_(&environment_),
         load_(&environment_),
         unload_(&environment_, &service_, "UnloadWeights",
                 &AsyncQgemm::RequestUnloadWeights,
@@ -77,6 +79,7 @@ class QgemmService::Handlers {
     for (const std::unique_ptr<CompletionQueue>& queue : queues_) {
       for (int i = 0; i < kGemmCallsAwaited; ++i) gemm_.Accept(queue.get());
       for (int i = 0; i < kOtherCallsAwaited; ++i) {
+        stream_.Accept(queue.get());
         load_.Accept(queue.get());
         unload_.Accept(queue.get());
         list_.Accept(queue.get());
@@ -91,6 +94,7 @@ class QgemmService::Handlers {
   void BeginDrain() {
     live_calls_.BeginDrain();
     load_.EndUploads();
+    stream_.BeginDrain();
   }
 
   void ShutDown(absl::AnyInvocable<void()> shut_down_server) {
@@ -123,6 +127,7 @@ class QgemmService::Handlers {
   const RpcEnvironment environment_;
   const Queries queries_;
   GemmHandler gemm_;
+  GemmStreamHandler stream_;
   LoadWeightsHandler load_;
   Query<v1::UnloadWeightsRequest, v1::UnloadWeightsResponse> unload_;
   Query<v1::ListWeightsRequest, v1::ListWeightsResponse> list_;

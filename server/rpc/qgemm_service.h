@@ -30,7 +30,8 @@ class QgemmService {
   // Serves.
   void Start();
 
-  // Refuses new calls and ends uploads with UNAVAILABLE.
+  // Refuses new calls, and requests on streams, and ends uploads with
+  // UNAVAILABLE; streams end when what they accepted is answered.
   void BeginDrain();
 
   // Runs `shut_down_server`, which must return when the server's calls have

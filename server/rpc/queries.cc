@@ -57,6 +57,7 @@ absl::Status Queries::ServerInfo(const v1::GetServerInfoRequest&,
   response->set_device_detail(description.detail);
   response->set_parallelism(description.parallelism);
   response->set_max_message_bytes(options.max_message_bytes);
+  response->set_max_stream_operand_bytes(options.stream.max_operand_bytes);
   response->set_max_n(std::min(options.weights_limits.max_n, limits.max_n));
   response->set_max_k(std::min(options.weights_limits.max_k, limits.max_k));
   response->set_max_m(limits.max_batch_rows);

@@ -16,23 +16,28 @@
 #include "server/metrics/server_metrics.h"
 #include "server/rpc/data_path.h"
 #include "server/rpc/live_calls.h"
+#include "server/rpc/stream_ledger.h"
 #include "server/scheduling/batch_scheduler.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
 
-// Every RPC of the service, asynchronous; Gemm takes and gives bytes, which
-// payload_message.h reads and writes.
+// Every RPC of the service, asynchronous; Gemm and GemmStream take and give
+// bytes, which proto/payload_message.h reads and writes.
 using AsyncQgemm = v1::Qgemm::WithAsyncMethod_LoadWeights<
-    v1::Qgemm::WithRawMethod_Gemm<v1::Qgemm::WithAsyncMethod_UnloadWeights<
-        v1::Qgemm::WithAsyncMethod_ListWeights<
-            v1::Qgemm::WithAsyncMethod_GetWeights<
-                v1::Qgemm::WithAsyncMethod_GetServerInfo<
-                    v1::Qgemm::Service>>>>>>;
+    v1::Qgemm::WithRawMethod_Gemm<v1::Qgemm::WithRawMethod_GemmStream<
+        v1::Qgemm::WithAsyncMethod_UnloadWeights<
+            v1::Qgemm::WithAsyncMethod_ListWeights<
+                v1::Qgemm::WithAsyncMethod_GetWeights<
+                    v1::Qgemm::WithAsyncMethod_GetServerInfo<
+                        v1::Qgemm::Service>>>>>>>;
 
 struct RpcOptions {
   int64_t max_message_bytes = int64_t{64} << 20;
   WeightsLimits weights_limits;
+  StreamLimits stream;
+  // The scheduler's bound; no request beyond it can ever be queued.
+  int64_t max_queued_bytes = int64_t{1} << 30;
   // Uploads at one time; each holds a few chunks and a builder.
   int max_uploads = 4;
   // Completion queues, each with a thread.

@@ -2,6 +2,8 @@
 
 #include "tests/end_to_end/client.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace qgemm {
@@ -19,8 +21,10 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
 
 }  // namespace
 
-Client::Client(const std::string& address)
-    : channel_(Connect(address)), stub_(v1::Qgemm::NewStub(channel_)) {}
+Client::Client(const std::string& address) : Client(Connect(address)) {}
+
+Client::Client(std::shared_ptr<grpc::Channel> channel)
+    : channel_(std::move(channel)), stub_(v1::Qgemm::NewStub(channel_)) {}
 
 Answer<v1::LoadWeightsResponse> Client::Load(
     const std::vector<v1::LoadWeightsRequest>& messages) const {

@@ -29,6 +29,8 @@ class Client {
  public:
   // A connection of its own to "host:port" or "unix:path".
   explicit Client(const std::string& address);
+  // On a channel that is there.
+  explicit Client(std::shared_ptr<grpc::Channel> channel);
 
   // Sends the messages, as far as the server takes them, and ends the stream.
   Answer<v1::LoadWeightsResponse> Load(

@@ -97,9 +97,9 @@ TEST(PlanGemm, OfAStreamTakesAResultOfTheWholeLimitAndNoMore) {
   EXPECT_TRUE(PlanGemm(Shape(1024, 512, 1), limits).ok());
   const auto plan = PlanGemm(Shape(1024, 513, 1), limits);
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(plan.status().message(),
-              AllOf(HasSubstr("1048576"),
-                    HasSubstr("--max_stream_operand_bytes")));
+  EXPECT_THAT(
+      plan.status().message(),
+      AllOf(HasSubstr("1048576"), HasSubstr("--max_stream_operand_bytes")));
 }
 
 TEST(PlanGemm, TakesAnAnswerThatFits) {
