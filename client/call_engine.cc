@@ -154,6 +154,11 @@ void CallEngine::Begin(const std::shared_ptr<PendingCall>& pending) {
   pending->Start();
 }
 
+bool CallEngine::IsShutDown() {
+  MutexLock lock(&mutex_);
+  return closed_;
+}
+
 std::shared_ptr<grpc::Channel> CallEngine::NextChannel() {
   MutexLock lock(&mutex_);
   return channels_[next_channel_++ % channels_.size()];

@@ -60,6 +60,11 @@ class CallEngine {
   // True on the threads that run `done`.
   bool OnEngineThread() const { return loop_.OnLoopThread(); }
 
+  // For operations of calls between Enter and Leave.
+  grpc::CompletionQueue* queue() { return loop_.queue(); }
+
+  bool IsShutDown();
+
   // The channels in turn.
   std::shared_ptr<grpc::Channel> NextChannel();
 

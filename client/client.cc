@@ -12,12 +12,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "client/answer_reader.h"
 #include "client/call_engine.h"
 #include "client/channels.h"
+#include "client/gemm_check.h"
 #include "client/retry.h"
+#include "client/stream_call.h"
 #include "client/upload.h"
 #include "client/weights_stream.h"
 #include "client/wire.h"
@@ -27,6 +28,8 @@ namespace {
 
 // What the messages around an operand may take besides it.
 constexpr int64_t kMessageOverheadBytes = 1024;
+// Of C in a message of a stream, by the protocol.
+constexpr int64_t kMinFragmentBytes = 4096;
 
 absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low,
                         int64_t high) {
@@ -47,25 +50,34 @@ absl::Status CheckOptions(const ClientOptions& options) {
 }
 
 absl::Status CheckGemm(const GemmOptions& options, int64_t max_message_bytes) {
-  if (options.m < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("m is ", options.m, "; it must be 1 or more"));
-  }
-  const auto column_bytes = CheckedMul(options.m, SizeOf(options.a_type));
+  RETURN_IF_ERROR(CheckOperand(options));
   const int64_t a_bytes = options.a.size();
-  if (!column_bytes.has_value() || a_bytes == 0 ||
-      a_bytes % *column_bytes != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a has ", a_bytes, " bytes, which is no whole number of columns for ",
-        options.m, " rows of ", Name(options.a_type)));
+  if (a_bytes <= max_message_bytes - kMessageOverheadBytes) {
+    return absl::OkStatus();
   }
-  if (a_bytes > max_message_bytes - kMessageOverheadBytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "a has ", a_bytes, " bytes; ClientOptions::max_message_bytes of ",
-        max_message_bytes, " allows ",
-        max_message_bytes - kMessageOverheadBytes,
-        "; send fewer rows a call, or raise the limit here and at the server "
-        "(--max_message_bytes)"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "a has ", a_bytes, " bytes; ClientOptions::max_message_bytes of ",
+      max_message_bytes, " allows ", max_message_bytes - kMessageOverheadBytes,
+      "; send fewer rows a call, use a stream, or raise the limit here and at "
+      "the server (--max_message_bytes)"));
+}
+
+absl::Status CheckStream(const GemmStreamOptions& options,
+                         int64_t max_message_bytes) {
+  if (max_message_bytes < kMinFragmentBytes + kMessageOverheadBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ClientOptions::max_message_bytes is ", max_message_bytes,
+        "; a stream needs ", kMinFragmentBytes + kMessageOverheadBytes));
+  }
+  if (options.window < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("GemmStreamOptions::window is ", options.window,
+                     "; it must be 1 or more"));
+  }
+  if (options.fragment_bytes < kMinFragmentBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "GemmStreamOptions::fragment_bytes is ", options.fragment_bytes,
+        "; it must be ", kMinFragmentBytes, " or more"));
   }
   return absl::OkStatus();
 }
@@ -244,6 +256,27 @@ std::future<absl::StatusOr<GemmResult>> Client::GemmFuture(
     promise->set_value(std::move(result));
   });
   return future;
+}
+
+absl::StatusOr<std::unique_ptr<GemmStream>> Client::OpenStream(
+    const GemmStreamOptions& options) {
+  const std::shared_ptr<Impl> impl = impl_;
+  RETURN_IF_ERROR(CheckStream(options, impl->max_message_bytes()));
+  ASSIGN_OR_RETURN(const ServerDescription server,
+                   ServerInfo(options.deadline));
+  StreamCallOptions call_options;
+  call_options.window = options.window;
+  call_options.c_fragment_bytes =
+      std::min(options.fragment_bytes,
+               impl->max_message_bytes() - kMessageOverheadBytes);
+  call_options.a_fragment_bytes =
+      std::min(call_options.c_fragment_bytes,
+               server.max_message_bytes - kMessageOverheadBytes);
+  call_options.max_operand_bytes = server.max_stream_operand_bytes;
+  call_options.deadline = options.deadline;
+  auto call = std::make_shared<StreamCall>(call_options, &impl->engine());
+  RETURN_IF_ERROR(call->Start());
+  return std::make_unique<GemmStream>(std::move(call), impl);
 }
 
 absl::StatusOr<bool> Client::Unload(absl::string_view name_or_id,

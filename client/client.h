@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "client/client_options.h"
 #include "client/gemm.h"
+#include "client/gemm_stream.h"
 #include "client/load.h"
 #include "client/server_description.h"
 
@@ -70,6 +71,12 @@ class Client {
   void GemmAsync(const GemmOptions& options, GemmCallback callback);
   std::future<absl::StatusOr<GemmResult>> GemmFuture(
       const GemmOptions& options);
+
+  // A stream for many multiplications, on one of the client's connections.
+  // Asks the server for its limits first. Errors: INVALID_ARGUMENT (options),
+  // those of the asking.
+  absl::StatusOr<std::unique_ptr<GemmStream>> OpenStream(
+      const GemmStreamOptions& options = {});
 
   // Drops a name, and the weights with their last one; or, given an id, the
   // weights with all their names. True if the weights are gone. If an attempt

@@ -21,6 +21,8 @@ struct ServerDescription {
   std::string device_detail;  // instruction set, compute capability
   int64_t parallelism = 0;    // threads or multiprocessors
   int64_t max_message_bytes = 0;
+  // Of one request of a stream: of its A, and of its C.
+  int64_t max_stream_operand_bytes = 0;
   int64_t max_n = 0;
   int64_t max_k = 0;
   int64_t max_m = 0;

@@ -234,6 +234,7 @@ ServerDescription FromWire(const v1::GetServerInfoResponse& response) {
   server.device_detail = response.device_detail();
   server.parallelism = response.parallelism();
   server.max_message_bytes = response.max_message_bytes();
+  server.max_stream_operand_bytes = response.max_stream_operand_bytes();
   server.max_n = response.max_n();
   server.max_k = response.max_k();
   server.max_m = response.max_m();

@@ -33,6 +33,11 @@ FakeService::~FakeService() {
   server_->Wait();
 }
 
+void FakeService::set_stream(StreamHandler handler) {
+  MutexLock lock(&mutex_);
+  stream_ = std::move(handler);
+}
+
 void FakeService::set_gemm(GemmHandler handler) {
   MutexLock lock(&mutex_);
   gemm_ = std::move(handler);
@@ -127,6 +132,18 @@ grpc::Status FakeService::Gemm(grpc::ServerContext* context,
   return handler(*request, response);
 }
 
+grpc::Status FakeService::GemmStream(
+    grpc::ServerContext*,
+    grpc::ServerReaderWriter<v1::GemmStreamResponse, v1::GemmStreamRequest>*
+        stream) {
+  StreamHandler handler;
+  {
+    MutexLock lock(&mutex_);
+    handler = stream_;
+  }
+  return handler(stream);
+}
+
 grpc::Status FakeService::LoadWeights(
     grpc::ServerContext*, grpc::ServerReader<v1::LoadWeightsRequest>* reader,
     v1::LoadWeightsResponse* response) {
@@ -200,6 +217,8 @@ grpc::Status FakeService::GetServerInfo(grpc::ServerContext*,
   const grpc::Status admitted = Admit();
   if (!admitted.ok()) return admitted;
   response->set_backend("fake");
+  response->set_max_message_bytes(1 << 20);
+  response->set_max_stream_operand_bytes(1 << 20);
   response->set_max_n(17);
   response->set_uptime_seconds(19);
   response->set_process_cpu_us(23);

@@ -25,6 +25,10 @@ class FakeService final : public v1::Qgemm::Service {
   using GemmHandler =
       std::function<grpc::Status(const v1::GemmRequest&, v1::GemmResponse*)>;
 
+  using StreamHandler = std::function<grpc::Status(
+      grpc::ServerReaderWriter<v1::GemmStreamResponse,
+                               v1::GemmStreamRequest>*)>;
+
   FakeService();
   ~FakeService() override;
 
@@ -32,6 +36,8 @@ class FakeService final : public v1::Qgemm::Service {
   const std::string& address() const { return address_; }
 
   void set_gemm(GemmHandler handler);
+  // Serves each GemmStream from its start to its end.
+  void set_stream(StreamHandler handler);
   // The next `count` calls of any kind end with this status.
   void FailNext(int count, grpc::Status status);
   // Loads whose header carries a hash are answered before their chunks.
@@ -55,6 +61,10 @@ class FakeService final : public v1::Qgemm::Service {
   grpc::Status Gemm(grpc::ServerContext* context,
                     const v1::GemmRequest* request,
                     v1::GemmResponse* response) override;
+  grpc::Status GemmStream(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::GemmStreamResponse, v1::GemmStreamRequest>*
+          stream) override;
   grpc::Status LoadWeights(grpc::ServerContext* context,
                            grpc::ServerReader<v1::LoadWeightsRequest>* reader,
                            v1::LoadWeightsResponse* response) override;
@@ -78,6 +88,7 @@ class FakeService final : public v1::Qgemm::Service {
   mutable Mutex mutex_;
   CondVar changed_;
   GemmHandler gemm_ ABSL_GUARDED_BY(mutex_);
+  StreamHandler stream_ ABSL_GUARDED_BY(mutex_);
   int failures_left_ ABSL_GUARDED_BY(mutex_) = 0;
   grpc::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool deduplicates_ ABSL_GUARDED_BY(mutex_) = false;
