@@ -51,7 +51,7 @@ ABSL_FLAG(std::string, calibrate, "",
           "this file, for the server's --tuning_file.");
 ABSL_FLAG(int, threads, 0, "Of the cpu backend; 0 = one a processor.");
 ABSL_FLAG(std::string, isa, "",
-          "Of the cpu backend: scalar avx2 avx512 avx512vnni; empty = the "
+          "Of the cpu backend: scalar avx2 avx512 avx512vnni amx; empty = the "
           "best.");
 ABSL_FLAG(int64_t, rotate_bytes, int64_t{400} << 20,
           "Weight copies that are visited in turn, in bytes.");

@@ -31,76 +31,89 @@ int64_t TilesPerItem(const PackedLayout& layout, int threads) {
 
 absl::Status BatchRunner::Run(const GemmBatch& batch) {
   const auto& weights = static_cast<const CpuWeights&>(*batch.weights);
-  choice_ = Choose(table_, KeyOf(weights.traits(), batch.signature.mode));
+  choice_ = ChooseFamilies(table_, KeysOf(weights.traits(), batch.signature));
   RowSource source{batch.signature, table_.half_conversions, weights.k(),
                    weights.permutation()};
   ListRows(batch, weights.k());
-  const int64_t slab = PreparedRows::RowsThatFit(source);
-  for (int64_t first = 0; first < rows_.size(); first += slab) {
-    RETURN_IF_ERROR(RunSlab(weights, source,
-                            absl::MakeConstSpan(rows_).subspan(first, slab)));
+  const int64_t step = PreparedRows::RowsThatFit(source);
+  for (int64_t first = 0; first < rows_.size(); first += step) {
+    RETURN_IF_ERROR(RunSlab(
+        {weights, source, absl::MakeConstSpan(rows_).subspan(first, step)},
+        absl::MakeConstSpan(families_).subspan(first, step)));
   }
   return absl::OkStatus();
 }
 
 void BatchRunner::ListRows(const GemmBatch& batch, int64_t k) {
   rows_.clear();
+  families_.clear();
   const int64_t a_bytes = k * SizeOf(batch.signature.a_type);
   const int64_t c_bytes = batch.weights->n() * SizeOf(batch.signature.c_type);
   for (const RowSegment& segment : batch.segments) {
+    const RowFamily family = FamilyOf(choice_, segment.rows);
     for (int64_t row = 0; row < segment.rows; ++row) {
       rows_.push_back({segment.a + row * a_bytes, segment.c + row * c_bytes});
+      families_.push_back(family);
     }
   }
 }
 
-absl::Status BatchRunner::RunSlab(const CpuWeights& weights,
-                                  const RowSource& source,
-                                  absl::Span<const Row> rows) {
-  RETURN_IF_ERROR(prepared_.Reset(source, rows.size()));
-  pool_.ParallelFor(rows.size(), [this, rows](int64_t row) {
-    prepared_.Prepare(row, rows[row].a);
+absl::Status BatchRunner::RunSlab(const Slab& slab,
+                                  absl::Span<const RowFamily> families) {
+  CutStrips(choice_, families, strips_);
+  RETURN_IF_ERROR(
+      prepared_.Reset(slab.source, strips_, slab.weights.traits().bits));
+  pool_.ParallelFor(slab.rows.size(), [&](int64_t row) {
+    prepared_.Prepare(row, slab.rows[row].a);
   });
-  const int64_t tiles = weights.layout().tiles;
-  const int64_t per_item = TilesPerItem(weights.layout(), threads());
+  const int64_t tiles = slab.weights.layout().tiles;
+  const int64_t per_item = TilesPerItem(slab.weights.layout(), threads());
   pool_.ParallelFor(CeilDiv(tiles, per_item), [&](int64_t item) {
     const int64_t begin = item * per_item;
-    MultiplyTiles(weights, source.signature,
-                  {begin, std::min(begin + per_item, tiles)}, rows);
+    const int64_t end = std::min(begin + per_item, tiles);
+    for (const RowStrip& strip : strips_) {
+      for (int64_t tile = begin; tile < end; ++tile) {
+        MultiplyTile(slab, strip, tile);
+      }
+    }
   });
   return absl::OkStatus();
 }
 
-void BatchRunner::MultiplyTiles(const CpuWeights& weights,
-                                const MatmulSignature& signature,
-                                const TileRange& tiles,
-                                absl::Span<const Row> rows) const {
+void BatchRunner::MultiplyTile(const Slab& slab, const RowStrip& strip,
+                               int64_t tile) const {
+  alignas(64) float sums[kMaxMr * kTileRows];
+  TileArgs args = slab.weights.ArgsOfTile(tile, strip.kernel->family);
+  prepared_.SetArgs(strip, args);
+  args.sums = sums;
+  strip.kernel->run(&args);
+  for (int64_t r = 0; r < strip.rows; ++r) {
+    if (!prepared_.lacks_parts(strip.first + r)) continue;
+    args = slab.weights.ArgsOfTile(tile, strip.single->family);
+    prepared_.SetArgsOfRow(strip.first + r, args);
+    args.sums = sums + r * kTileRows;
+    strip.single->run(&args);
+  }
+  StoreTile(slab, strip, tile, sums);
+}
+
+void BatchRunner::StoreTile(const Slab& slab, const RowStrip& strip,
+                            int64_t tile, const float* sums) const {
+  const CpuWeights& weights = slab.weights;
+  const MatmulSignature& signature = slab.source.signature;
   const double factor = signature.mode == ComputeMode::kA8
                             ? weights.integer_factor()
                             : weights.float_factor();
-  alignas(64) float sums[kMaxMr * kTileRows];
-  for (int64_t first = 0; first < rows.size();) {
-    const int64_t left = rows.size() - first;
-    const Microkernel& kernel =
-        *choice_.by_rows[std::min<int64_t>(left, kMaxMr) - 1];
-    for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-      TileArgs args = weights.ArgsOfTile(tile);
-      prepared_.SetArgs(first, args);
-      args.sums = sums;
-      kernel.run(&args);
-      const int64_t n = tile * kTileRows;
-      const int64_t count = std::min<int64_t>(kTileRows, weights.n() - n);
-      for (int r = 0; r < kernel.mr; ++r) {
-        const ResultRow result{signature.c_type, table_.half_conversions,
-                               factor * prepared_.factor(first + r),
-                               weights.bias().empty()
-                                   ? absl::Span<const float>()
-                                   : weights.bias().subspan(n, count)};
-        StoreResults(result, absl::MakeConstSpan(sums + r * kTileRows, count),
-                     rows[first + r].c + n * SizeOf(signature.c_type));
-      }
-    }
-    first += kernel.mr;
+  const int64_t n = tile * kTileRows;
+  const int64_t count = std::min<int64_t>(kTileRows, weights.n() - n);
+  const absl::Span<const float> bias = weights.bias().empty()
+                                           ? absl::Span<const float>()
+                                           : weights.bias().subspan(n, count);
+  for (int64_t r = 0; r < strip.rows; ++r) {
+    const ResultRow result{signature.c_type, table_.half_conversions,
+                           factor * prepared_.factor(strip.first + r), bias};
+    StoreResults(result, absl::MakeConstSpan(sums + r * kTileRows, count),
+                 slab.rows[strip.first + r].c + n * SizeOf(signature.c_type));
   }
 }
 

@@ -15,6 +15,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/microkernel_table.h"
 #include "kernels/cpu/prepared_rows.h"
+#include "kernels/cpu/row_strips.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/matrix/backend.h"
 
@@ -23,7 +24,8 @@ namespace qgemm {
 // Used by one thread at a time. In steady state it does not allocate.
 class BatchRunner {
  public:
-  BatchRunner(CpuIsa isa, int threads) : table_(TableOf(isa)), pool_(threads) {}
+  BatchRunner(CpuIsa isa, int threads)
+      : table_(TableOf(isa)), pool_(threads), prepared_(table_.split_row) {}
 
   int threads() const { return pool_.threads(); }
 
@@ -37,24 +39,27 @@ class BatchRunner {
     uint8_t* c;
   };
 
-  // Tiles [begin, end) times the prepared rows.
-  struct TileRange {
-    int64_t begin;
-    int64_t end;
+  // What all tiles of a slab are multiplied with.
+  struct Slab {
+    const CpuWeights& weights;
+    const RowSource& source;
+    absl::Span<const Row> rows;
   };
 
   void ListRows(const GemmBatch& batch, int64_t k);
-  absl::Status RunSlab(const CpuWeights& weights, const RowSource& source,
-                       absl::Span<const Row> rows);
-  void MultiplyTiles(const CpuWeights& weights,
-                     const MatmulSignature& signature, const TileRange& tiles,
-                     absl::Span<const Row> rows) const;
+  absl::Status RunSlab(const Slab& slab, absl::Span<const RowFamily> families);
+  void MultiplyTile(const Slab& slab, const RowStrip& strip,
+                    int64_t tile) const;
+  void StoreTile(const Slab& slab, const RowStrip& strip, int64_t tile,
+                 const float* sums) const;
 
   const MicrokernelTable table_;
   ThreadPool pool_;
-  MicrokernelChoice choice_;
+  FamilyChoice choice_;
   PreparedRows prepared_;
   std::vector<Row> rows_;
+  std::vector<RowFamily> families_;  // of each row
+  std::vector<RowStrip> strips_;     // of the slab
 };
 
 }  // namespace qgemm

@@ -50,31 +50,36 @@ void PackWholeWords(const uint8_t* codes, int lane, uint8_t* block) {
   }
 }
 
-// Widths that leave two spare bits a word.
+// Widths that leave a spare bit a half.
 template <int kBits>
 void PackSpareWords(const uint8_t* codes, int lane, uint8_t* block) {
-  constexpr int kPerWord = 32 / kBits;
-  constexpr uint32_t kLow = (uint32_t{1} << (kBits * kPerWord)) - 1;
-  const uint32_t spare = codes[30] | codes[31] << kBits;
+  constexpr int kPerHalf = 16 / kBits;
   for (int w = 0; w < kBits; ++w) {
-    const uint8_t* first = codes + w * kPerWord;
-    // Reads eight codes, then what is left of the word's one by one.
-    uint64_t word = 0;
-    int done = 0;
-    if constexpr (kPerWord >= 8) {
-      word = Squeeze<kBits>(first);
-      done = 8;
+    uint32_t word = 0;
+    for (int half = 0; half < 2; ++half) {
+      uint32_t bits = (codes[30 + half] >> w & 1u) << 15;
+      for (int j = 0; j < kPerHalf; ++j) {
+        bits |= uint32_t{codes[(2 * w + half) * kPerHalf + j]} << (kBits * j);
+      }
+      word |= bits << (16 * half);
     }
-    for (int j = done; j < kPerWord; ++j) {
-      word |= uint64_t{first[j]} << (kBits * j);
-    }
-    const uint32_t top = spare >> (2 * w) & 3u;
-    StoreWord((static_cast<uint32_t>(word) & kLow) | top << 30, w, lane, block);
+    StoreWord(word, w, lane, block);
   }
 }
 
 // True if code k lives in the spare bits of its block's words.
-bool IsSpare(int bits, int k) { return k >= bits * (32 / bits); }
+bool IsSpare(int bits, int k) { return k >= 2 * bits * (16 / bits); }
+
+// Where the low bit of a code that is not spare lies.
+struct BitPlace {
+  int word;
+  int shift;
+};
+BitPlace PlaceOf(int bits, int k) {
+  const int per_half = 16 / bits;
+  const int half = k / per_half;
+  return {half / 2, half % 2 * 16 + k % per_half * bits};
+}
 
 }  // namespace
 
@@ -92,34 +97,39 @@ void PackBlockRow(int bits, const uint8_t* codes, int lane, uint8_t* block) {
 }
 
 void PackCode(int bits, uint8_t code, int k, int lane, uint8_t* block) {
-  const int per_word = 32 / bits;
   if (!IsSpare(bits, k)) {
-    const int word = k / per_word;
-    const uint32_t placed = uint32_t{code} << (bits * (k % per_word));
-    StoreWord(LoadWord(block, word, lane) | placed, word, lane, block);
+    const BitPlace place = PlaceOf(bits, k);
+    const uint32_t word = LoadWord(block, place.word, lane);
+    StoreWord(word | uint32_t{code} << place.shift, place.word, lane, block);
     return;
   }
-  const uint32_t spare = uint32_t{code} << (bits * (k - 30));
   for (int w = 0; w < bits; ++w) {
-    const uint32_t top = spare >> (2 * w) & 3u;
-    StoreWord(LoadWord(block, w, lane) | top << 30, w, lane, block);
+    const uint32_t bit = (code >> w & 1u) << (15 + 16 * (k - 30));
+    StoreWord(LoadWord(block, w, lane) | bit, w, lane, block);
   }
 }
 
 void UnpackBlockRow(int bits, const uint8_t* block, int lane, uint8_t* codes) {
-  const int per_word = 32 / bits;
   const uint32_t mask = (1u << bits) - 1;
-  uint32_t spare = 0;
-  for (int w = 0; w < bits; ++w) {
-    const uint32_t word = LoadWord(block, w, lane);
-    for (int j = 0; j < per_word; ++j) {
-      codes[w * per_word + j] = word >> (bits * j) & mask;
+  for (int k = 0; k < 32; ++k) {
+    codes[k] = 0;
+    if (!IsSpare(bits, k)) {
+      const BitPlace place = PlaceOf(bits, k);
+      codes[k] = LoadWord(block, place.word, lane) >> place.shift & mask;
+      continue;
     }
-    spare |= (word >> 30) << (2 * w);
+    for (int w = 0; w < bits; ++w) {
+      const uint32_t word = LoadWord(block, w, lane);
+      codes[k] |= (word >> (15 + 16 * (k - 30)) & 1u) << w;
+    }
   }
-  if (!IsSpare(bits, 31)) return;
-  codes[30] = spare & mask;
-  codes[31] = spare >> bits & mask;
+}
+
+PairPlace PlaceInPairs(int bits, int k) {
+  const int per_half = 16 / bits;
+  if (IsSpare(bits, k)) return {15, k - 30};
+  const int half = k / per_half;
+  return {half / 2 * per_half + k % per_half, half % 2};
 }
 
 }  // namespace qgemm

@@ -4,10 +4,12 @@
 // vectors of 16 little-endian 32-bit words each, a word a row. Packing and
 // unpacking of one row of a block; where blocks go is in packed_layout.h.
 //
-// 2 and 4 bits: word w holds codes w * 32/bits ... from its low bits up.
-// 3 and 5 bits: word w holds 32/bits codes in its low 30 bits, and bits 2w and
-// 2w + 1 of the last two codes, put together, in its top two bits. So a block
-// takes exactly bits * 64 bytes.
+// A word is two halves of 16 bits; half h of word w holds 16/bits codes from
+// its low bits up, those from (2 * w + h) * (16/bits) on. 3 and 5 bits leave
+// the top bit of each half: in word w it is bit w of code 30 (low halves) and
+// of code 31 (high halves). So a block takes exactly bits * 64 bytes, and one
+// shift of its words brings two codes of a row to the low ends of the halves:
+// a pair.
 
 #ifndef QGEMM_KERNELS_CPU_CODE_PACKING_H_
 #define QGEMM_KERNELS_CPU_CODE_PACKING_H_
@@ -18,6 +20,14 @@ namespace qgemm {
 
 // Bytes of a block of codes.
 constexpr int64_t BlockBytes(int bits) { return int64_t{64} * bits; }
+
+// Where code k (0..31) of a row lies: in which of its pairs (0..15, in the
+// order of words and shifts, the spare pair last), and in which half.
+struct PairPlace {
+  int pair;
+  int half;
+};
+PairPlace PlaceInPairs(int bits, int k);
 
 // Writes the 32 codes of row `lane` (0..15) of a block.
 void PackBlockRow(int bits, const uint8_t* codes, int lane, uint8_t* block);

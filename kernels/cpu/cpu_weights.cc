@@ -39,14 +39,18 @@ absl::Span<const int32_t> CpuWeights::permutation() const {
       k());
 }
 
-TileArgs CpuWeights::ArgsOfTile(int64_t tile) const {
+TileArgs CpuWeights::ArgsOfTile(int64_t tile, int family) const {
   const PackedLayout& layout = parts_.layout;
   const uint8_t* base = parts_.memory.data();
   TileArgs args{};
   args.codes = base + layout.codes_offset + tile * layout.tile_code_bytes;
   args.scales = base + layout.scales_offset + tile * layout.tile_scale_bytes;
   args.zeros = base + layout.zeros_offset + tile * layout.tile_zero_bytes;
-  args.table = parts_.table.data();
+  const CpuTables& tables = parts_.tables;
+  args.table = family == kFamilyWqABFloat16 ? tables.rounded.data()
+                                            : tables.exact.data();
+  args.table_high = tables.high.data();
+  args.table_low = tables.has_low ? tables.low.data() : nullptr;
   args.zero_unit = parts_.zero_unit;
   args.scale_type = TileScaleOf(parts_.traits.scale_type);
   args.group_shift = layout.group_shift;

@@ -55,6 +55,21 @@ struct CpuWeightsTraits {
   bool has_permutation = false;
   bool integer_codes = false;
   bool supports_a8 = false;
+  // Codes 0..15 stand for themselves and all zeros are at most 16, so that
+  // their differences are -16 to 15.
+  bool small_differences = false;
+};
+
+// A codebook as microkernels read it, 32 entries.
+struct CpuTables {
+  // Divided by a power of two so that no entry exceeds 1, and repeated.
+  std::array<float, 32> exact{};
+  // The same, each rounded to bf16.
+  std::array<float, 32> rounded{};
+  // bf16 parts of what a pair's index picks (microkernel.h).
+  std::array<uint16_t, 32> high{};
+  std::array<uint16_t, 32> low{};
+  bool has_low = false;
 };
 
 // Everything but the shape.
@@ -63,9 +78,7 @@ struct CpuWeightsParts {
   PackedLayout layout;
   AlignedMemory memory;
   ByteCharge charge;
-  // The codebook divided by a power of two so that no entry exceeds 1, and
-  // repeated over 32 entries.
-  std::array<float, 32> table{};
+  CpuTables tables;
   float zero_unit = 0;  // what a zero of 1 stands for in the table's unit
   // What a row's sum is multiplied by: of table times fp32 activations, and
   // of integer dots with Q8_1 activations.
@@ -92,7 +105,7 @@ class CpuWeights final : public ResidentWeights {
   absl::Span<const int32_t> permutation() const;
 
   // The weight side of a microkernel's arguments for a tile.
-  TileArgs ArgsOfTile(int64_t tile) const;
+  TileArgs ArgsOfTile(int64_t tile, int family) const;
 
  private:
   const CpuWeightsParts parts_;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "base/float16.h"
 #include "base/status_macros.h"
 #include "kernels/cpu/code_packing.h"
 
@@ -22,6 +23,16 @@ absl::Status CheckLimit(const char* field, int64_t value, int64_t limit) {
   if (value <= limit) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "weights: ", field, " = ", value, " is beyond the limit of ", limit));
+}
+
+// Whether all codes stand for themselves, and differences of 4-bit ones for
+// what they say.
+bool IsIdentity(const WeightsHeader& header) {
+  if (!header.integer_codes || header.bits != 4) return false;
+  for (size_t i = 0; i < header.codebook.size(); ++i) {
+    if (header.codebook[i] != static_cast<float>(i)) return false;
+  }
+  return true;
 }
 
 CpuWeightsTraits TraitsOf(const WeightsHeader& header) {
@@ -36,6 +47,7 @@ CpuWeightsTraits TraitsOf(const WeightsHeader& header) {
   traits.has_zeros = header.has_zeros;
   traits.integer_codes = header.integer_codes;
   traits.supports_a8 = header.supports_a8;
+  traits.small_differences = IsIdentity(header);
   return traits;
 }
 
@@ -46,6 +58,31 @@ int ExponentOf(const std::vector<float>& codebook) {
   int exponent = 0;
   std::frexp(largest, &exponent);
   return exponent;
+}
+
+void SetParts(const std::array<float, 32>& entries, CpuTables& tables) {
+  for (int i = 0; i < 32; ++i) {
+    tables.high[i] = FloatToBFloat16(entries[i]);
+    const float rest = entries[i] - BFloat16ToFloat(tables.high[i]);
+    tables.low[i] = FloatToBFloat16(rest);
+    tables.has_low |= rest != 0;
+  }
+}
+
+// The tables of a layer whose codebook is to be divided by 2^exponent.
+CpuTables TablesOf(const WeightsHeader& header, int exponent) {
+  const int entries = 1 << header.bits;
+  CpuTables tables;
+  for (int i = 0; i < 32; ++i) {
+    tables.exact[i] = std::ldexp(header.codebook[i % entries], -exponent);
+    tables.rounded[i] = RoundTo(FloatType::kBFloat16, tables.exact[i]);
+  }
+  std::array<float, 32> picked = tables.exact;
+  for (int i = 0; i < 32 && header.has_zeros; ++i) {
+    picked[i] = std::ldexp(static_cast<float>(i < 16 ? i : i - 32), -exponent);
+  }
+  SetParts(picked, tables);
+  return tables;
 }
 
 }  // namespace
@@ -85,12 +122,9 @@ absl::Status CpuWeightsBuilder::TakeMemory(const WeightsHeader& header) {
 }
 
 void CpuWeightsBuilder::SetCodebook(const WeightsHeader& header) {
-  const int entries = 1 << header.bits;
-  CHECK_EQ(static_cast<int>(header.codebook.size()), entries);
+  CHECK_EQ(static_cast<int>(header.codebook.size()), 1 << header.bits);
   const int exponent = ExponentOf(header.codebook);
-  for (int i = 0; i < 32; ++i) {
-    parts_.table[i] = std::ldexp(header.codebook[i % entries], -exponent);
-  }
+  parts_.tables = TablesOf(header, exponent);
   parts_.zero_unit = std::ldexp(1.0f, -exponent);
   // Microkernels read an E4M4 scale as a sixteenth of it.
   const double unit = header.scale_type == ScaleType::kE4m4 ? 16 : 1;
@@ -168,6 +202,9 @@ absl::Status CpuWeightsBuilder::WriteScales(const GroupPanel& panel) {
 
 absl::Status CpuWeightsBuilder::WriteZeros(const GroupPanel& panel) {
   CHECK(parts_.traits.has_zeros);
+  for (const uint8_t zero : panel.bytes) {
+    if (zero > 16) parts_.traits.small_differences = false;
+  }
   WriteGroups(panel, 1, parts_.memory.data() + parts_.layout.zeros_offset);
   return absl::OkStatus();
 }

@@ -16,13 +16,14 @@ absl::string_view Name(CpuIsa isa) {
       return "avx512";
     case CpuIsa::kAvx512Vnni:
       return "avx512vnni";
+    case CpuIsa::kAmx:
+      return "amx";
   }
   return "?";
 }
 
 std::optional<CpuIsa> ParseCpuIsa(absl::string_view name) {
-  for (CpuIsa isa :
-       {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Vnni}) {
+  for (CpuIsa isa : kCpuIsas) {
     if (Name(isa) == name) return isa;
   }
   return std::nullopt;

@@ -20,12 +20,19 @@ enum class CpuIsa : uint8_t {
   kAvx2,        // AVX2, FMA, F16C
   kAvx512,      // AVX-512 F, BW, DQ, VL on top of kAvx2
   kAvx512Vnni,  // kAvx512 and AVX512_VNNI
+  kAmx,         // kAvx512Vnni and AMX tiles with bf16 products
 };
 
-// The sets that run here, worst first; kScalar is always the first.
+// The sets that run here, worst first; kScalar is always the first. Asks the
+// operating system to let this process use AMX, where the processor has it.
 std::vector<CpuIsa> SupportedCpuIsas();
 
-// "scalar", "avx2", "avx512", "avx512vnni".
+// All sets, worst first.
+inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::kScalar, CpuIsa::kAvx2,
+                                      CpuIsa::kAvx512, CpuIsa::kAvx512Vnni,
+                                      CpuIsa::kAmx};
+
+// "scalar", "avx2", "avx512", "avx512vnni", "amx".
 absl::string_view Name(CpuIsa isa);
 
 // The set of that name, or nothing.

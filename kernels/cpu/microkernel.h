@@ -7,10 +7,19 @@
 // over all of K, block of 32 by block of 32:
 //   sums[r][lane] = sum_block scale[lane, block] *
 //                   sum_k a[r][k] * (table[code[lane, k]] - zero[lane, block])
-// Inside a block even and odd k are summed apart, in rising order, and added;
-// blocks are added in rising order in chains of kChunkBlocks, and chains in
-// rising order. The order depends on nothing else, so a row's bits depend
-// neither on mr nor on the row's place.
+// Inside a block two halves are summed apart, in rising order, and added: codes
+// of the low and of the high halves of words (code_packing.h), even and odd k
+// of dense weights. Blocks are added in rising order in chains of kChunkBlocks,
+// and chains in rising order. The order depends on nothing else, so a row's
+// bits depend neither on mr nor on the row's place.
+//
+// That also is what one instruction of AMX does with a block of bf16 pairs, to
+// the last bit: two chains of fused multiply-adds, without subnormals. So where
+// weights and activations both are bf16 (kFamilyWqABFloat16), tiles and vectors
+// give the same bits. fp16 activations (kFamilyWqAFloat16) are two bf16 parts
+// that add up to them, the table is two parts that nearly do, and a block's
+// products of high and high, high and low, low and high parts are summed in
+// this order.
 
 #ifndef QGEMM_KERNELS_CPU_MICROKERNEL_H_
 #define QGEMM_KERNELS_CPU_MICROKERNEL_H_
@@ -24,7 +33,7 @@ constexpr int kBlockElements = 32;
 // Blocks whose sums are added in one fp32 chain: 256 elements of K.
 constexpr int kChunkBlocks = 8;
 // Activation rows that the widest microkernel takes.
-constexpr int kMaxMr = 8;
+constexpr int kMaxMr = 32;
 // How far ahead of its reads a microkernel prefetches weights, in bytes.
 constexpr int kPrefetchBytes = 2048;
 
@@ -44,14 +53,26 @@ struct TileArgs {
   const uint8_t* scales;  // [groups][16] of scale_type
   const uint8_t* zeros;   // [groups][16] bytes, or null
   const float* table;     // 32 entries, the codebook repeated
-  float zero_unit;        // what a zero of 1 stands for in the table's unit
-  int scale_type;         // TileScale
-  int group_shift;        // block >> group_shift is the block's group
+  // bf16, 32 entries, of what a pair's index picks by its low 5 bits: the
+  // codebook repeated or, of layers with zeros, the differences -16 to 15 in
+  // two's complement. `table_low` is the rest of each, or null for no rest.
+  const uint16_t* table_high;
+  const uint16_t* table_low;
+  float zero_unit;  // what a zero of 1 stands for in the table's unit
+  int scale_type;   // TileScale
+  int group_shift;  // block >> group_shift is the block's group
   int64_t blocks;
 
   // fp32 activations, [mr] rows of 32 * blocks.
   const float* a;
   int64_t a_stride;  // elements
+
+  // bf16 parts of activations: of each block [part_rows][32] high parts in the
+  // order of pairs, then low parts likewise, if the family has any.
+  const uint16_t* parts;
+  int rows;            // to be multiplied
+  int64_t part_rows;   // `rows`, or 32 if that is above 16
+  int64_t part_block;  // elements of a block
 
   // Q8_1 activations, [mr] rows. Each group of 8 elements is stored as
   // elements 0 2 4 6 1 3 5 7, beside the even and odd nibbles of a word.
@@ -65,10 +86,12 @@ struct TileArgs {
 };
 
 enum TileFamily {
-  kFamilyWqA32,     // codes x fp32 activations
-  kFamilyW4A8,      // 4-bit codes minus 8 x Q8_1 activations
-  kFamilyFloat16,   // fp16 weights x fp32 activations
-  kFamilyBFloat16,  // bf16 weights x fp32 activations
+  kFamilyWqA32,        // codes x fp32 activations
+  kFamilyW4A8,         // 4-bit codes minus 8 x Q8_1 activations
+  kFamilyFloat16,      // fp16 weights x fp32 activations
+  kFamilyBFloat16,     // bf16 weights x fp32 activations
+  kFamilyWqABFloat16,  // codes of a bf16 table x bf16 activations
+  kFamilyWqAFloat16,   // codes x fp16 activations, both in bf16 parts
 };
 
 struct Microkernel {
@@ -78,7 +101,20 @@ struct Microkernel {
   int zeros;         // 1 if it subtracts zeros
   int mr;
   void (*run)(const TileArgs* args);
+  // It takes least_rows to mr rows of `parts`; 0: exactly mr rows of `a`.
+  int least_rows = 0;
 };
+
+// One row of activations to be written as bf16 parts.
+struct RowParts {
+  const float* row;  // [32 * blocks], each the sum of two bf16
+  int64_t blocks;
+  const uint16_t* pick;  // [32]: element i is number pick[i] / 2 of its block
+  int64_t part_block;    // elements from one block's parts to the next's
+  uint16_t* high;        // of the first block
+  uint16_t* low;         // likewise, or null if there is no rest
+};
+using SplitRowFunction = void (*)(const RowParts* parts);
 
 struct MicrokernelRows {
   const Microkernel* rows;

@@ -20,7 +20,8 @@ MicrokernelChoice Choose(const MicrokernelTable& table,
   MicrokernelChoice choice;
   for (const Microkernel& row : table.rows) {
     if (!Matches(row, key)) continue;
-    for (int rows = row.mr; rows <= kMaxMr; ++rows) {
+    const int least_rows = row.least_rows == 0 ? row.mr : row.least_rows;
+    for (int rows = least_rows; rows <= kMaxMr; ++rows) {
       const Microkernel*& best = choice.by_rows[rows - 1];
       if (best == nullptr || best->mr < row.mr) best = &row;
     }

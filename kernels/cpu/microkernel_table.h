@@ -18,12 +18,13 @@ namespace qgemm {
 struct MicrokernelTable {
   std::vector<Microkernel> rows;
   HalfConversions half_conversions;
+  SplitRowFunction split_row = nullptr;  // where a row reads parts
 };
 
 // The table of a set that the processor supports.
 MicrokernelTable TableOf(CpuIsa isa);
 
-// What is looked up: a family, and for kFamilyWqA32 the code's width and
+// What is looked up: a family, and of those with codes the code's width and
 // whether there are zeros.
 struct MicrokernelKey {
   int family;
@@ -33,7 +34,8 @@ struct MicrokernelKey {
 
 // The microkernels of one key; all give a row the same bits.
 struct MicrokernelChoice {
-  // Entry mr - 1: the widest microkernel that takes at most mr rows.
+  // Entry rows - 1: of the microkernels that take so many rows or less, the
+  // one that takes the most at once.
   std::array<const Microkernel*, kMaxMr> by_rows{};
 
   bool empty() const { return by_rows[0] == nullptr; }

@@ -35,6 +35,14 @@ MicrokernelTable TableOf(CpuIsa isa) {
     case CpuIsa::kAvx512Vnni:
       return Join({WqA32Avx512Rows(), W4A8Avx512VnniRows(), W16A32Avx512Rows()},
                   F16cHalfConversions());
+    case CpuIsa::kAmx: {
+      MicrokernelTable table =
+          Join({WqA32Avx512Rows(), W4A8Avx512VnniRows(), W16A32Avx512Rows(),
+                WqABFloat16Avx512Rows(), WqA16AmxRows()},
+               F16cHalfConversions());
+      table.split_row = AmxSplitRow();
+      return table;
+    }
   }
   return Join({WqA32ScalarRows(), W4A8ScalarRows(), W16A32ScalarRows()},
               ScalarHalfConversions());

@@ -8,6 +8,7 @@
 
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "kernels/cpu/code_packing.h"
 
 namespace qgemm {
 namespace {
@@ -16,6 +17,26 @@ constexpr int64_t kBudgetBytes = int64_t{64} << 20;
 // A cache line between rows, so that rows of a power-of-two length do not
 // fall on one set of the cache.
 constexpr int64_t kRowGap = 16;
+
+// Rows of a tile of activations; of more, there are two tiles.
+constexpr int64_t kTileActivations = 16;
+
+int64_t PartRows(const RowStrip& strip) {
+  return strip.rows <= kTileActivations ? strip.rows : 2 * kTileActivations;
+}
+
+int64_t PartsOf(const RowStrip& strip) {
+  return strip.kernel->family == kFamilyWqAFloat16 ? 2 : 1;
+}
+
+int64_t PartsBytes(absl::Span<const RowStrip> strips, int64_t blocks) {
+  int64_t elements = 0;
+  for (const RowStrip& strip : strips) {
+    if (!strip.reads_parts()) continue;
+    elements += blocks * PartRows(strip) * PartsOf(strip) * kBlockElements;
+  }
+  return elements * 2;
+}
 
 }  // namespace
 
@@ -45,13 +66,19 @@ PreparedRows::Strides PreparedRows::StridesOf(const RowSource& source) {
 }
 
 int64_t PreparedRows::RowsThatFit(const RowSource& source) {
-  const int64_t rows = kBudgetBytes / StridesOf(source).BytesPerRow();
+  // Parts of a row are at most as large as its floats.
+  const Strides strides = StridesOf(source);
+  const int64_t rows =
+      kBudgetBytes / (strides.BytesPerRow() + strides.float_stride * 4);
   return std::max<int64_t>(rows / kMaxMr, 1) * kMaxMr;
 }
 
-absl::Status PreparedRows::Reset(const RowSource& source, int64_t rows) {
+absl::Status PreparedRows::Reset(const RowSource& source,
+                                 absl::Span<const RowStrip> strips, int bits) {
   const Strides strides = StridesOf(source);
-  const int64_t bytes = rows * strides.BytesPerRow();
+  const int64_t rows = strips.back().first + strips.back().rows;
+  const int64_t parts_bytes = PartsBytes(strips, strides.blocks);
+  const int64_t bytes = parts_bytes + rows * strides.BytesPerRow();
   if (bytes > memory_.held_bytes()) {
     memory_ = AlignedMemory();
     ASSIGN_OR_RETURN(memory_, AlignedMemory::Allocate(bytes));
@@ -60,8 +87,12 @@ absl::Status PreparedRows::Reset(const RowSource& source, int64_t rows) {
   blocks_ = strides.blocks;
   float_stride_ = strides.float_stride;
   block_stride_ = strides.block_stride;
+  places_.assign(rows, PartPlace());
+  lacks_parts_.assign(rows, 0);
+  PlaceParts(strips);
+  if (parts_bytes > 0) OrderPairs(bits);
   // Widest elements first, so that each array is aligned to its own.
-  uint8_t* next = memory_.data();
+  uint8_t* next = memory_.data() + parts_bytes;
   const auto take = [&next](int64_t part_bytes) {
     uint8_t* part = next;
     next += part_bytes;
@@ -79,25 +110,65 @@ absl::Status PreparedRows::Reset(const RowSource& source, int64_t rows) {
   return absl::OkStatus();
 }
 
+void PreparedRows::PlaceParts(absl::Span<const RowStrip> strips) {
+  uint16_t* next = reinterpret_cast<uint16_t*>(memory_.data());
+  for (const RowStrip& strip : strips) {
+    if (!strip.reads_parts()) continue;
+    const int64_t low_offset = PartRows(strip) * kBlockElements;
+    for (int64_t i = 0; i < strip.rows; ++i) {
+      PartPlace& place = places_[strip.first + i];
+      place.high = next + i * kBlockElements;
+      if (PartsOf(strip) == 2) place.low = place.high + low_offset;
+      place.part_rows = PartRows(strip);
+      place.part_block = low_offset * PartsOf(strip);
+    }
+    next += blocks_ * low_offset * PartsOf(strip);
+  }
+}
+
+void PreparedRows::OrderPairs(int bits) {
+  for (int k = 0; k < kBlockElements; ++k) {
+    const PairPlace place = PlaceInPairs(bits, k);
+    // The high half of element k, of a block taken as halves.
+    pick_[2 * place.pair + place.half] = static_cast<uint16_t>(2 * k + 1);
+  }
+}
+
 void PreparedRows::Prepare(int64_t row, const uint8_t* elements) {
   float* target = floats_ + row * float_stride_;
   float* scratch =
       scratch_ == nullptr ? nullptr : scratch_ + row * float_stride_;
   factors_[row] =
       PrepareRow(*source_, elements, blocks_ * kBlockElements, scratch, target);
+  if (const PartPlace& place = places_[row]; place.high != nullptr) {
+    lacks_parts_[row] =
+        AllFinite({target, static_cast<size_t>(source_->k)}) ? 0 : 1;
+    const RowParts parts = {target,           blocks_,    pick_,
+                            place.part_block, place.high, place.low};
+    split_row_(&parts);
+  }
   if (source_->signature.mode != ComputeMode::kA8) return;
   QuantizeRow(target, blocks_,
               {q8_ + row * float_stride_, d8_ + row * block_stride_,
                q8_sum_ + row * block_stride_});
 }
 
-void PreparedRows::SetArgs(int64_t first_row, TileArgs& args) const {
-  args.a = floats_ + first_row * float_stride_;
+void PreparedRows::SetArgs(const RowStrip& strip, TileArgs& args) const {
+  SetArgsOfRow(strip.first, args);
+  const PartPlace& place = places_[strip.first];
+  args.rows = static_cast<int>(strip.rows);
+  args.parts = place.high;
+  args.part_rows = place.part_rows;
+  args.part_block = place.part_block;
+}
+
+void PreparedRows::SetArgsOfRow(int64_t row, TileArgs& args) const {
+  args.a = floats_ + row * float_stride_;
   args.a_stride = float_stride_;
   if (source_->signature.mode != ComputeMode::kA8) return;
-  args.q8 = q8_ + first_row * float_stride_;
-  args.d8 = d8_ + first_row * block_stride_;
-  args.q8_sum = q8_sum_ + first_row * block_stride_;
+  args.q8 = q8_ + row * float_stride_;
+  args.d8 = d8_ + row * block_stride_;
+  args.q8_sum = q8_sum_ + row * block_stride_;
   args.q8_stride = float_stride_;
   args.d8_stride = block_stride_;
 }

@@ -7,42 +7,69 @@
 #define QGEMM_KERNELS_CPU_PREPARED_ROWS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/microkernel.h"
 #include "kernels/cpu/row_preparation.h"
+#include "kernels/cpu/row_strips.h"
 
 namespace qgemm {
 
 // Rows may be prepared on many threads at once; all else is for one thread.
 class PreparedRows {
  public:
+  // `split_row` makes the parts that strips read; null if none does.
+  explicit PreparedRows(SplitRowFunction split_row) : split_row_(split_row) {}
+
   // Rows of this shape that fit in about 64 MiB, at least kMaxMr.
   static int64_t RowsThatFit(const RowSource& source);
 
-  // Makes room for `rows` rows, without new memory where the last batches
-  // were as large. `source` must outlive the rows' use. RESOURCE_EXHAUSTED.
-  absl::Status Reset(const RowSource& source, int64_t rows);
+  // Makes room for the rows of `strips`, without new memory where the last
+  // batches were as large. `source` must outlive the rows' use. Parts are
+  // ordered for codes of `bits`. RESOURCE_EXHAUSTED.
+  absl::Status Reset(const RowSource& source, absl::Span<const RowStrip> strips,
+                     int bits);
 
   // Prepares row `row` from `elements`.
   void Prepare(int64_t row, const uint8_t* elements);
 
-  // Fills in the activation side of a microkernel's arguments.
-  void SetArgs(int64_t first_row, TileArgs& args) const;
+  // Fills in the activation side of a microkernel's arguments: of a strip, or
+  // of one row for a microkernel that reads no parts.
+  void SetArgs(const RowStrip& strip, TileArgs& args) const;
+  void SetArgsOfRow(int64_t row, TileArgs& args) const;
 
   // What the sums over a row are to be multiplied by.
   double factor(int64_t row) const { return factors_[row]; }
 
+  // Whether a row that is read in parts has none, for it is not finite.
+  bool lacks_parts(int64_t row) const { return lacks_parts_[row] != 0; }
+
  private:
   struct Strides;
-  static Strides StridesOf(const RowSource& source);
+  // Where a row's parts are to be; high is null for a row without.
+  struct PartPlace {
+    uint16_t* high = nullptr;
+    uint16_t* low = nullptr;
+    int64_t part_rows = 0;
+    int64_t part_block = 0;
+  };
 
+  static Strides StridesOf(const RowSource& source);
+  void PlaceParts(absl::Span<const RowStrip> strips);
+  void OrderPairs(int bits);
+
+  const SplitRowFunction split_row_;
   const RowSource* source_ = nullptr;
   AlignedMemory memory_;
   int64_t blocks_ = 0;
-  int64_t float_stride_ = 0;  // elements of fp32 and of Q8_1 rows
-  int64_t block_stride_ = 0;  // elements of d8 and q8_sum rows
+  int64_t float_stride_ = 0;            // elements of fp32 and of Q8_1 rows
+  int64_t block_stride_ = 0;            // elements of d8 and q8_sum rows
+  uint16_t pick_[kBlockElements] = {};  // RowParts::pick
+  std::vector<PartPlace> places_;       // of each row
+  std::vector<uint8_t> lacks_parts_;    // of each row
   float* floats_ = nullptr;
   float* scratch_ = nullptr;  // null without a permutation
   int8_t* q8_ = nullptr;      // null but in mode A8

@@ -18,6 +18,10 @@ namespace {
 // sum of 2^20 products with |weight| <= 1 passes 2^84 before its scale.
 constexpr float kLargeRow = 0x1p64f;
 constexpr double kRowUnit = 0x1p64;
+// Rows with no magnitude from here on are multiplied by kRowUnit. Then what is
+// lost to subnormals, which the tile unit flushes, is 2^-86 of the row's
+// largest element or less.
+constexpr float kSmallRow = 0x1p-40f;
 
 void RoundRow(FloatType type, int64_t k, float* row) {
   for (int64_t i = 0; i < k; ++i) row[i] = RoundTo(type, row[i]);
@@ -67,16 +71,15 @@ int RoundHalfAway(float x) {
 // Where element k of a group of 8 is stored (microkernel.h).
 constexpr int kStoredAt[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
-bool AllFinite(const float* block) {
-  bool finite = true;
-  for (int i = 0; i < kBlockElements; ++i) finite &= std::isfinite(block[i]);
-  return finite;
+void MultiplyRow(float factor, absl::Span<float> row) {
+  for (float& x : row) x *= factor;
 }
 
 float QuantizeBlock(const float* block, int8_t* q8, int32_t& sum) {
   sum = 0;
   std::memset(q8, 0, kBlockElements);
-  if (!AllFinite(block)) return std::numeric_limits<float>::quiet_NaN();
+  if (!AllFinite({block, kBlockElements}))
+    return std::numeric_limits<float>::quiet_NaN();
   const float d = LargestFinite(block, kBlockElements) / 127.0f;
   if (d == 0) return 0;
   for (int i = 0; i < kBlockElements; ++i) {
@@ -88,6 +91,19 @@ float QuantizeBlock(const float* block, int8_t* q8, int32_t& sum) {
 }
 
 }  // namespace
+
+FloatType HalfTypeOf(const MatmulSignature& signature) {
+  return signature.a_type == FloatType::kFloat32 ? signature.rounding
+                                                 : signature.a_type;
+}
+
+bool AllFinite(absl::Span<const float> row) {
+  uint32_t infinite = 0;
+  for (const float x : row) {
+    infinite |= (FloatBits(x) & 0x7f800000u) == 0x7f800000u ? 1 : 0;
+  }
+  return infinite == 0;
+}
 
 double PrepareRow(const RowSource& source, const uint8_t* row, int64_t padded_k,
                   float* scratch, float* target) {
@@ -101,11 +117,17 @@ double PrepareRow(const RowSource& source, const uint8_t* row, int64_t padded_k,
   }
   std::fill(target + source.k, target + padded_k, 0.0f);
   if (source.signature.a_type == FloatType::kFloat16) return 1;
-  if (LargestFinite(target, source.k) < kLargeRow) return 1;
-  for (int64_t i = 0; i < source.k; ++i) {
-    target[i] *= static_cast<float>(1 / kRowUnit);
+  const absl::Span<float> values(target, source.k);
+  const float largest = LargestFinite(target, source.k);
+  if (largest >= kLargeRow) {
+    MultiplyRow(static_cast<float>(1 / kRowUnit), values);
+    return kRowUnit;
   }
-  return kRowUnit;
+  if (largest > 0 && largest < kSmallRow) {
+    MultiplyRow(static_cast<float>(kRowUnit), values);
+    return 1 / kRowUnit;
+  }
+  return 1;
 }
 
 void QuantizeRow(const float* row, int64_t blocks, const QuantizedRow& target) {

@@ -22,11 +22,18 @@ struct RowSource {
   absl::Span<const int32_t> permutation;  // [k], or empty
 };
 
+// What mode A16 takes activations of the signature for: fp16 or bf16.
+FloatType HalfTypeOf(const MatmulSignature& signature);
+
+// No infinity and no NaN.
+bool AllFinite(absl::Span<const float> row);
+
 // Writes `row` ([k] of the signature's a_type) to `target` ([padded_k]) as
 // the mode reads it. `scratch` ([k]) is used if there is a permutation.
-// Returns what sums over the row are to be multiplied by: 1, or 2^64 for a
-// row so large that sums might overflow before they are scaled, which is
-// divided by that.
+// Returns what sums over the row are to be multiplied by: 1; 2^64 for a row so
+// large that sums might overflow before they are scaled, which is divided by
+// that; 2^-64 for a row so small that products might be subnormal, which is
+// multiplied by 2^64.
 double PrepareRow(const RowSource& source, const uint8_t* row, int64_t padded_k,
                   float* scratch, float* target);
 

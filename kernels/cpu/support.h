@@ -18,8 +18,17 @@ namespace qgemm {
 absl::Status CheckSignature(const CpuWeightsTraits& traits,
                             const MatmulSignature& signature);
 
-// What a supported signature is computed with.
-MicrokernelKey KeyOf(const CpuWeightsTraits& traits, ComputeMode mode);
+// What a supported signature is computed with: `preferred` for requests of
+// least_rows or more of their own, where the instruction set has it, else
+// `base`, which every set has. So a request's family does not depend on what it
+// is merged with.
+struct FamilyKeys {
+  MicrokernelKey base;
+  MicrokernelKey preferred;
+  int64_t least_rows = 1;
+};
+FamilyKeys KeysOf(const CpuWeightsTraits& traits,
+                  const MatmulSignature& signature);
 
 }  // namespace qgemm
 

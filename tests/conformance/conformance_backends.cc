@@ -15,9 +15,6 @@
 namespace qgemm {
 namespace {
 
-constexpr CpuIsa kCpuIsas[] = {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512,
-                               CpuIsa::kAvx512Vnni};
-
 // One microkernel family of the CPU backend; two threads, so that work is
 // shared out.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpu(CpuIsa isa) {

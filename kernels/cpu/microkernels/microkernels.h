@@ -23,6 +23,10 @@ MicrokernelRows W16A32Avx512Rows();
 
 MicrokernelRows W4A8Avx512VnniRows();
 
+MicrokernelRows WqABFloat16Avx512Rows();
+MicrokernelRows WqA16AmxRows();
+SplitRowFunction AmxSplitRow();
+
 HalfConversions ScalarHalfConversions();
 HalfConversions F16cHalfConversions();
 

@@ -17,11 +17,11 @@ float BlockDot(const uint8_t* block, int lane, const float* table, float zero,
                const float* a) {
   uint8_t codes[kBlockElements];
   UnpackBlockRow(kBits, block, lane, codes);
-  float parity[2] = {0, 0};
+  float half[2] = {0, 0};
   for (int k = 0; k < kBlockElements; ++k) {
-    parity[k & 1] += (table[codes[k]] - zero) * a[k];
+    half[PlaceInPairs(kBits, k).half] += (table[codes[k]] - zero) * a[k];
   }
-  return parity[0] + parity[1];
+  return half[0] + half[1];
 }
 
 template <int kBits, bool kZeros>

@@ -79,7 +79,7 @@ QGEMM_INLINE __m256 LoadZeros(const TileArgs& args, int64_t group, int half) {
 // The sums of one half block while it is being read.
 template <int kBits, int kMr, bool kZeros>
 struct BlockSums {
-  __m256 parity[2][kMr];
+  __m256 half_sums[2][kMr];
   __m256 zero;
 
   static inline __attribute__((always_inline)) BlockSums Start(__m256 zero) {
@@ -87,35 +87,38 @@ struct BlockSums {
     sums.zero = zero;
 #pragma GCC unroll 4
     for (int r = 0; r < kMr; ++r) {
-      sums.parity[0][r] = _mm256_setzero_ps();
-      sums.parity[1][r] = _mm256_setzero_ps();
+      sums.half_sums[0][r] = _mm256_setzero_ps();
+      sums.half_sums[1][r] = _mm256_setzero_ps();
     }
     return sums;
   }
 
-  // `index` holds the code of element k in its low bits.
+  // `index` holds the code of element k, from `word_half` of its word, in its
+  // low bits.
   inline __attribute__((always_inline)) void Add(
-      int k, __m256i index, const Codebook& codebook,
+      int k, int word_half, __m256i index, const Codebook& codebook,
       const float* const (&rows)[kMr], int64_t offset) {
     __m256 weight = Decode<kBits>(index, codebook);
     if constexpr (kZeros) weight = _mm256_sub_ps(weight, zero);
 #pragma GCC unroll 4
     for (int r = 0; r < kMr; ++r) {
       const __m256 a = _mm256_set1_ps(rows[r][offset + k]);
-      parity[k & 1][r] = _mm256_fmadd_ps(weight, a, parity[k & 1][r]);
+      half_sums[word_half][r] =
+          _mm256_fmadd_ps(weight, a, half_sums[word_half][r]);
     }
   }
 };
 
-// The two codes that a block of 3- or 5-bit codes keeps in the top two bits
-// of its words: the first in the low bits, the second above it.
+// The two codes that a block of 3- or 5-bit codes keeps in the top bits of
+// its words' halves: code 30 in the low half, code 31 in the high one.
 template <int kBits>
 QGEMM_INLINE __m256i SpareCodes(const __m256i (&words)[kBits]) {
-  __m256i spare = _mm256_srli_epi32(words[0], 30);
+  __m256i spare = _mm256_setzero_si256();
 #pragma GCC unroll 5
-  for (int w = 1; w < kBits; ++w) {
-    const __m256i top = _mm256_srli_epi32(words[w], 30);
-    spare = _mm256_or_si256(spare, _mm256_slli_epi32(top, 2 * w));
+  for (int w = 0; w < kBits; ++w) {
+    const __m256i moved = _mm256_srli_epi32(words[w], 15 - w);
+    const __m256i bit = _mm256_set1_epi32(0x00010001 << w);
+    spare = _mm256_or_si256(spare, _mm256_and_si256(moved, bit));
   }
   return spare;
 }
@@ -124,7 +127,7 @@ template <int kBits, int kMr, bool kZeros>
 QGEMM_INLINE void AddBlock(const uint8_t* codes, const Codebook& codebook,
                            const float* const (&rows)[kMr], int64_t offset,
                            BlockSums<kBits, kMr, kZeros>& sums) {
-  constexpr int kPerWord = 32 / kBits;
+  constexpr int kPerHalf = 16 / kBits;
   __m256i words[kBits];
 #pragma GCC unroll 5
   for (int w = 0; w < kBits; ++w) {
@@ -133,15 +136,17 @@ QGEMM_INLINE void AddBlock(const uint8_t* codes, const Codebook& codebook,
     _mm_prefetch(reinterpret_cast<const char*>(codes) + kPrefetchBytes + 64 * w,
                  _MM_HINT_T0);
 #pragma GCC unroll 16
-    for (int j = 0; j < kPerWord; ++j) {
-      sums.Add(w * kPerWord + j, _mm256_srli_epi32(words[w], kBits * j),
+    for (int j = 0; j < 2 * kPerHalf; ++j) {
+      const int half = j / kPerHalf;
+      const int shift = 16 * half + kBits * (j % kPerHalf);
+      sums.Add(2 * kPerHalf * w + j, half, _mm256_srli_epi32(words[w], shift),
                codebook, rows, offset);
     }
   }
-  if constexpr (kPerWord * kBits < 32) {
+  if constexpr (kPerHalf * kBits < 16) {
     const __m256i spare = SpareCodes<kBits>(words);
-    sums.Add(30, spare, codebook, rows, offset);
-    sums.Add(31, _mm256_srli_epi32(spare, kBits), codebook, rows, offset);
+    sums.Add(30, 0, spare, codebook, rows, offset);
+    sums.Add(31, 1, _mm256_srli_epi32(spare, 16), codebook, rows, offset);
   }
 }
 
@@ -158,7 +163,8 @@ QGEMM_INLINE void AddHalfBlock(const TileArgs& args, const Codebook& codebook,
   const __m256 scale = LoadScales(args, group, half);
 #pragma GCC unroll 4
   for (int r = 0; r < kMr; ++r) {
-    const __m256 sum = _mm256_add_ps(sums.parity[0][r], sums.parity[1][r]);
+    const __m256 sum =
+        _mm256_add_ps(sums.half_sums[0][r], sums.half_sums[1][r]);
     chain[half][r] = _mm256_fmadd_ps(sum, scale, chain[half][r]);
   }
 }

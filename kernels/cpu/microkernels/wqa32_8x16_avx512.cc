@@ -58,7 +58,7 @@ QGEMM_INLINE __m512 LoadZeros(const TileArgs& args, int64_t group) {
 // The sums of one block while it is being read.
 template <int kBits, int kMr, bool kZeros>
 struct BlockSums {
-  __m512 parity[2][kMr];
+  __m512 half_sums[2][kMr];
   __m512 zero;
 
   static inline __attribute__((always_inline)) BlockSums Start(__m512 zero) {
@@ -66,35 +66,38 @@ struct BlockSums {
     sums.zero = zero;
 #pragma GCC unroll 8
     for (int r = 0; r < kMr; ++r) {
-      sums.parity[0][r] = _mm512_setzero_ps();
-      sums.parity[1][r] = _mm512_setzero_ps();
+      sums.half_sums[0][r] = _mm512_setzero_ps();
+      sums.half_sums[1][r] = _mm512_setzero_ps();
     }
     return sums;
   }
 
-  // `index` holds the code of element k in its low bits.
+  // `index` holds the code of element k, from `word_half` of its word, in its
+  // low bits.
   inline __attribute__((always_inline)) void Add(
-      int k, __m512i index, const Codebook& codebook,
+      int k, int word_half, __m512i index, const Codebook& codebook,
       const float* const (&rows)[kMr], int64_t offset) {
     __m512 weight = Decode<kBits>(index, codebook);
     if constexpr (kZeros) weight = _mm512_sub_ps(weight, zero);
 #pragma GCC unroll 8
     for (int r = 0; r < kMr; ++r) {
       const __m512 a = _mm512_set1_ps(rows[r][offset + k]);
-      parity[k & 1][r] = _mm512_fmadd_ps(weight, a, parity[k & 1][r]);
+      half_sums[word_half][r] =
+          _mm512_fmadd_ps(weight, a, half_sums[word_half][r]);
     }
   }
 };
 
-// The two codes that a block of 3- or 5-bit codes keeps in the top two bits
-// of its words: the first in the low bits, the second above it.
+// The two codes that a block of 3- or 5-bit codes keeps in the top bits of
+// its words' halves: code 30 in the low half, code 31 in the high one.
 template <int kBits>
 QGEMM_INLINE __m512i SpareCodes(const __m512i (&words)[kBits]) {
-  __m512i spare = _mm512_srli_epi32(words[0], 30);
+  __m512i spare = _mm512_setzero_si512();
 #pragma GCC unroll 5
-  for (int w = 1; w < kBits; ++w) {
-    const __m512i top = _mm512_srli_epi32(words[w], 30);
-    spare = _mm512_or_si512(spare, _mm512_slli_epi32(top, 2 * w));
+  for (int w = 0; w < kBits; ++w) {
+    const __m512i moved = _mm512_srli_epi32(words[w], 15 - w);
+    const __m512i bit = _mm512_set1_epi32(0x00010001 << w);
+    spare = _mm512_or_si512(spare, _mm512_and_si512(moved, bit));
   }
   return spare;
 }
@@ -103,7 +106,7 @@ template <int kBits, int kMr, bool kZeros>
 QGEMM_INLINE void AddBlock(const uint8_t* codes, const Codebook& codebook,
                            const float* const (&rows)[kMr], int64_t offset,
                            BlockSums<kBits, kMr, kZeros>& sums) {
-  constexpr int kPerWord = 32 / kBits;
+  constexpr int kPerHalf = 16 / kBits;
   __m512i words[kBits];
 #pragma GCC unroll 5
   for (int w = 0; w < kBits; ++w) {
@@ -111,15 +114,17 @@ QGEMM_INLINE void AddBlock(const uint8_t* codes, const Codebook& codebook,
     _mm_prefetch(reinterpret_cast<const char*>(codes) + kPrefetchBytes + 64 * w,
                  _MM_HINT_T0);
 #pragma GCC unroll 16
-    for (int j = 0; j < kPerWord; ++j) {
-      sums.Add(w * kPerWord + j, _mm512_srli_epi32(words[w], kBits * j),
+    for (int j = 0; j < 2 * kPerHalf; ++j) {
+      const int half = j / kPerHalf;
+      const int shift = 16 * half + kBits * (j % kPerHalf);
+      sums.Add(2 * kPerHalf * w + j, half, _mm512_srli_epi32(words[w], shift),
                codebook, rows, offset);
     }
   }
-  if constexpr (kPerWord * kBits < 32) {
+  if constexpr (kPerHalf * kBits < 16) {
     const __m512i spare = SpareCodes<kBits>(words);
-    sums.Add(30, spare, codebook, rows, offset);
-    sums.Add(31, _mm512_srli_epi32(spare, kBits), codebook, rows, offset);
+    sums.Add(30, 0, spare, codebook, rows, offset);
+    sums.Add(31, 1, _mm512_srli_epi32(spare, 16), codebook, rows, offset);
   }
 }
 
@@ -157,12 +162,25 @@ void Run(const TileArgs* args) {
       const __m512 scale = LoadScales(*args, group);
 #pragma GCC unroll 8
       for (int r = 0; r < kMr; ++r) {
-        const __m512 sum = _mm512_add_ps(sums.parity[0][r], sums.parity[1][r]);
+        const __m512 sum =
+            _mm512_add_ps(sums.half_sums[0][r], sums.half_sums[1][r]);
         chain[r] = _mm512_fmadd_ps(sum, scale, chain[r]);
       }
     }
     AddToSums<kMr>(chain, args->sums);
   }
+}
+
+// The same as the tile unit does it: without subnormals. Not inlined into it,
+// so that no arithmetic moves out of the bracket.
+template <int kBits, bool kZeros>
+void RunFlushed(const TileArgs* args) {
+  constexpr unsigned kFlushBits = 0x8040;  // results and operands
+  const unsigned control = _mm_getcsr();
+  _mm_setcsr(control | kFlushBits);
+  void (*volatile run)(const TileArgs*) = Run<kBits, 1, kZeros>;
+  run(args);
+  _mm_setcsr(control);
 }
 
 #define QGEMM_ROW(bits, mr)                                        \
@@ -182,7 +200,19 @@ void Run(const TileArgs* args) {
 constexpr Microkernel kRows[] = {QGEMM_ROWS(2), QGEMM_ROWS(3), QGEMM_ROWS(4),
                                  QGEMM_ROWS(5)};
 
+constexpr Microkernel kFlushedRows[] = {
+    {"w2abf16_1x16_avx512", kFamilyWqABFloat16, 2, 0, 1, RunFlushed<2, false>},
+    {"w3abf16_1x16_avx512", kFamilyWqABFloat16, 3, 0, 1, RunFlushed<3, false>},
+    {"w4abf16_1x16_avx512", kFamilyWqABFloat16, 4, 0, 1, RunFlushed<4, false>},
+    {"w4abf16z_1x16_avx512", kFamilyWqABFloat16, 4, 1, 1, RunFlushed<4, true>},
+    {"w5abf16_1x16_avx512", kFamilyWqABFloat16, 5, 0, 1, RunFlushed<5, false>},
+};
+
 }  // namespace
+
+MicrokernelRows WqABFloat16Avx512Rows() {
+  return {kFlushedRows, sizeof(kFlushedRows) / sizeof(kFlushedRows[0])};
+}
 
 MicrokernelRows WqA32Avx512Rows() {
   return {kRows, sizeof(kRows) / sizeof(kRows[0])};

@@ -67,6 +67,29 @@ TEST_P(CodePackingTest, SingleCodesInAnyOrderMakeTheSameBlock) {
   EXPECT_EQ(block, PackRows(codes));
 }
 
+TEST_P(CodePackingTest, OneShiftBringsThePairsOfAWordToItsHalves) {
+  const BlockCodes codes = RandomCodes();
+  const std::vector<uint8_t> block = PackRows(codes);
+  const int per_half = 16 / bits();
+  const uint32_t mask = (1u << bits()) - 1;
+  for (int k = 0; k < 2 * bits() * per_half; ++k) {
+    const PairPlace place = PlaceInPairs(bits(), k);
+    uint32_t word;
+    std::memcpy(&word, &block[place.pair / per_half * 64], sizeof(word));
+    word >>= place.pair % per_half * bits();
+    EXPECT_EQ(word >> (16 * place.half) & mask, codes[0][k]) << "column " << k;
+  }
+}
+
+TEST_P(CodePackingTest, PairsHoldEveryColumnOnce) {
+  std::array<int, kColumns> columns{};
+  for (int k = 0; k < kColumns; ++k) {
+    const PairPlace place = PlaceInPairs(bits(), k);
+    ++columns.at(2 * place.pair + place.half);
+  }
+  for (const int count : columns) EXPECT_EQ(count, 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Bits, CodePackingTest, testing::Range(2, 6));
 
 TEST(CodePackingLayoutTest, FourBitWordHoldsEightConsecutiveCodes) {
@@ -85,8 +108,8 @@ TEST(CodePackingLayoutTest, LastThreeBitCodesFillTheSpareBits) {
   codes[31] = 0b110;
   std::vector<uint8_t> block(BlockBytes(3));
   PackBlockRow(3, codes, 0, block.data());
-  // 110'101, two bits a word from the low end.
-  const uint32_t expected[] = {0b01u << 30, 0b01u << 30, 0b11u << 30};
+  // A bit of each a word, from the low end: of code 30, then of code 31.
+  const uint32_t expected[] = {1u << 15, 1u << 31, 1u << 15 | 1u << 31};
   for (int w = 0; w < 3; ++w) {
     uint32_t word;
     std::memcpy(&word, block.data() + 64 * w, sizeof(word));

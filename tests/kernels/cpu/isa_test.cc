@@ -21,8 +21,7 @@ TEST(IsaTest, SupportedSetsRise) {
 }
 
 TEST(IsaTest, NamesParseBack) {
-  for (CpuIsa isa :
-       {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Vnni}) {
+  for (CpuIsa isa : kCpuIsas) {
     EXPECT_EQ(ParseCpuIsa(Name(isa)), isa) << Name(isa);
   }
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/float16.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/code_packing.h"
 #include "kernels/matrix/types.h"
@@ -28,11 +29,24 @@ std::vector<uint8_t> RandomBytes(int64_t count, int limit,
   return bytes;
 }
 
+// Whether the family reads 16-bit activations, and of which type.
+bool TakesBFloat16(const Microkernel& kernel) {
+  return kernel.family == kFamilyWqABFloat16;
+}
+bool TakesFloat16(const Microkernel& kernel) {
+  return kernel.family == kFamilyWqAFloat16;
+}
+
+int LeastRows(const Microkernel& kernel) {
+  return kernel.least_rows == 0 ? kernel.mr : kernel.least_rows;
+}
+
 // One random tile and kMaxMr activation rows, in every form that the rows of
-// a table read.
+// a table read. Activations are about 2^exponent.
 class Tile {
  public:
-  Tile(const Microkernel& kernel, int64_t blocks, RandomGenerator* random)
+  Tile(const Microkernel& kernel, int64_t blocks, RandomGenerator* random,
+       int exponent = 0)
       : kernel_(kernel), blocks_(blocks) {
     const int64_t k = blocks * kBlockElements;
     group_shift_ = RandomInt(0, 2, random);
@@ -43,23 +57,27 @@ class Tile {
     }
     zeros_ = RandomBytes(groups * kTileRows, 17, random);
     codes_ = RandomBytes(k * kTileRows, 1 << kernel.bits, random);
-    for (int i = 0; i < 32; ++i) table_.push_back(RandomSigned(random));
-    for (int i = 1 << kernel.bits; i < 32; ++i) {
-      table_[i] = table_[i - (1 << kernel.bits)];
+    for (int i = 0; i < 32; ++i) AddEntry(i, random);
+    SetTableParts();
+    for (int64_t i = 0; i < k * kMaxMr; ++i) {
+      a_.push_back(Activation(std::ldexp(RandomSigned(random), exponent)));
     }
-    for (int64_t i = 0; i < k * kMaxMr; ++i) a_.push_back(RandomSigned(random));
     AddQuantized(random);
     Pack(random);
   }
 
-  std::vector<float> Run(const Microkernel& kernel, int first_row) {
+  // `rows` rows from first_row on; `split` is the kernel's table's.
+  std::vector<float> Run(const Microkernel& kernel, int first_row, int rows,
+                         SplitRowFunction split) {
     const int64_t k = blocks_ * kBlockElements;
-    std::vector<float> sums(kernel.mr * kTileRows, NAN);
+    std::vector<float> sums(rows * kTileRows, NAN);
     TileArgs args{};
     args.codes = packed_.data();
     args.scales = scales_.data();
     args.zeros = zeros_.data();
     args.table = table_.data();
+    args.table_high = table_high_;
+    args.table_low = has_table_low_ ? table_low_ : nullptr;
     args.zero_unit = kZeroUnit;
     args.scale_type = static_cast<int>(scale_type_);
     args.group_shift = group_shift_;
@@ -72,6 +90,8 @@ class Tile {
     args.q8_stride = k;
     args.d8_stride = blocks_;
     args.sums = sums.data();
+    std::vector<uint16_t> parts;
+    if (kernel.least_rows > 0) parts = Split(first_row, rows, split, args);
     kernel.run(&args);
     return sums;
   }
@@ -92,6 +112,62 @@ class Tile {
   static constexpr float kZeroUnit = 0.125f;
 
   bool dense() const { return kernel_.bits == 0; }
+
+  // Where differences from zeros are looked up, code i stands for i units.
+  void AddEntry(int i, RandomGenerator* random) {
+    const int code = i % (1 << kernel_.bits);
+    float entry = RandomSigned(random);
+    if (code != i) entry = table_[code];
+    if (TakesBFloat16(kernel_)) entry = RoundTo(FloatType::kBFloat16, entry);
+    const bool looked_up = TakesBFloat16(kernel_) || TakesFloat16(kernel_);
+    if (kernel_.zeros && looked_up) entry = code * kZeroUnit;
+    table_.push_back(entry);
+  }
+
+  void SetTableParts() {
+    for (int i = 0; i < 32; ++i) {
+      const int difference = i < 16 ? i : i - 32;
+      const float entry = kernel_.zeros ? difference * kZeroUnit : table_[i];
+      table_high_[i] = FloatToBFloat16(entry);
+      const float rest = entry - BFloat16ToFloat(table_high_[i]);
+      table_low_[i] = FloatToBFloat16(rest);
+      has_table_low_ |= rest != 0;
+    }
+  }
+
+  float Activation(float value) const {
+    if (TakesBFloat16(kernel_)) return RoundTo(FloatType::kBFloat16, value);
+    if (TakesFloat16(kernel_)) return RoundTo(FloatType::kFloat16, value);
+    return value;
+  }
+
+  // Rows as the kernel reads them in parts; points `args` at them.
+  std::vector<uint16_t> Split(int first_row, int rows, SplitRowFunction split,
+                              TileArgs& args) const {
+    uint16_t pick[kBlockElements];
+    for (int k = 0; k < kBlockElements; ++k) {
+      const PairPlace place = PlaceInPairs(kernel_.bits, k);
+      pick[2 * place.pair + place.half] = static_cast<uint16_t>(2 * k + 1);
+    }
+    args.rows = rows;
+    args.part_rows = rows <= 16 ? rows : 32;
+    const int64_t low_offset = args.part_rows * kBlockElements;
+    args.part_block = low_offset * (TakesFloat16(kernel_) ? 2 : 1);
+    std::vector<uint16_t> parts(blocks_ * args.part_block);
+    for (int r = 0; r < rows; ++r) {
+      uint16_t* high = parts.data() + r * kBlockElements;
+      const RowParts row = {
+          a_.data() + (first_row + r) * blocks_ * kBlockElements,
+          blocks_,
+          pick,
+          args.part_block,
+          high,
+          TakesFloat16(kernel_) ? high + low_offset : nullptr};
+      split(&row);
+    }
+    args.parts = parts.data();
+    return parts;
+  }
 
   void AddScale(RandomGenerator* random) {
     uint8_t bytes[4];
@@ -175,50 +251,100 @@ class Tile {
   ScaleType scale_type_;
   std::vector<uint8_t> scales_, zeros_, codes_, packed_;
   std::vector<float> table_, a_, d8_;
+  uint16_t table_high_[32], table_low_[32];
+  bool has_table_low_ = false;
   std::vector<int8_t> q8_;
   std::vector<int32_t> q8_sum_;
 };
 
 class MicrokernelTableTest : public testing::TestWithParam<CpuIsa> {
  protected:
-  const MicrokernelTable table_ = TableOf(GetParam());
-  RandomGenerator random_{FreshSeed()};
-};
+  // Row counts to try: the least, the most, and those around a tile's 16.
+  std::vector<int> SomeRows(const Microkernel& kernel) const {
+    std::vector<int> counts;
+    for (const int rows : {1, 2, 3, 8, 15, 16, 17, 31, 32}) {
+      if (rows >= LeastRows(kernel) && rows <= kernel.mr) {
+        counts.push_back(rows);
+      }
+    }
+    return counts;
+  }
 
-TEST_P(MicrokernelTableTest, EveryRowComputesTheFormula) {
-  for (const Microkernel& kernel : table_.rows) {
-    const int64_t blocks = RandomInt(1, 3 * kChunkBlocks, &random_);
-    Tile tile(kernel, blocks, &random_);
-    const std::vector<float> sums = tile.Run(kernel, 0);
-    // Roundings that a term goes through: the difference from the zero, 16
-    // additions of its parity, the parities' sum, the scale's product and
-    // scale (A8), the chain and the chains' sum; each at most 2^-24, and one
-    // more for their products.
-    const double roundings = 1 + 16 + 1 + 2 + kChunkBlocks + 3 + 1;
-    for (int row = 0; row < kernel.mr; ++row) {
+  std::vector<float> Run(Tile& tile, const Microkernel& kernel, int first_row,
+                         int rows) const {
+    return tile.Run(kernel, first_row, rows, table_.split_row);
+  }
+
+  void ExpectFormula(Tile& tile, const Microkernel& kernel, int rows) {
+    const std::vector<float> sums = Run(tile, kernel, 0, rows);
+    for (int row = 0; row < rows; ++row) {
       for (int lane = 0; lane < kTileRows; ++lane) {
         double magnitude;
         const double expected = tile.Expected(row, lane, &magnitude);
         EXPECT_NEAR(sums[row * kTileRows + lane], expected,
-                    roundings * 0x1p-24 * magnitude)
-            << kernel.name << ", row " << row << ", lane " << lane;
+                    RelativeError(kernel) * magnitude)
+            << kernel.name << ", row " << row << " of " << rows << ", lane "
+            << lane;
       }
+    }
+  }
+
+  // Each row of a call against the same row alone.
+  void ExpectAsAlone(Tile& tile, const Microkernel& kernel, int rows) {
+    const MicrokernelChoice choice =
+        Choose(table_, {kernel.family, kernel.bits, kernel.zeros != 0});
+    const std::vector<float> together = Run(tile, kernel, 0, rows);
+    for (int row = 0; row < rows; ++row) {
+      const std::vector<float> alone = Run(tile, *choice.by_rows[0], row, 1);
+      EXPECT_EQ(std::memcmp(alone.data(), &together[row * kTileRows],
+                            kTileRows * sizeof(float)),
+                0)
+          << kernel.name << ", row " << row << " of " << rows;
+    }
+  }
+
+  const MicrokernelTable table_ = TableOf(GetParam());
+  RandomGenerator random_{FreshSeed()};
+
+ private:
+  // Roundings that a term goes through: the difference from the zero, 16
+  // additions of its half, the halves' sum, the scale's product and scale
+  // (A8), the chain and the chains' sum; each at most 2^-24, and one more for
+  // their products. Of fp16 activations a block's sum is three such sums, two
+  // of them beside the first; low parts are below 2^-7 of an activation (cut
+  // off) and 2^-8 of an entry (rounded), their product is left out, and the
+  // entry's low part is rounded, to 2^-16 of the entry.
+  static double RelativeError(const Microkernel& kernel) {
+    const double roundings = 1 + 16 + 1 + 2 + kChunkBlocks + 3 + 1;
+    if (!TakesFloat16(kernel)) return roundings * 0x1p-24;
+    return (roundings + 3) * 0x1p-24 + 0x1p-15 + 0x1p-16;
+  }
+};
+
+TEST_P(MicrokernelTableTest, EveryRowComputesTheFormula) {
+  for (const Microkernel& kernel : table_.rows) {
+    for (const int rows : SomeRows(kernel)) {
+      Tile tile(kernel, RandomInt(1, 3 * kChunkBlocks, &random_), &random_);
+      ExpectFormula(tile, kernel, rows);
     }
   }
 }
 
 TEST_P(MicrokernelTableTest, RowsOfOneKeyAgreeBitByBit) {
   for (const Microkernel& kernel : table_.rows) {
-    const MicrokernelChoice choice =
-        Choose(table_, {kernel.family, kernel.bits, kernel.zeros != 0});
-    Tile tile(kernel, 2 * kChunkBlocks + 1, &random_);
-    const std::vector<float> together = tile.Run(kernel, 0);
-    for (int row = 0; row < kernel.mr; ++row) {
-      const std::vector<float> alone = tile.Run(*choice.by_rows[0], row);
-      EXPECT_EQ(std::memcmp(alone.data(), &together[row * kTileRows],
-                            kTileRows * sizeof(float)),
-                0)
-          << kernel.name << ", row " << row;
+    for (const int rows : SomeRows(kernel)) {
+      Tile tile(kernel, RandomInt(1, 2 * kChunkBlocks + 1, &random_), &random_);
+      ExpectAsAlone(tile, kernel, rows);
+    }
+  }
+}
+
+TEST_P(MicrokernelTableTest, RowsAgreeWhereProductsAreSubnormal) {
+  for (const Microkernel& kernel : table_.rows) {
+    if (!TakesBFloat16(kernel)) continue;
+    for (const int exponent : {-119, -124, -127}) {
+      Tile tile(kernel, kChunkBlocks, &random_, exponent);
+      ExpectAsAlone(tile, kernel, kernel.mr);
     }
   }
 }
@@ -237,6 +363,16 @@ TEST_P(MicrokernelTableTest, ChoosesTheWidestThatFits) {
   }
 }
 
+TEST_P(MicrokernelTableTest, TilesTakeAllRowsFromTheirLeastOn) {
+  if (GetParam() != CpuIsa::kAmx) GTEST_SKIP() << "this set has no tiles";
+  const MicrokernelChoice choice =
+      Choose(table_, {kFamilyWqABFloat16, 4, false});
+  EXPECT_EQ(choice.by_rows[0]->mr, 1);
+  for (int rows = 2; rows <= kMaxMr; ++rows) {
+    EXPECT_EQ(choice.by_rows[rows - 1]->mr, kMaxMr) << rows;
+  }
+}
+
 TEST_P(MicrokernelTableTest, HasEveryFamilyAndWidth) {
   for (int bits = 2; bits <= 5; ++bits) {
     EXPECT_FALSE(Choose(table_, {kFamilyWqA32, bits, false}).empty()) << bits;
@@ -245,6 +381,17 @@ TEST_P(MicrokernelTableTest, HasEveryFamilyAndWidth) {
   EXPECT_FALSE(Choose(table_, {kFamilyW4A8, 4, false}).empty());
   EXPECT_FALSE(Choose(table_, {kFamilyFloat16}).empty());
   EXPECT_FALSE(Choose(table_, {kFamilyBFloat16}).empty());
+}
+
+TEST_P(MicrokernelTableTest, HasTilesOfEveryWidthOrOfNone) {
+  const bool has_tiles = GetParam() == CpuIsa::kAmx;
+  EXPECT_EQ(table_.split_row != nullptr, has_tiles);
+  for (const int family : {kFamilyWqABFloat16, kFamilyWqAFloat16}) {
+    for (int bits = 2; bits <= 5; ++bits) {
+      EXPECT_EQ(Choose(table_, {family, bits, false}).empty(), !has_tiles);
+    }
+    EXPECT_EQ(Choose(table_, {family, 4, true}).empty(), !has_tiles);
+  }
 }
 
 TEST_P(MicrokernelTableTest, HalvesConvertExactlyBothWays) {

@@ -94,6 +94,31 @@ TEST(RowRangeTest, LargeRowIsDividedExactly) {
   EXPECT_LT(prepared.values[0], 0x1p65f);
 }
 
+TEST(RowRangeTest, SmallRowIsMultipliedExactly) {
+  const Prepared prepared =
+      PrepareBytes(SingleSignature(ComputeMode::kA32),
+                   BytesOf({0x1p-100f, 0x3p-126f}), 2, {});
+  EXPECT_EQ(prepared.values[0] * prepared.factor, 0x1p-100);
+  EXPECT_EQ(prepared.values[1] * prepared.factor, 0x3p-126);
+  EXPECT_GT(prepared.values[1], 0x1p-70f);
+}
+
+TEST(RowRangeTest, RowOfZerosIsNotMultiplied) {
+  EXPECT_EQ(
+      PrepareBytes(SingleSignature(ComputeMode::kA32), BytesOf({0, 0}), 2, {})
+          .factor,
+      1);
+}
+
+TEST(RowRangeTest, FiniteRowsAreTold) {
+  std::vector<float> row(19, std::numeric_limits<float>::max());
+  EXPECT_TRUE(AllFinite(row));
+  row[18] = -std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(AllFinite(row));
+  row[18] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_FALSE(AllFinite(row));
+}
+
 TEST(RowRangeTest, InfinityAloneDividesNothing) {
   const float infinity = std::numeric_limits<float>::infinity();
   const Prepared prepared = PrepareBytes(SingleSignature(ComputeMode::kA32),

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the rows of a batch are shared out to calls of microkernels. Pure.
+
+#ifndef QGEMM_KERNELS_CPU_ROW_STRIPS_H_
+#define QGEMM_KERNELS_CPU_ROW_STRIPS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "kernels/cpu/microkernel_table.h"
+#include "kernels/cpu/support.h"
+
+namespace qgemm {
+
+// The microkernels of FamilyKeys; the table must outlive them.
+struct FamilyChoice {
+  MicrokernelChoice base;
+  MicrokernelChoice preferred;  // `base` where the set has none
+  int64_t least_rows = 1;
+};
+FamilyChoice ChooseFamilies(const MicrokernelTable& table,
+                            const FamilyKeys& keys);
+
+// Which of the two a row is multiplied by, decided by its own request.
+enum class RowFamily : uint8_t { kBase, kPreferred };
+RowFamily FamilyOf(const FamilyChoice& choice, int64_t request_rows);
+
+// Consecutive rows that one call takes, whatever the tile.
+struct RowStrip {
+  int64_t first = 0;
+  int64_t rows = 0;
+  const Microkernel* kernel = nullptr;
+  // Takes the place of a kernel that reads parts for rows that have none.
+  const Microkernel* single = nullptr;
+
+  bool reads_parts() const { return kernel->least_rows > 0; }
+};
+
+// Replaces `strips` by those of all rows, in order.
+void CutStrips(const FamilyChoice& choice, absl::Span<const RowFamily> rows,
+               std::vector<RowStrip>& strips);
+
+}  // namespace qgemm
+
+#endif  // QGEMM_KERNELS_CPU_ROW_STRIPS_H_

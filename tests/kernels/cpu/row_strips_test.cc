@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Strips cover all rows in order, and a row's family is its own request's.
+
+#include "kernels/cpu/row_strips.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace qgemm {
+namespace {
+
+void Nothing(const TileArgs*) {}
+
+// Single rows and fours of one family, tiles of another.
+MicrokernelTable SmallTable() {
+  MicrokernelTable table;
+  table.rows = {{"base_4", kFamilyWqA32, 4, 0, 4, Nothing},
+                {"base_1", kFamilyWqA32, 4, 0, 1, Nothing},
+                {"tile", kFamilyWqAFloat16, 4, 0, kMaxMr, Nothing, 1}};
+  return table;
+}
+
+constexpr MicrokernelKey kBaseKey = {kFamilyWqA32, 4, false};
+constexpr MicrokernelKey kTileKey = {kFamilyWqAFloat16, 4, false};
+constexpr int64_t kLeastRows = 8;
+
+class RowStripsTest : public testing::Test {
+ protected:
+  // The strips of requests of such sizes, as "first+rows name".
+  std::vector<std::string> Cut(const std::vector<int64_t>& requests) {
+    std::vector<RowFamily> families;
+    for (const int64_t rows : requests) {
+      families.insert(families.end(), rows, FamilyOf(choice_, rows));
+    }
+    std::vector<RowStrip> strips;
+    CutStrips(choice_, families, strips);
+    std::vector<std::string> names;
+    for (const RowStrip& strip : strips) {
+      names.push_back(std::to_string(strip.first) + "+" +
+                      std::to_string(strip.rows) + " " + strip.kernel->name);
+    }
+    return names;
+  }
+
+  const MicrokernelTable table_ = SmallTable();
+  const FamilyChoice choice_ =
+      ChooseFamilies(table_, {kBaseKey, kTileKey, kLeastRows});
+};
+
+TEST_F(RowStripsTest, FewRowsTakeTheBaseWidestFirst) {
+  EXPECT_EQ(Cut({6}), (std::vector<std::string>{"0+4 base_4", "4+1 base_1",
+                                                "5+1 base_1"}));
+}
+
+TEST_F(RowStripsTest, ManyRowsTakeTilesAndTheRestOfATile) {
+  EXPECT_EQ(Cut({kMaxMr + 3}),
+            (std::vector<std::string>{"0+32 tile", "32+3 tile"}));
+}
+
+TEST_F(RowStripsTest, NeighboursChangeNoFamily) {
+  EXPECT_EQ(Cut({1, 8, 1, 1, 1, 1}),
+            (std::vector<std::string>{"0+1 base_1", "1+8 tile", "9+4 base_4"}));
+}
+
+TEST_F(RowStripsTest, RequestsOfOneFamilyShareAStrip) {
+  EXPECT_EQ(Cut({8, 9}), (std::vector<std::string>{"0+17 tile"}));
+}
+
+TEST_F(RowStripsTest, RowsWithoutPartsTakeSinglesOfTheBase) {
+  std::vector<RowStrip> strips;
+  CutStrips(choice_, {RowFamily::kPreferred}, strips);
+  EXPECT_TRUE(strips[0].reads_parts());
+  EXPECT_STREQ(strips[0].single->name, "base_1");
+}
+
+TEST_F(RowStripsTest, SetWithoutTheFamilyTakesTheBase) {
+  MicrokernelTable table = SmallTable();
+  table.rows.pop_back();
+  const FamilyChoice choice =
+      ChooseFamilies(table, {kBaseKey, kTileKey, kLeastRows});
+  EXPECT_STREQ(choice.preferred.by_rows[kMaxMr - 1]->name, "base_4");
+}
+
+}  // namespace
+}  // namespace qgemm
