@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateHostBackend() {
     options.isa = ParseCpuIsa(isa);
     if (!options.isa.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--isa: '", isa, "'; legal: scalar, avx2, avx512, avx512vnni"));
+          "--isa: '", isa, "'; legal: scalar, avx2, avx512, avx512vnni, amx"));
     }
   }
   return CreateCpuBackend(options);

@@ -18,8 +18,13 @@ constexpr int kTileBytes = 1024;
 constexpr int kStripRows = 16;  // activation rows of a tile
 // Blocks that decoding is ahead of multiplication by: stores of a tile reach
 // the cache before it is loaded. Measured 1 to 4: 2 and 3 are the fastest.
-constexpr int kAhead = 2;
+constexpr int kAhead = 3;
 constexpr int kSlots = 4;  // of decoded blocks: a power of two above kAhead
+// Blocks whose sums are scaled at once. Measured 1, 2, 4 and 8: with fewer the
+// vector unit waits for tiles, with more the sums crowd out activations.
+constexpr int kGroupBlocks = 4;
+static_assert(kChunkBlocks % kGroupBlocks == 0,
+              "a group lies in one chain of blocks");
 // Flush to zero and denormals are zero, as in the tile unit.
 constexpr unsigned kFlushBits = 0x8040;
 
@@ -208,47 +213,57 @@ QGEMM_INLINE __m512 LoadScales(const TileArgs& args, int64_t block) {
   }
 }
 
-// The sums of a chunk's blocks.
-using ChunkSums = float[kChunkBlocks][kMaxMr * kTileRows];
+// What is not yet in the sums of rows: blocks of a group, chains of groups.
+struct alignas(64) PendingSums {
+  float blocks[kGroupBlocks][kMaxMr * kTileRows];
+  float chains[kMaxMr * kTileRows];
+};
 
-// Adds a chunk of kBlocks blocks from `first` on to the sums of all rows.
+// Scales the group of kBlocks blocks from `first` on and adds it to the chains
+// of all rows, or adds these to the sums at a chunk's or the layer's end.
 template <int kBlocks>
-QGEMM_INLINE void AddChunk(const TileArgs& args, int64_t first,
-                           const ChunkSums& blocks) {
+QGEMM_INLINE void AddGroup(const TileArgs& args, int64_t first,
+                           PendingSums& pending) {
+  const bool starts = first % kChunkBlocks == 0;
+  const int64_t end = first + kBlocks;
+  const bool ends = end % kChunkBlocks == 0 || end == args.blocks;
   __m512 scales[kBlocks];
 #pragma GCC unroll 8
   for (int i = 0; i < kBlocks; ++i) scales[i] = LoadScales(args, first + i);
-  float* sums = args.sums;
-  const int rows = args.rows;
-  for (int r = 0; r < rows; ++r) {
-    __m512 chain = _mm512_setzero_ps();
+  const int count = args.rows * kTileRows;
+  for (int r = 0; r < count; r += kTileRows) {
+    __m512 chain =
+        starts ? _mm512_setzero_ps() : _mm512_load_ps(pending.chains + r);
 #pragma GCC unroll 8
     for (int i = 0; i < kBlocks; ++i) {
-      const __m512 sum = _mm512_load_ps(blocks[i] + r * kTileRows);
-      chain = _mm512_fmadd_ps(sum, scales[i], chain);
+      chain = _mm512_fmadd_ps(_mm512_load_ps(pending.blocks[i] + r), scales[i],
+                              chain);
     }
-    float* row = sums + r * kTileRows;
-    _mm512_storeu_ps(row, _mm512_add_ps(_mm512_loadu_ps(row), chain));
+    float* target = pending.chains + r;
+    if (ends) {
+      target = args.sums + r;
+      chain = _mm512_add_ps(_mm512_loadu_ps(target), chain);
+    }
+    _mm512_storeu_ps(target, chain);
   }
 }
 
-void AddShortChunk(const TileArgs& args, int64_t first, int count,
-                   const ChunkSums& blocks) {
-  for (int r = 0; r < args.rows; ++r) {
-    __m512 chain = _mm512_setzero_ps();
-    for (int i = 0; i < count; ++i) {
-      const __m512 sum = _mm512_load_ps(blocks[i] + r * kTileRows);
-      chain = _mm512_fmadd_ps(sum, LoadScales(args, first + i), chain);
-    }
-    float* row = args.sums + r * kTileRows;
-    _mm512_storeu_ps(row, _mm512_add_ps(_mm512_loadu_ps(row), chain));
+// The layer's last blocks, fewer than a group.
+void AddShortGroup(const TileArgs& args, int64_t first, PendingSums& pending) {
+  switch (args.blocks - first) {
+    case 1:
+      return AddGroup<1>(args, first, pending);
+    case 2:
+      return AddGroup<2>(args, first, pending);
+    case 3:
+      return AddGroup<3>(args, first, pending);
   }
 }
 
 template <int kBits, bool kZeros, int kTableParts, int kActivationParts>
 void MultiplyAll(const TileArgs& args) {
-  alignas(64) WeightTiles slots[kSlots];
-  alignas(64) ChunkSums chunk;
+  WeightTiles slots[kSlots];
+  PendingSums pending;
   Codebook<kTableParts> codebook;
   codebook.high = _mm512_loadu_si512(args.table_high);
   if constexpr (kTableParts == 2) {
@@ -263,20 +278,19 @@ void MultiplyAll(const TileArgs& args) {
   for (int64_t block = 0; block < args.blocks; ++block) {
     decode(block + kAhead);
     const WeightTiles& tiles = slots[block & (kSlots - 1)];
-    const int place = block & (kChunkBlocks - 1);
+    const int place = block & (kGroupBlocks - 1);
     if (place % 2 == 0) {
-      MultiplyBlock<kSumTile, kTableParts, kActivationParts>(args, block, tiles,
-                                                             chunk[place]);
+      MultiplyBlock<kSumTile, kTableParts, kActivationParts>(
+          args, block, tiles, pending.blocks[place]);
     } else {
       MultiplyBlock<kSumTile + 2, kTableParts, kActivationParts>(
-          args, block, tiles, chunk[place]);
+          args, block, tiles, pending.blocks[place]);
     }
-    if (place == kChunkBlocks - 1) {
-      AddChunk<kChunkBlocks>(args, block - place, chunk);
-    } else if (block == args.blocks - 1) {
-      AddShortChunk(args, block - place, place + 1, chunk);
+    if (place == kGroupBlocks - 1) {
+      AddGroup<kGroupBlocks>(args, block - place, pending);
     }
   }
+  AddShortGroup(args, args.blocks & -kGroupBlocks, pending);
 }
 
 template <int kBits, bool kZeros, int kTableParts, int kActivationParts>
