@@ -23,8 +23,20 @@ constexpr double kRowUnit = 0x1p64;
 // largest element or less.
 constexpr float kSmallRow = 0x1p-40f;
 
-void RoundRow(FloatType type, int64_t k, float* row) {
-  for (int64_t i = 0; i < k; ++i) row[i] = RoundTo(type, row[i]);
+void RoundRow(const RowSource& source, float* row) {
+  if (source.signature.rounding == FloatType::kBFloat16) {
+    for (int64_t i = 0; i < source.k; ++i) {
+      row[i] = BFloat16ToFloat(FloatToBFloat16(row[i]));
+    }
+    return;
+  }
+  constexpr int64_t kStep = 256;
+  uint16_t halves[kStep];
+  for (int64_t i = 0; i < source.k; i += kStep) {
+    const int64_t count = std::min(kStep, source.k - i);
+    source.half_conversions.to_half(row + i, count, halves);
+    source.half_conversions.from_half(halves, count, row + i);
+  }
 }
 
 void ConvertRow(const RowSource& source, const uint8_t* row, float* target) {
@@ -44,7 +56,7 @@ void ConvertRow(const RowSource& source, const uint8_t* row, float* target) {
     case FloatType::kFloat32:
       std::memcpy(target, row, source.k * sizeof(float));
       if (signature.mode == ComputeMode::kA16) {
-        RoundRow(signature.rounding, source.k, target);
+        RoundRow(source, target);
       }
       return;
   }
