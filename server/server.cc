@@ -41,6 +41,9 @@ constexpr int kMaxStreamsPerConnection = 1024;
 // ended; they are closed then.
 constexpr absl::Duration kHangUp = absl::Seconds(1);
 
+// Longer than any client waits.
+constexpr absl::Duration kMaxAgeCap = absl::Minutes(1);
+
 absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low,
                         int64_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
@@ -56,6 +59,25 @@ absl::Status CheckStreamLimits(const StreamLimits& limits) {
       CheckRange("max_stream_bytes", limits.max_bytes, 1, kMaxBytes));
   return CheckRange("max_stream_operand_bytes", limits.max_operand_bytes, 1,
                     kMaxBytes);
+}
+
+absl::Status CheckSchedulerOptions(const SchedulerOptions& options) {
+  constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
+  RETURN_IF_ERROR(CheckRange("max_queued_requests", options.max_queued_requests,
+                             1, std::numeric_limits<int32_t>::max()));
+  RETURN_IF_ERROR(
+      CheckRange("max_queued_bytes", options.max_queued_bytes, 1, kMaxInt64));
+  RETURN_IF_ERROR(CheckRange("max_client_queued_rows",
+                             options.max_client_queued_rows, 0, kMaxInt64));
+  RETURN_IF_ERROR(CheckRange("max_client_queued_bytes",
+                             options.max_client_queued_bytes, 0, kMaxInt64));
+  const absl::Duration age_cap = options.policy.age_cap;
+  if (age_cap < absl::ZeroDuration() || age_cap > kMaxAgeCap) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--batch_age_cap = ", absl::FormatDuration(age_cap),
+        " is not between 0 and ", absl::FormatDuration(kMaxAgeCap)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckOptions(const ServerOptions& options) {
@@ -81,11 +103,7 @@ absl::Status CheckOptions(const ServerOptions& options) {
       CheckRange("max_k", options.weights_limits.max_k, 1, kMaxInt32));
   RETURN_IF_ERROR(CheckRange("max_uploads", options.max_uploads, 1, 64));
   RETURN_IF_ERROR(CheckStreamLimits(options.stream));
-  RETURN_IF_ERROR(CheckRange("max_queued_requests",
-                             options.scheduler.max_queued_requests, 1,
-                             kMaxInt32));
-  return CheckRange("max_queued_bytes", options.scheduler.max_queued_bytes, 1,
-                    kMaxInt64);
+  return CheckSchedulerOptions(options.scheduler);
 }
 
 // Whether the metrics address stays on this host.
@@ -99,11 +117,15 @@ absl::StatusOr<std::string> ResolveMetricsListen(const std::string& text) {
   return address.ToString();
 }
 
-// As many requests as a launch has rows at the most.
-SchedulerOptions ToSchedulerOptions(const ServerOptions& options) {
+// As many requests in a launch as it has rows at the most.
+SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
+                                    const BackendLimits& limits) {
   SchedulerOptions scheduler = options.scheduler;
-  scheduler.batching.max_requests =
-      options.batching ? scheduler.batching.max_rows : 1;
+  scheduler.policy.tile_rows = limits.tile_rows;
+  BatchingOptions& batching = scheduler.batching;
+  batching.max_rows = limits.merge_rows;
+  batching.max_requests = options.batching ? batching.max_rows : 1;
+  batching.chunks = {limits.chunk_rows, limits.chunk_multiply_adds};
   return scheduler;
 }
 
@@ -132,10 +154,20 @@ class GrpcServer final : public Server {
         backend_(std::move(backend)),
         store_(options.weights_budget_bytes, &metrics_),
         executor_(backend_.get(), &clock_, &metrics_),
-        scheduler_(ToSchedulerOptions(options), &executor_, &clock_, &metrics_),
-        service_(MakeEnvironment()) {}
+        scheduler_(ToSchedulerOptions(options, backend_->limits()), &executor_,
+                   &clock_, &metrics_),
+        service_(MakeEnvironment()) {
+    metrics_.SampleMemory([backend = backend_.get()] {
+      const BackendMemory memory = backend->memory();
+      return MemoryFigures{memory.weights_bytes, memory.staging_bytes,
+                           memory.staging_leased_bytes};
+    });
+  }
 
-  ~GrpcServer() override { Drain(absl::Now()); }
+  ~GrpcServer() override {
+    Drain(absl::Now());
+    metrics_.SampleMemory(nullptr);
+  }
 
   absl::Status Start() {
     RETURN_IF_ERROR(Listen());

@@ -41,7 +41,7 @@ struct ServerOptions {
   StreamLimits stream;  // of each GemmStream
   SchedulerOptions scheduler;
   // Requests of any clients for the same weights share a launch while others
-  // are in flight; scheduler.batching.max_requests is set by this.
+  // are in flight; scheduler.batching is set by this and the backend's limits.
   bool batching = true;
 
   // How operands travel: raw, or protobuf to compare with

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -16,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "base/status_macros.h"
 #include "base/version.h"
 
 ABSL_FLAG(std::vector<std::string>, listen, {"127.0.0.1:50051"},
@@ -58,6 +60,20 @@ ABSL_FLAG(
 ABSL_FLAG(int64_t, max_queued_bytes, int64_t{1} << 30,
           "Bytes of the operands of waiting Gemm requests; more are refused "
           "with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(int64_t, max_client_queued_rows, 0,
+          "Rows of one client's waiting Gemm requests; more are refused with "
+          "RESOURCE_EXHAUSTED. 0: no quota.");
+ABSL_FLAG(int64_t, max_client_queued_bytes, 0,
+          "Bytes of the operands of one client's waiting Gemm requests; more "
+          "are refused with RESOURCE_EXHAUSTED. 0: no quota.");
+ABSL_FLAG(std::string, batch_policy, "oldest",
+          "Which weights go first when nothing is urgent: oldest, those that "
+          "were asked for first; or chase, those whose clients are a few "
+          "layers behind others of the same model, so that they catch up and "
+          "share launches.");
+ABSL_FLAG(absl::Duration, batch_age_cap, absl::Milliseconds(1),
+          "A Gemm request that waits for longer goes before younger ones of "
+          "any priority, at every other launch at least.");
 ABSL_FLAG(int64_t, max_n, int64_t{1} << 20,
           "The largest n (output features) of uploaded weights.");
 ABSL_FLAG(int64_t, max_k, int64_t{1} << 20,
@@ -119,6 +135,17 @@ bool ConsumeFlag(absl::string_view* argument, absl::string_view name) {
   return true;
 }
 
+// Whether the flag has the first of its two values.
+absl::StatusOr<bool> IsFirst(
+    absl::string_view flag, const std::string& value,
+    const std::pair<const char*, const char*>& values) {
+  if (value == values.first) return true;
+  if (value == values.second) return false;
+  return absl::InvalidArgumentError(absl::StrCat("--", flag, " = ", value,
+                                                 " is neither ", values.first,
+                                                 " nor ", values.second));
+}
+
 CommandLine FromFlags() {
   CommandLine line;
   ServerOptions& server = line.server;
@@ -141,6 +168,11 @@ CommandLine FromFlags() {
   server.stream.max_bytes = absl::GetFlag(FLAGS_max_stream_bytes);
   server.stream.max_operand_bytes =
       absl::GetFlag(FLAGS_max_stream_operand_bytes);
+  server.scheduler.max_client_queued_rows =
+      absl::GetFlag(FLAGS_max_client_queued_rows);
+  server.scheduler.max_client_queued_bytes =
+      absl::GetFlag(FLAGS_max_client_queued_bytes);
+  server.scheduler.policy.age_cap = absl::GetFlag(FLAGS_batch_age_cap);
   server.data_path = absl::GetFlag(FLAGS_data_path);
   server.enable_echo = absl::GetFlag(FLAGS_enable_echo);
   server.enable_freeze = absl::GetFlag(FLAGS_enable_freeze);
@@ -194,13 +226,15 @@ absl::StatusOr<CommandLine> ParseServerFlags(int argc, char** argv) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", rest[1], "\" is not a flag; see --help"));
   }
-  const std::string batching = absl::GetFlag(FLAGS_batching);
-  if (batching != "on" && batching != "off") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--batching = ", batching, " is neither on nor off"));
-  }
   CommandLine line = FromFlags();
-  line.server.batching = batching == "on";
+  ASSIGN_OR_RETURN(
+      line.server.batching,
+      IsFirst("batching", absl::GetFlag(FLAGS_batching), {"on", "off"}));
+  ASSIGN_OR_RETURN(const bool oldest,
+                   IsFirst("batch_policy", absl::GetFlag(FLAGS_batch_policy),
+                           {"oldest", "chase"}));
+  line.server.scheduler.policy.order =
+      oldest ? BatchOrder::kOldest : BatchOrder::kChase;
   if (line.drain_timeout < absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--drain_timeout = ", absl::FormatDuration(line.drain_timeout),

@@ -40,6 +40,18 @@ absl::Status CheckSegments(const GemmBatch& batch, int64_t max_rows) {
   return absl::InvalidArgumentError("batch: no rows");
 }
 
+// About 5 ms of work, at the rates of kernel_bench for many rows of 4-bit
+// weights on one core of a Xeon of 2023 (bench/results/cpu.json); other
+// processors are within a small factor of it.
+int64_t ChunkMultiplyAdds(CpuIsa isa, int threads) {
+  constexpr int64_t kChunksPerSecond = 200;
+  const int64_t a_thread_per_second =
+      isa == CpuIsa::kScalar ? int64_t{1'000'000'000}
+      : isa == CpuIsa::kAvx2 ? int64_t{40'000'000'000}
+                             : int64_t{75'000'000'000};
+  return threads * a_thread_per_second / kChunksPerSecond;
+}
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const CpuBackendOptions& options, CpuIsa isa)
@@ -93,7 +105,12 @@ class CpuBackend final : public Backend {
   }
 
   BackendLimits limits() const override {
-    return {options_.max_n, options_.max_k, options_.max_batch_rows};
+    BackendLimits limits;
+    limits.max_n = options_.max_n;
+    limits.max_k = options_.max_k;
+    limits.max_batch_rows = options_.max_batch_rows;
+    limits.chunk_multiply_adds = ChunkMultiplyAdds(isa_, runner_.threads());
+    return limits;
   }
 
   BackendDescription describe() const override {
@@ -102,7 +119,7 @@ class CpuBackend final : public Backend {
 
   BackendMemory memory() const override {
     return {weights_bytes_->load(), staging_.held_bytes(),
-            PhysicalMemoryBytes()};
+            PhysicalMemoryBytes(), staging_.leased_bytes()};
   }
 
  private:

@@ -78,4 +78,9 @@ int64_t StagingPool::held_bytes() const {
   return leased_bytes_ + pooled_bytes_;
 }
 
+int64_t StagingPool::leased_bytes() const {
+  MutexLock lock(&mutex_);
+  return leased_bytes_;
+}
+
 }  // namespace qgemm

@@ -33,6 +33,7 @@ class StagingPool {
 
   // Leased and pooled.
   int64_t held_bytes() const;
+  int64_t leased_bytes() const;
 
  private:
   // Powers of two and the halves between them, from 4 KiB to 16 TiB.

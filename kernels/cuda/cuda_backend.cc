@@ -184,7 +184,11 @@ class CudaBackend final : public Backend {
   }
 
   BackendLimits limits() const override {
-    return {options_.max_n, options_.max_k, options_.max_batch_rows};
+    BackendLimits limits;
+    limits.max_n = options_.max_n;
+    limits.max_k = options_.max_k;
+    limits.max_batch_rows = options_.max_batch_rows;
+    return limits;
   }
 
   BackendDescription describe() const override {
@@ -196,7 +200,8 @@ class CudaBackend final : public Backend {
   }
 
   BackendMemory memory() const override {
-    return {weights_bytes_->load(), staging_.held_bytes(), device_.total_bytes};
+    return {weights_bytes_->load(), staging_.held_bytes(), device_.total_bytes,
+            staging_.leased_bytes()};
   }
 
  private:

@@ -94,4 +94,9 @@ int64_t CudaStagingPool::held_bytes() const {
   return leased_bytes_ + pooled_bytes_;
 }
 
+int64_t CudaStagingPool::leased_bytes() const {
+  MutexLock lock(&mutex_);
+  return leased_bytes_;
+}
+
 }  // namespace qgemm::cuda

@@ -37,6 +37,7 @@ class CudaStagingPool {
 
   // Leased and pooled.
   int64_t held_bytes() const;
+  int64_t leased_bytes() const;
 
  private:
   // Powers of two and the halves between them, from 4 KiB to 12 TiB.

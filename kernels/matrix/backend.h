@@ -129,6 +129,14 @@ struct BackendLimits {
   int64_t max_k = 0;
   // Rows of one batch.
   int64_t max_batch_rows = 0;
+  // Requests of up to so many rows gain from sharing a launch, up to so many.
+  int64_t merge_rows = 64;
+  // Rows that take about as long as one.
+  int64_t tile_rows = 16;
+  // Of one launch of a larger request, so that others need not wait long: rows,
+  // and multiplications with weights (rows * n * k; 0 = no bound).
+  int64_t chunk_rows = 512;
+  int64_t chunk_multiply_adds = 0;
 };
 
 struct BackendDescription {
@@ -143,6 +151,7 @@ struct BackendMemory {
   int64_t weights_bytes = 0;  // resident layers and layers being built
   int64_t staging_bytes = 0;  // leased and pooled
   int64_t total_bytes = 0;    // of the device
+  int64_t staging_leased_bytes = 0;
 };
 
 // Thread-safe. Destroying a backend waits for every enqueued batch; builders,

@@ -77,7 +77,7 @@ class ReferenceBackend final : public Backend {
 
   BackendMemory memory() const override {
     return {weights_memory_.used_bytes(), staging_memory_.used_bytes(),
-            weights_memory_.limit_bytes()};
+            weights_memory_.limit_bytes(), staging_memory_.used_bytes()};
   }
 
  private:

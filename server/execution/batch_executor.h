@@ -20,7 +20,7 @@ class BatchExecutor final : public BatchSink {
   BatchExecutor(Backend* backend, const Clock* clock, ServerMetrics* metrics)
       : backend_(backend), clock_(clock), metrics_(metrics) {}
 
-  void Submit(ClosedBatch batch, absl::AnyInvocable<void()> finished) override;
+  void Submit(ClosedBatch batch, Finished finished) override;
 
  private:
   Backend* const backend_;

@@ -8,6 +8,7 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/registry.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -19,110 +20,11 @@
 #include "base/histogram.h"
 #include "base/mutex.h"
 #include "server/metrics/locked_histogram.h"
+#include "server/metrics/metric_families.h"
+#include "server/metrics/request_families.h"
 
 namespace qgemm {
 namespace {
-
-using MetricFamilies = std::vector<prometheus::MetricFamily>;
-
-constexpr double kNanosecondsPerSecond = 1e9;
-
-// `count` bounds, each twice the one before.
-std::vector<double> Doubling(double first, int count) {
-  std::vector<double> bounds;
-  for (double bound = first; count > 0; --count, bound *= 2) {
-    bounds.push_back(bound);
-  }
-  return bounds;
-}
-
-// Durations in nanoseconds. 10 µs, a wake-up, to 42 s, a large upload.
-ExportedScale LatencyScale() {
-  return {Doubling(10e-6, 23), kNanosecondsPerSecond};
-}
-// 1 µs, an idle queue or a small kernel, to 8.4 s.
-ExportedScale DeviceScale() {
-  return {Doubling(1e-6, 24), kNanosecondsPerSecond};
-}
-// 1 to 8192 rows.
-ExportedScale RowScale() { return {Doubling(1, 14), 1}; }
-// 1 to 256 requests.
-ExportedScale RequestScale() { return {Doubling(1, 9), 1}; }
-
-int64_t LargestBound(const ExportedScale& scale) {
-  return static_cast<int64_t>(scale.bounds.back() * scale.values_per_unit);
-}
-
-prometheus::Counter* AddCounter(prometheus::Registry& registry,
-                                const char* name, const char* help) {
-  return &prometheus::BuildCounter()
-              .Name(name)
-              .Help(help)
-              .Register(registry)
-              .Add({});
-}
-
-prometheus::Gauge* AddGauge(prometheus::Registry& registry, const char* name,
-                            const char* help) {
-  return &prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(
-      {});
-}
-
-// A histogram without labels, and how it is shown.
-class ExportedHistogram {
- public:
-  ExportedHistogram(std::string name, std::string help, ExportedScale scale)
-      : name_(std::move(name)),
-        help_(std::move(help)),
-        scale_(std::move(scale)),
-        values_(LargestBound(scale_)) {}
-
-  void Record(int64_t value) { values_.Record(value); }
-  void Record(absl::Duration value) { Record(absl::ToInt64Nanoseconds(value)); }
-
-  prometheus::MetricFamily Collect() const {
-    prometheus::ClientMetric metric;
-    metric.histogram = CutAtBounds(values_.Snapshot(), scale_);
-    return {name_, help_, prometheus::MetricType::Histogram, {metric}};
-  }
-
- private:
-  const std::string name_;
-  const std::string help_;
-  const ExportedScale scale_;
-  LockedHistogram values_;
-};
-
-// The counters of one family by one label, made when first counted. The map
-// keeps the hot path from hashing label sets.
-class LabelledCounter {
- public:
-  LabelledCounter(prometheus::Registry& registry, const char* name,
-                  const char* help, std::string label)
-      : family_(prometheus::BuildCounter().Name(name).Help(help).Register(
-            registry)),
-        label_(std::move(label)) {}
-
-  void Increment(absl::string_view value) { Find(value)->Increment(); }
-
-  // Makes the counter at zero, so that a rate over it has a start.
-  prometheus::Counter* Find(absl::string_view value) {
-    MutexLock lock(&mutex_);
-    auto found = counters_.find(value);
-    if (found == counters_.end()) {
-      const std::string text(value);
-      found = counters_.emplace(text, &family_.Add({{label_, text}})).first;
-    }
-    return found->second;
-  }
-
- private:
-  prometheus::Family<prometheus::Counter>& family_;
-  const std::string label_;
-  Mutex mutex_;
-  std::map<std::string, prometheus::Counter*, std::less<>> counters_
-      ABSL_GUARDED_BY(mutex_);
-};
 
 // Counts and latencies of RPCs by method, counts also by code.
 class RpcFamilies {
@@ -222,23 +124,40 @@ class RpcFamilies {
   std::map<std::string, Method, std::less<>> methods_ ABSL_GUARDED_BY(mutex_);
 };
 
-struct QueueFamilies {
-  explicit QueueFamilies(prometheus::Registry& r)
-      : requests(AddGauge(r, "qgemm_queue_requests",
-                          "Gemm requests that wait for a launch.")),
-        bytes(AddGauge(r, "qgemm_queue_bytes",
-                       "Operand bytes that wait for a launch.")),
-        dropped(r, "qgemm_requests_dropped_total",
-                "Gemm requests that ended before a launch.", "reason") {
-    for (const char* reason :
-         {"queue_full", "draining", "deadline", "cancelled"}) {
-      dropped.Find(reason);
-    }
+// Asks for figures when they are looked at.
+class MemoryFamilies {
+ public:
+  void Sample(absl::AnyInvocable<MemoryFigures()> sample) {
+    MutexLock lock(&mutex_);
+    sample_ = std::move(sample);
   }
 
-  prometheus::Gauge* requests;
-  prometheus::Gauge* bytes;
-  LabelledCounter dropped;
+  // Nothing while there is nobody to ask.
+  void Collect(MetricFamilies* families) const {
+    MutexLock lock(&mutex_);
+    if (sample_ == nullptr) return;
+    const MemoryFigures figures = sample_();
+    families->push_back(Gauge("qgemm_resident_bytes",
+                              "Memory of the backend that holds layers.",
+                              figures.weights_bytes));
+    families->push_back(Gauge("qgemm_staging_bytes",
+                              "Host memory for operands, in use and kept.",
+                              figures.staging_bytes));
+    families->push_back(Gauge("qgemm_staging_in_use_bytes",
+                              "Host memory that holds operands of requests.",
+                              figures.staging_in_use_bytes));
+  }
+
+ private:
+  static prometheus::MetricFamily Gauge(const char* name, const char* help,
+                                        int64_t value) {
+    prometheus::ClientMetric metric;
+    metric.gauge.value = static_cast<double>(value);
+    return {name, help, prometheus::MetricType::Gauge, {metric}};
+  }
+
+  mutable Mutex mutex_;
+  mutable absl::AnyInvocable<MemoryFigures()> sample_ ABSL_GUARDED_BY(mutex_);
 };
 
 struct LaunchFamilies {
@@ -289,13 +208,17 @@ struct ServerMetrics::Families final : public prometheus::Collectable {
     MetricFamilies families = counters_and_gauges.Collect();
     rpcs.Collect(&families);
     launch.Collect(&families);
+    families.push_back(requests.stages.Collect());
+    memory.Collect(&families);
     return families;
   }
 
   prometheus::Registry counters_and_gauges;
   RpcFamilies rpcs{counters_and_gauges};
   QueueFamilies queue{counters_and_gauges};
+  RequestFamilies requests{counters_and_gauges};
   LaunchFamilies launch{counters_and_gauges};
+  MemoryFamilies memory;
   WeightsFamilies weights{counters_and_gauges};
 };
 
@@ -308,21 +231,43 @@ void ServerMetrics::RpcEnded(absl::string_view method, absl::StatusCode code,
   families_->rpcs.Ended(method, code, latency);
 }
 
-void ServerMetrics::SetQueueDepth(int64_t requests, int64_t bytes) {
+void ServerMetrics::SetQueueDepth(int64_t requests, int64_t rows,
+                                  int64_t bytes) {
   families_->queue.requests->Set(static_cast<double>(requests));
+  families_->queue.rows->Set(static_cast<double>(rows));
   families_->queue.bytes->Set(static_cast<double>(bytes));
 }
 
-void ServerMetrics::RequestDropped(absl::string_view reason) {
-  families_->queue.dropped.Increment(reason);
+void ServerMetrics::SetLaunchesInFlight(int64_t launches) {
+  families_->queue.launches->Set(static_cast<double>(launches));
 }
 
-void ServerMetrics::LaunchEnded(int64_t rows, int64_t requests,
-                                absl::Duration queue, absl::Duration kernel) {
-  families_->launch.rows.Record(rows);
-  families_->launch.requests.Record(requests);
-  families_->launch.queue.Record(queue);
-  families_->launch.kernel.Record(kernel);
+void ServerMetrics::RequestAccepted(int64_t rows) {
+  families_->requests.accepted->Increment();
+  families_->requests.accepted_rows->Increment(static_cast<double>(rows));
+}
+
+void ServerMetrics::RequestDropped(DropReason reason, DropStage stage) {
+  families_->queue.dropped.Increment(reason, stage);
+}
+
+void ServerMetrics::RequestComputed(int64_t rows, const RequestStages& stages) {
+  families_->requests.computed->Increment();
+  families_->requests.computed_rows->Increment(static_cast<double>(rows));
+  families_->requests.stages.Record(stages);
+}
+
+void ServerMetrics::RequestFailed() { families_->requests.failed->Increment(); }
+
+void ServerMetrics::RequestWasted(DropReason reason) {
+  families_->requests.wasted.Increment(NameOf(reason));
+}
+
+void ServerMetrics::LaunchEnded(const LaunchFigures& launch) {
+  families_->launch.rows.Record(launch.rows);
+  families_->launch.requests.Record(launch.requests);
+  families_->launch.queue.Record(launch.queue);
+  families_->launch.kernel.Record(launch.kernel);
 }
 
 void ServerMetrics::LaunchFailed(absl::StatusCode code) {
@@ -348,6 +293,10 @@ void ServerMetrics::SetWeightsBudget(int64_t bytes) {
 
 void ServerMetrics::AddUploadedBytes(int64_t bytes) {
   families_->weights.uploaded->Increment(static_cast<double>(bytes));
+}
+
+void ServerMetrics::SampleMemory(absl::AnyInvocable<MemoryFigures()> sample) {
+  families_->memory.Sample(std::move(sample));
 }
 
 std::shared_ptr<prometheus::Collectable> ServerMetrics::registry() const {

@@ -38,9 +38,12 @@ class GemmCall final : public PayloadCall {
     if (!parsed.ok()) return Fail(parsed);
     absl::StatusOr<GemmIntake> intake =
         TakeGemm(environment(), message, payload().bytes,
-                 MessageResultLimit(environment().options.max_message_bytes));
+                 MessageResultLimit(environment().options.max_message_bytes),
+                 context().peer());
     if (!intake.ok()) return Fail(intake.status());
-    const absl::Status staged = Stage(&*intake);
+    // Before the copy, which an overloaded server has no time for.
+    absl::Status staged = CheckRoom(environment(), *intake);
+    if (staged.ok()) staged = Stage(&*intake);
     if (!staged.ok()) return FailRetryably(staged);
     environment().scheduler->Enqueue(Complete(*std::move(intake)));
   }

@@ -10,11 +10,15 @@ namespace qgemm {
 absl::StatusOr<GemmIntake> TakeGemm(const RpcEnvironment& environment,
                                     const v1::GemmRequest& message,
                                     int64_t a_bytes,
-                                    const ResultLimit& result_limit) {
+                                    const ResultLimit& result_limit,
+                                    const std::string& peer) {
   GemmIntake intake;
   intake.request = std::make_unique<GemmRequest>();
   GemmRequest& request = *intake.request;
   ASSIGN_OR_RETURN(request.signature, ToSignature(message));
+  ASSIGN_OR_RETURN(request.priority, ToPriority(message.priority()));
+  RETURN_IF_ERROR(CheckClientId(message.client_id()));
+  request.client = message.client_id().empty() ? peer : message.client_id();
   ASSIGN_OR_RETURN(const auto weights,
                    environment.store->Find(message.weights()));
   request.weights = weights->resident;
@@ -32,6 +36,15 @@ absl::StatusOr<GemmIntake> TakeGemm(const RpcEnvironment& environment,
       environment.backend->CheckSupport(*request.weights, request.signature));
   request.m = intake.plan.m;
   return intake;
+}
+
+absl::Status CheckRoom(const RpcEnvironment& environment,
+                       const GemmIntake& intake) {
+  QueueDemand demand;
+  demand.client = intake.request->client;
+  demand.rows = intake.request->m;
+  demand.operand_bytes = intake.plan.a_bytes + intake.plan.c_bytes;
+  return environment.scheduler->CheckRoom(demand);
 }
 
 }  // namespace qgemm

@@ -8,7 +8,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "qgemm/v1/qgemm.pb.h"
 #include "server/rpc/gemm_plan.h"
@@ -25,14 +27,20 @@ struct GemmIntake {
 };
 
 // Looks the weights up, which keeps them, and checks all that the message
-// says. `a_bytes` is what its A has, which need not have come yet.
+// says. `a_bytes` is what its A has, which need not have come yet; `peer` is
+// who sent it, where the message does not say.
 // Errors: INVALID_ARGUMENT, NOT_FOUND (the weights), UNIMPLEMENTED (the
 // backend has no kernel for it), RESOURCE_EXHAUSTED (the result is beyond
 // `result_limit`).
 absl::StatusOr<GemmIntake> TakeGemm(const RpcEnvironment& environment,
                                     const v1::GemmRequest& message,
                                     int64_t a_bytes,
-                                    const ResultLimit& result_limit);
+                                    const ResultLimit& result_limit,
+                                    const std::string& peer);
+
+// Whether the scheduler would take it now, or what it would refuse it with.
+absl::Status CheckRoom(const RpcEnvironment& environment,
+                       const GemmIntake& intake);
 
 }  // namespace qgemm
 

@@ -193,12 +193,13 @@ absl::StatusOr<GemmStreamCall::Arriving> GemmStreamCall::Check(
   const RpcOptions& options = environment_->options;
   RETURN_IF_ERROR(environment_->live_calls->CheckServing());
   RETURN_IF_ERROR(CheckFields(message, a, options.stream.max_operand_bytes));
-  ASSIGN_OR_RETURN(
-      GemmIntake intake,
-      TakeGemm(*environment_, message.gemm(),
-               static_cast<int64_t>(OperandBytes(message, a)),
-               StreamResultLimit(options.stream.max_operand_bytes)));
+  ASSIGN_OR_RETURN(GemmIntake intake,
+                   TakeGemm(*environment_, message.gemm(),
+                            static_cast<int64_t>(OperandBytes(message, a)),
+                            StreamResultLimit(options.stream.max_operand_bytes),
+                            context_.peer()));
   RETURN_IF_ERROR(CheckQueueTakes(intake.plan, options.max_queued_bytes));
+  RETURN_IF_ERROR(CheckRoom(*environment_, intake));
   Arriving arriving;
   arriving.request = std::move(intake.request);
   arriving.plan = intake.plan;

@@ -9,6 +9,9 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/rpc/translate_enums.h"
@@ -49,6 +52,8 @@ absl::StatusOr<FloatType> ToRounding(v1::FloatType rounding,
   }
   return type;
 }
+
+constexpr size_t kMaxClientIdBytes = 128;
 
 uint64_t Nanoseconds(absl::Duration duration) {
   return std::max<int64_t>(0, absl::ToInt64Nanoseconds(duration));
@@ -95,6 +100,37 @@ absl::StatusOr<MatmulSignature> ToSignature(const v1::GemmRequest& request) {
   ASSIGN_OR_RETURN(signature.rounding,
                    ToRounding(request.rounding(), signature));
   return signature;
+}
+
+absl::StatusOr<Priority> ToPriority(v1::Priority priority) {
+  switch (priority) {
+    case v1::PRIORITY_LOW:
+      return Priority::kLow;
+    case v1::PRIORITY_UNSPECIFIED:
+    case v1::PRIORITY_NORMAL:
+      return Priority::kNormal;
+    case v1::PRIORITY_HIGH:
+      return Priority::kHigh;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("priority = ", static_cast<int>(priority),
+                       " is not a Priority; LOW, NORMAL and HIGH are"));
+  }
+}
+
+absl::Status CheckClientId(const std::string& client_id) {
+  if (client_id.size() > kMaxClientIdBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("client_id has ", client_id.size(),
+                     " characters; at most ", kMaxClientIdBytes, " are legal"));
+  }
+  for (const char c : client_id) {
+    if (absl::ascii_isalnum(c) || absl::StrContains("._/-", c)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("client_id = \"", absl::CHexEscape(client_id),
+                     "\"; legal are [A-Za-z0-9._/-]"));
+  }
+  return absl::OkStatus();
 }
 
 void ToMessage(const WeightsListing& listing, v1::WeightsInfo* info) {

@@ -8,6 +8,7 @@
 #define QGEMM_SERVER_RPC_TRANSLATE_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -36,6 +37,12 @@ absl::StatusOr<UploadChunk> ToUploadChunk(const v1::WeightsChunk& chunk);
 
 // Types, mode and rounding of a request, defaults filled in.
 absl::StatusOr<MatmulSignature> ToSignature(const v1::GemmRequest& request);
+
+absl::StatusOr<Priority> ToPriority(v1::Priority priority);
+
+// OK for an empty id, else INVALID_ARGUMENT unless it is
+// [A-Za-z0-9._/-]{1,128}.
+absl::Status CheckClientId(const std::string& client_id);
 
 void ToMessage(const WeightsListing& listing, v1::WeightsInfo* info);
 void ToMessage(const GemmTimings& timings, absl::Duration total,

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Launches are started by the thread that made them possible: no thread has to
+// wake up between a request and its launch, or between two launches.
 
 #include "server/scheduling/batch_scheduler.h"
 
 #include <algorithm>
-#include <deque>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/mutex.h"
 
@@ -18,53 +21,46 @@ namespace {
 // system's.
 constexpr absl::Duration kDrainPollInterval = absl::Milliseconds(5);
 constexpr absl::Duration kHoldPollInterval = absl::Milliseconds(1);
+// A full queue is swept of requests that nobody waits for; not more often,
+// since it looks at each.
+constexpr absl::Duration kSweepInterval = absl::Milliseconds(10);
 
 using RequestPtr = std::unique_ptr<GemmRequest>;
-
-int64_t OperandBytes(const GemmRequest& request) {
-  return request.a.size_bytes() + request.c.size_bytes();
-}
+using DroppedRequests = std::vector<DroppedRequest>;
 
 void End(RequestPtr request, const absl::Status& status) {
   GemmRequest::Done done = std::move(request->done);
-  done(status, GemmTimings(), std::move(request));
+  const GemmTimings timings = request->timings;
+  done(status, timings, std::move(request));
 }
 
-// A request that ends without a launch: why, and under which metric.
-struct Dropped {
-  RequestPtr request;
-  absl::Status status;
-  const char* reason;
-};
+// Where a request was when it was dropped.
+DropStage StageOf(const GemmRequest& request) {
+  return request.in_launch.first > 0 ? DropStage::kChunks : DropStage::kQueue;
+}
 
-void EndAll(std::vector<Dropped> dropped, ServerMetrics* metrics) {
-  for (Dropped& entry : dropped) {
-    metrics->RequestDropped(entry.reason);
+void EndAll(DroppedRequests dropped, ServerMetrics* metrics) {
+  for (DroppedRequest& entry : dropped) {
+    metrics->RequestDropped(entry.reason, StageOf(*entry.request));
     End(std::move(entry.request), entry.status);
   }
 }
 
-absl::Status Draining() {
-  return absl::UnavailableError(
-      "the server is draining and takes no more requests");
+Refusal Draining() {
+  return {absl::UnavailableError(
+              "the server is draining and takes no more requests"),
+          DropReason::kDraining};
 }
 
-absl::Status DrainEnded() {
-  return absl::UnavailableError(
-      "the server stopped before the request's turn came");
+DroppedRequest DrainEnded(RequestPtr request) {
+  return {std::move(request),
+          absl::UnavailableError(
+              "the server stopped before the request's turn came"),
+          DropReason::kDraining};
 }
 
-absl::Status DeadlinePassed(const GemmRequest& request, absl::Time now) {
-  return absl::DeadlineExceededError(absl::StrCat(
-      "the deadline passed ", absl::FormatDuration(now - request.deadline),
-      " ago, after the request had waited ",
-      absl::FormatDuration(now - request.arrival),
-      " for a launch; nothing was computed"));
-}
-
-bool IsCancelled(const GemmRequest& request) {
-  return request.cancelled != nullptr &&
-         request.cancelled->load(std::memory_order_acquire);
+QueueDemand DemandOf(const GemmRequest& request) {
+  return {request.client, request.m, request.operand_bytes()};
 }
 
 }  // namespace
@@ -73,226 +69,242 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
  public:
   State(const SchedulerOptions& options, BatchSink* sink, const Clock* clock,
         ServerMetrics* metrics)
-      : options_(options), sink_(sink), clock_(clock), metrics_(metrics) {}
+      : sink_(sink), clock_(clock), metrics_(metrics), planner_(options) {}
 
+  absl::Status CheckRoom(const QueueDemand& demand);
   void Enqueue(RequestPtr request);
   void HoldLaunches(absl::Time until);
   void Drain(absl::Time deadline);
   void Stop();
 
-  // The dispatcher thread's life.
-  void Run();
+  // Starts launches when holds end, until Stop.
+  void EndHolds();
 
  private:
-  // What the dispatcher does next, outside the lock.
+  // What Pump does next, outside the lock.
   struct Work {
-    std::vector<Dropped> dropped;
-    ClosedBatch batch;
+    DroppedRequests dropped;
+    PlannedLaunch launch;
+
+    bool empty() const {
+      return dropped.empty() && launch.batch.requests.empty();
+    }
   };
 
-  Dropped Refusal(const GemmRequest& request) const
+  // Sweeps the queue first if it is full.
+  Refusal CheckRoom(const QueueDemand& demand, DroppedRequests* dropped)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns when a launch may start, or the scheduler stops.
-  void AwaitTurn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool CanDispatch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !queue_.empty() && launches_ < options_.max_launches_in_flight;
-  }
-  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return queue_.empty() && launches_ == 0 && !ending_dropped_;
-  }
+  // What may start now; nothing if another thread is at it, which then sees
+  // what this one brought. Pump must follow.
+  Work BeginPump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Does the work, and what may start after it.
+  void Pump(Work work) ABSL_LOCKS_EXCLUDED(mutex_);
   Work TakeWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Fills waiting_ from the head of the queue; what must not run is moved to
-  // `dropped`.
-  void LookAhead(std::vector<Dropped>* dropped)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  RequestPtr TakeAt(std::deque<RequestPtr>::iterator* position)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void DroppedEnded();
-  void LaunchFinished();
-  std::vector<Dropped> TakeQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Do(Work work) ABSL_LOCKS_EXCLUDED(mutex_);
+  void LaunchEnded(LaunchFamily family, RequestPtr unfinished)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsDrained() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return drained_;
+  }
+  DroppedRequests TakeQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return planner_.depth().requests == 0 &&
+           planner_.launches_in_flight() == 0 && !pumping_;
+  }
   void ShowDepth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    metrics_->SetQueueDepth(static_cast<int64_t>(queue_.size()), queued_bytes_);
+    const QueueDepth& depth = planner_.depth();
+    metrics_->SetQueueDepth(depth.requests, depth.rows, depth.bytes);
+    metrics_->SetLaunchesInFlight(planner_.launches_in_flight());
   }
 
-  const SchedulerOptions options_;
   BatchSink* const sink_;
   const Clock* const clock_;
   ServerMetrics* const metrics_;
 
   Mutex mutex_;
-  CondVar work_changed_;  // for the dispatcher
+  CondVar hold_changed_;
   CondVar idle_changed_;  // for drains
-  std::deque<RequestPtr> queue_ ABSL_GUARDED_BY(mutex_);
-  int64_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  int launches_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The dispatcher is in the `done` of requests that it took off the queue.
-  bool ending_dropped_ ABSL_GUARDED_BY(mutex_) = false;
+  LaunchPlanner planner_ ABSL_GUARDED_BY(mutex_);
+  bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time next_sweep_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Time hold_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  // A drain gave up: nothing waits any more.
+  bool drained_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // The policy's view; a member so that it keeps its memory.
-  std::vector<WaitingRequest> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Why the request cannot be queued; a null reason if it can.
-Dropped BatchScheduler::State::Refusal(const GemmRequest& request) const {
-  if (draining_) return {nullptr, Draining(), "draining"};
-  if (static_cast<int64_t>(queue_.size()) >= options_.max_queued_requests) {
-    return {nullptr,
-            absl::ResourceExhaustedError(
-                absl::StrCat("the queue is full: ", queue_.size(),
-                             " requests wait, the limit is ",
-                             options_.max_queued_requests, "; retry later")),
-            "queue_full"};
+Refusal BatchScheduler::State::CheckRoom(const QueueDemand& demand,
+                                         DroppedRequests* dropped) {
+  if (draining_) return Draining();
+  Refusal refusal = planner_.CheckRoom(demand);
+  if (!absl::IsResourceExhausted(refusal.status)) return refusal;
+  const absl::Time now = clock_->Now();
+  if (now < next_sweep_) return refusal;
+  next_sweep_ = now + kSweepInterval;
+  planner_.Sweep(now, dropped);
+  ShowDepth();
+  return planner_.CheckRoom(demand);
+}
+
+absl::Status BatchScheduler::State::CheckRoom(const QueueDemand& demand) {
+  DroppedRequests dropped;
+  Refusal refusal;
+  {
+    MutexLock lock(&mutex_);
+    refusal = CheckRoom(demand, &dropped);
   }
-  if (OperandBytes(request) > options_.max_queued_bytes - queued_bytes_) {
-    return {
-        nullptr,
-        absl::ResourceExhaustedError(absl::StrCat(
-            "the queue is full: ", queued_bytes_,
-            " operand bytes wait and the request has ", OperandBytes(request),
-            ", the limit is ", options_.max_queued_bytes, "; retry later")),
-        "queue_full"};
+  EndAll(std::move(dropped), metrics_);
+  if (!refusal.status.ok()) {
+    metrics_->RequestDropped(refusal.reason, DropStage::kAdmission);
   }
-  return {nullptr, absl::OkStatus(), nullptr};
+  return refusal.status;
 }
 
 void BatchScheduler::State::Enqueue(RequestPtr request) {
   CHECK(request != nullptr && request->done != nullptr);
-  Dropped refusal;
+  DroppedRequests dropped;
+  Refusal refusal;
+  Work work;
   {
     MutexLock lock(&mutex_);
-    refusal = Refusal(*request);
-    if (refusal.reason == nullptr) {
-      queued_bytes_ += OperandBytes(*request);
-      queue_.push_back(std::move(request));
+    refusal = CheckRoom(DemandOf(*request), &dropped);
+    if (refusal.status.ok()) {
+      metrics_->RequestAccepted(request->m);
+      planner_.Add(std::move(request));
+      work = BeginPump();
       ShowDepth();
-      work_changed_.Signal();
-      return;
     }
   }
-  metrics_->RequestDropped(refusal.reason);
-  End(std::move(request), refusal.status);
-}
-
-void BatchScheduler::State::HoldLaunches(absl::Time until) {
-  MutexLock lock(&mutex_);
-  if (!draining_) hold_until_ = std::max(hold_until_, until);
-}
-
-void BatchScheduler::State::AwaitTurn() {
-  while (!stopping_) {
-    if (!CanDispatch()) {
-      work_changed_.Wait(&mutex_);
-      continue;
-    }
-    const absl::Duration held = hold_until_ - clock_->Now();
-    if (held <= absl::ZeroDuration()) return;
-    work_changed_.WaitFor(&mutex_, std::min(held, kHoldPollInterval));
+  EndAll(std::move(dropped), metrics_);
+  if (refusal.status.ok()) {
+    Pump(std::move(work));
+  } else {
+    metrics_->RequestDropped(refusal.reason, DropStage::kAdmission);
+    End(std::move(request), refusal.status);
   }
 }
 
-void BatchScheduler::State::Run() {
-  while (true) {
-    Work work;
-    {
-      MutexLock lock(&mutex_);
-      AwaitTurn();
-      if (!CanDispatch()) return;
-      work = TakeWork();
-    }
-    if (!work.dropped.empty()) {
-      EndAll(std::move(work.dropped), metrics_);
-      DroppedEnded();
-    }
-    if (work.batch.requests.empty()) continue;
-    sink_->Submit(std::move(work.batch),
-                  [self = shared_from_this()] { self->LaunchFinished(); });
+BatchScheduler::State::Work BatchScheduler::State::BeginPump() {
+  if (pumping_) return {};
+  Work work = TakeWork();
+  pumping_ = !work.empty();
+  return work;
+}
+
+void BatchScheduler::State::Pump(Work work) {
+  while (!work.empty()) {
+    Do(std::move(work));
+    MutexLock lock(&mutex_);
+    work = TakeWork();
+    ShowDepth();
+    if (!work.empty()) continue;
+    pumping_ = false;
+    if (Idle()) idle_changed_.SignalAll();
   }
 }
 
 BatchScheduler::State::Work BatchScheduler::State::TakeWork() {
   Work work;
-  LookAhead(&work.dropped);
-  const std::vector<int64_t> chosen = NextBatch(waiting_, options_.batching);
-  for (size_t taken = 0; taken < chosen.size(); ++taken) {
-    auto position = queue_.begin() + (chosen[taken] - taken);
-    work.batch.requests.push_back(TakeAt(&position));
-  }
-  if (!chosen.empty()) ++launches_;
-  ending_dropped_ = !work.dropped.empty();
-  ShowDepth();
+  if (planner_.depth().requests == 0) return work;
+  const absl::Time now = clock_->Now();
+  if (now >= hold_until_) work.launch = planner_.Next(now, &work.dropped);
   return work;
 }
 
-void BatchScheduler::State::LookAhead(std::vector<Dropped>* dropped) {
-  const BatchingOptions& batching = options_.batching;
-  const int64_t depth =
-      batching.max_requests > 1 ? std::max<int64_t>(1, batching.lookahead) : 1;
-  const absl::Time now = clock_->Now();
-  waiting_.clear();
-  auto position = queue_.begin();
-  while (position != queue_.end() &&
-         static_cast<int64_t>(waiting_.size()) < depth) {
-    const GemmRequest& request = **position;
-    if (IsCancelled(request)) {
-      dropped->push_back({TakeAt(&position),
-                          absl::CancelledError("the caller went away"),
-                          "cancelled"});
-    } else if (now >= request.deadline) {
-      const absl::Status status = DeadlinePassed(request, now);
-      dropped->push_back({TakeAt(&position), status, "deadline"});
-    } else {
-      waiting_.push_back({request.weights.get(), request.signature, request.m});
-      ++position;
-    }
+void BatchScheduler::State::Do(Work work) {
+  EndAll(std::move(work.dropped), metrics_);
+  if (work.launch.batch.requests.empty()) return;
+  // A lambda a family: a captured family would be one word too many to be
+  // held without an allocation.
+  if (work.launch.family == LaunchFamily::kDecode) {
+    sink_->Submit(std::move(work.launch.batch), [self = shared_from_this()](
+                                                    RequestPtr unfinished) {
+      self->LaunchEnded(LaunchFamily::kDecode, std::move(unfinished));
+    });
+  } else {
+    sink_->Submit(std::move(work.launch.batch), [self = shared_from_this()](
+                                                    RequestPtr unfinished) {
+      self->LaunchEnded(LaunchFamily::kBulk, std::move(unfinished));
+    });
   }
 }
 
-// Takes a request off the queue and moves `position` to the one behind it.
-RequestPtr BatchScheduler::State::TakeAt(
-    std::deque<RequestPtr>::iterator* position) {
-  RequestPtr request = std::move(**position);
-  queued_bytes_ -= OperandBytes(*request);
-  *position = queue_.erase(*position);
-  return request;
+void BatchScheduler::State::LaunchEnded(LaunchFamily family,
+                                        RequestPtr unfinished) {
+  DroppedRequests late;
+  if (unfinished != nullptr && IsDrained()) {
+    late.push_back(DrainEnded(std::move(unfinished)));
+  }
+  EndAll(std::move(late), metrics_);
+  Work work;
+  {
+    MutexLock lock(&mutex_);
+    planner_.LaunchEnded(family, std::move(unfinished));
+    work = BeginPump();
+    ShowDepth();
+    if (Idle()) idle_changed_.SignalAll();
+  }
+  Pump(std::move(work));
 }
 
-void BatchScheduler::State::DroppedEnded() {
+void BatchScheduler::State::HoldLaunches(absl::Time until) {
   MutexLock lock(&mutex_);
-  ending_dropped_ = false;
-  if (Idle()) idle_changed_.SignalAll();
+  if (draining_) return;
+  hold_until_ = std::max(hold_until_, until);
+  hold_changed_.Signal();
 }
 
-void BatchScheduler::State::LaunchFinished() {
-  MutexLock lock(&mutex_);
-  --launches_;
-  work_changed_.Signal();
-  if (Idle()) idle_changed_.SignalAll();
+void BatchScheduler::State::EndHolds() {
+  while (true) {
+    Work work;
+    {
+      MutexLock lock(&mutex_);
+      while (!stopping_ && hold_until_ == absl::InfinitePast()) {
+        hold_changed_.Wait(&mutex_);
+      }
+      if (stopping_) return;
+      const absl::Duration held = hold_until_ - clock_->Now();
+      if (held > absl::ZeroDuration()) {
+        hold_changed_.WaitFor(&mutex_, std::min(held, kHoldPollInterval));
+        continue;
+      }
+      hold_until_ = absl::InfinitePast();
+      work = BeginPump();
+      ShowDepth();
+    }
+    Pump(std::move(work));
+  }
 }
 
 void BatchScheduler::State::Drain(absl::Time deadline) {
-  std::vector<Dropped> late;
+  Work held;
   {
     MutexLock lock(&mutex_);
     draining_ = true;
     hold_until_ = absl::InfinitePast();
-    work_changed_.Signal();
+    held = BeginPump();
+    ShowDepth();
+  }
+  Pump(std::move(held));
+  DroppedRequests late;
+  {
+    MutexLock lock(&mutex_);
     while (!Idle() && clock_->Now() < deadline) {
       idle_changed_.WaitFor(&mutex_, kDrainPollInterval);
     }
+    drained_ = true;
     late = TakeQueue();
   }
   EndAll(std::move(late), metrics_);
 }
 
-std::vector<Dropped> BatchScheduler::State::TakeQueue() {
-  std::vector<Dropped> taken;
-  while (!queue_.empty()) {
-    taken.push_back({std::move(queue_.front()), DrainEnded(), "draining"});
-    queue_.pop_front();
+DroppedRequests BatchScheduler::State::TakeQueue() {
+  DroppedRequests taken;
+  for (RequestPtr& request : planner_.TakeAll()) {
+    taken.push_back(DrainEnded(std::move(request)));
   }
-  queued_bytes_ = 0;
   ShowDepth();
   return taken;
 }
@@ -300,18 +312,22 @@ std::vector<Dropped> BatchScheduler::State::TakeQueue() {
 void BatchScheduler::State::Stop() {
   MutexLock lock(&mutex_);
   stopping_ = true;
-  work_changed_.Signal();
+  hold_changed_.Signal();
 }
 
 BatchScheduler::BatchScheduler(const SchedulerOptions& options, BatchSink* sink,
                                const Clock* clock, ServerMetrics* metrics)
     : state_(std::make_shared<State>(options, sink, clock, metrics)),
-      dispatcher_([state = state_.get()] { state->Run(); }) {}
+      hold_ender_([state = state_.get()] { state->EndHolds(); }) {}
 
 BatchScheduler::~BatchScheduler() {
   Drain(absl::InfiniteFuture());
   state_->Stop();
-  dispatcher_.join();
+  hold_ender_.join();
+}
+
+absl::Status BatchScheduler::CheckRoom(const QueueDemand& demand) {
+  return state_->CheckRoom(demand);
 }
 
 void BatchScheduler::Enqueue(std::unique_ptr<GemmRequest> request) {

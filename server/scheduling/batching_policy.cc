@@ -3,29 +3,107 @@
 #include "server/scheduling/batching_policy.h"
 
 #include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "base/checked_math.h"
 
 namespace qgemm {
+namespace {
 
-std::vector<int64_t> NextBatch(absl::Span<const WaitingRequest> queue,
-                               const BatchingOptions& options) {
-  if (queue.empty()) return {};
-  const WaitingRequest& first = queue.front();
-  std::vector<int64_t> batch = {0};
-  const int64_t end = std::min<int64_t>(queue.size(), options.lookahead);
-  // Counted downwards: a sum of rows could overflow.
-  int64_t rows_left = options.max_rows - std::min(first.rows, options.max_rows);
-  for (int64_t i = 1;
-       i < end && static_cast<int64_t>(batch.size()) < options.max_requests;
-       ++i) {
-    const WaitingRequest& next = queue[i];
-    if (next.weights != first.weights || next.signature != first.signature) {
-      continue;
-    }
-    if (next.rows > rows_left) break;
-    rows_left -= next.rows;
-    batch.push_back(i);
+using Queues = absl::Span<const QueueSnapshot>;
+
+constexpr int64_t kNone = -1;
+
+// The place of the queue with the least key; kNone for no queues. A key
+// without a value passes the queue over.
+template <typename KeyOf>
+int64_t Least(Queues queues, const KeyOf& key_of) {
+  int64_t best = kNone;
+  decltype(key_of(queues.front())) best_key;
+  for (size_t i = 0; i < queues.size(); ++i) {
+    const auto key = key_of(queues[i]);
+    if (!key.has_value() || (best != kNone && !(*key < *best_key))) continue;
+    best = static_cast<int64_t>(i);
+    best_key = key;
   }
-  return batch;
+  return best;
+}
+
+int64_t Urgent(Queues queues, absl::Time bound) {
+  return Least(queues, [&](const QueueSnapshot& queue) {
+    return queue.earliest_deadline < bound
+               ? std::make_optional(queue.earliest_deadline)
+               : std::nullopt;
+  });
+}
+
+int64_t Aged(Queues queues, absl::Time bound) {
+  return Least(queues, [&](const QueueSnapshot& queue) {
+    return queue.oldest <= bound ? std::make_optional(queue.oldest)
+                                 : std::nullopt;
+  });
+}
+
+// Lower is better, from the first to the last.
+using Rank = std::tuple<int, int64_t, int64_t, absl::Time>;
+
+constexpr int64_t kNotBehind = std::numeric_limits<int64_t>::max();
+
+int64_t Preferred(Queues queues, const PolicyOptions& options) {
+  return Least(queues, [&](const QueueSnapshot& queue) {
+    const bool chases = options.order == BatchOrder::kChase;
+    const bool full_tile = queue.family == LaunchFamily::kDecode &&
+                           queue.rows >= options.tile_rows;
+    return std::make_optional(
+        Rank(-static_cast<int>(queue.priority),
+             chases ? queue.layers_behind.value_or(kNotBehind) : 0,
+             full_tile ? -queue.rows : 0, queue.oldest));
+  });
+}
+
+}  // namespace
+
+std::optional<QueueChoice> NextQueue(absl::Span<const QueueSnapshot> queues,
+                                     absl::Time now, LaunchReason last,
+                                     const PolicyOptions& options) {
+  if (queues.empty()) return std::nullopt;
+  const int64_t urgent = Urgent(queues, now + options.deadline_slack);
+  const int64_t aged = Aged(queues, now - options.age_cap);
+  const bool urgent_may =
+      urgent != kNone && (aged == kNone || last != LaunchReason::kUrgent);
+  if (urgent_may) return QueueChoice{urgent, LaunchReason::kUrgent};
+  if (aged != kNone && last != LaunchReason::kAged) {
+    return QueueChoice{aged, LaunchReason::kAged};
+  }
+  return QueueChoice{Preferred(queues, options), LaunchReason::kPreferred};
+}
+
+int64_t RequestsToLaunch(absl::Span<const int64_t> rows_of_requests,
+                         int64_t tile_rows) {
+  int64_t best_count = 0;
+  int64_t best_rows = 0;
+  int64_t best_cost = 1;
+  int64_t rows = 0;
+  for (size_t i = 0; i < rows_of_requests.size(); ++i) {
+    rows += rows_of_requests[i];
+    const int64_t cost = 1 + CeilDiv(rows, tile_rows);
+    if (rows * best_cost < best_rows * cost) continue;
+    best_count = static_cast<int64_t>(i) + 1;
+    best_rows = rows;
+    best_cost = cost;
+  }
+  return best_count;
+}
+
+int64_t ChunkRows(int64_t m, int64_t n, int64_t k, const ChunkLimits& limits) {
+  int64_t most = limits.max_rows;
+  if (limits.max_multiply_adds > 0) {
+    most = std::min(most, limits.max_multiply_adds / (n * k));
+  }
+  most = std::max(most / kChunkRowAlignment, int64_t{1}) * kChunkRowAlignment;
+  const int64_t chunks = CeilDiv(m, most);
+  return CeilDiv(CeilDiv(m, chunks), kChunkRowAlignment) * kChunkRowAlignment;
 }
 
 }  // namespace qgemm

@@ -170,7 +170,7 @@ BackendDescription FakeAsyncBackend::describe() const {
 
 BackendMemory FakeAsyncBackend::memory() const {
   return {weights_memory_.used_bytes(), staging_memory_.used_bytes(),
-          options_.memory_bytes};
+          options_.memory_bytes, staging_memory_.used_bytes()};
 }
 
 void FakeAsyncBackend::CompleteBatches() {

@@ -2,8 +2,10 @@
 
 #include "server/execution/batch_executor.h"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -35,6 +37,7 @@ class BatchExecutorTest : public testing::Test {
     request->weights = weights_;
     request->signature.mode = ComputeMode::kA32;
     request->m = rows;
+    request->in_launch = {0, rows};
     request->a = StagingLease(a_ + 4 * number, 4, [this] { ++returned_; });
     request->c = StagingLease(c_ + 4 * number, 4, [this] { ++returned_; });
     request->arrival = clock_.Now() - waited;
@@ -47,7 +50,12 @@ class BatchExecutorTest : public testing::Test {
     ClosedBatch batch;
     batch.requests.push_back(Request(0, 3, absl::Seconds(8)));
     batch.requests.push_back(Request(1, 5, absl::Seconds(2)));
-    executor_.Submit(std::move(batch), [this] {
+    SubmitBatch(std::move(batch));
+  }
+
+  void SubmitBatch(ClosedBatch batch) {
+    executor_.Submit(std::move(batch), [this](auto unfinished) {
+      unfinished_ = std::move(unfinished);
       ++finished_;
       ended_before_finished_ = outcomes_.count();
     });
@@ -62,11 +70,12 @@ class BatchExecutorTest : public testing::Test {
     return timings;
   }
 
-  uint8_t a_[8] = {};
-  uint8_t c_[8] = {};
+  uint8_t a_[16] = {};
+  uint8_t c_[16] = {};
   int returned_ = 0;  // leases
   int finished_ = 0;
   int64_t ended_before_finished_ = 0;
+  std::unique_ptr<GemmRequest> unfinished_;
   FakeClock clock_;
   ServerMetrics metrics_;
   Outcomes outcomes_;
@@ -162,6 +171,108 @@ TEST_F(BatchExecutorTest, RefusedLaunchEndsEveryRequestWithItsStatus) {
   EXPECT_EQ(ended_before_finished_, 2);
 }
 
+// Requests of 4 rows, each of one element: 4 bytes of a, 2 of c.
+class ChunkTest : public BatchExecutorTest {
+ protected:
+  void SubmitChunk(const RowRange& rows) {
+    auto request = Request(0, 4, absl::Seconds(8));
+    request->signature.a_type = FloatType::kFloat32;
+    request->signature.c_type = FloatType::kFloat16;
+    request->in_launch = rows;
+    ClosedBatch batch;
+    batch.requests.push_back(std::move(request));
+    SubmitBatch(std::move(batch));
+  }
+  void SubmitNext() {
+    ClosedBatch batch;
+    unfinished_->in_launch.count = unfinished_->rows_left();
+    batch.requests.push_back(std::move(unfinished_));
+    SubmitBatch(std::move(batch));
+  }
+};
+
+TEST_F(ChunkTest, SegmentPointsIntoTheMiddleOfTheLeases) {
+  SubmitChunk({2, 1});
+  const GemmBatch& batch = backend_.batch();
+  ASSERT_EQ(batch.segments.size(), 1u);
+  EXPECT_EQ(batch.segments[0].rows, 1);
+  EXPECT_EQ(batch.segments[0].a, a_ + 2 * 4);
+  EXPECT_EQ(batch.segments[0].c, c_ + 2 * 2);
+  backend_.Complete(absl::OkStatus(), Timings());
+}
+
+TEST_F(ChunkTest, RequestWithRowsLeftComesBackUnended) {
+  SubmitChunk({0, 2});
+  backend_.Complete(absl::OkStatus(), Timings());
+  EXPECT_EQ(finished_, 1);
+  EXPECT_EQ(outcomes_.count(), 0);
+  ASSERT_NE(unfinished_, nullptr);
+  EXPECT_EQ(unfinished_->in_launch.first, 2);
+  EXPECT_EQ(unfinished_->rows_left(), 2);
+  EXPECT_EQ(unfinished_->last_launch_end, clock_.Now());
+}
+
+TEST_F(ChunkTest, TimesAreSumsOverTheLaunches) {
+  SubmitChunk({0, 1});
+  clock_.Advance(absl::Seconds(100));
+  backend_.Complete(absl::OkStatus(), Timings());
+  clock_.Advance(absl::Seconds(4));
+  SubmitNext();
+  backend_.Complete(absl::OkStatus(), Timings());
+  const GemmTimings timings = outcomes_.Of(0).at(0).timings;
+  EXPECT_EQ(timings.queue, absl::Seconds(8 + 1 + 4 + 1));
+  EXPECT_EQ(timings.kernel, absl::Seconds(2 * 32));
+  EXPECT_EQ(timings.launch_rows, 3);
+  EXPECT_EQ(timings.launch_requests, 1);
+}
+
+TEST_F(ChunkTest, FailedChunkEndsTheRequest) {
+  SubmitChunk({0, 2});
+  backend_.Complete(absl::InternalError("the device fell off"), Timings());
+  EXPECT_EQ(outcomes_.Of(0).at(0).status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(unfinished_, nullptr);
+  EXPECT_EQ(finished_, 1);
+}
+
+TEST_F(BatchExecutorTest, CountsStagesOfEachRequest) {
+  SubmitTwo();
+  clock_.Advance(absl::Seconds(100));
+  backend_.Complete(absl::OkStatus(), Timings());
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_requests_computed_total"),
+              Optional(2.0));
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_rows_computed_total"),
+              Optional(8.0));
+  EXPECT_THAT(
+      MetricValue(metrics_, "qgemm_request_stage_seconds_sum{stage=\"queue\"}"),
+      Optional(12.0));
+  EXPECT_THAT(
+      MetricValue(metrics_, "qgemm_request_stage_seconds_sum{stage=\"d2h\"}"),
+      Optional(128.0));
+  EXPECT_THAT(
+      MetricValue(metrics_, "qgemm_request_stage_seconds_sum{stage=\"total\"}"),
+      Optional(210.0));
+}
+
+TEST_F(BatchExecutorTest, CountsRequestsThatWereComputedForNobody) {
+  auto expired = Request(0, 1, absl::Seconds(1));
+  expired->deadline = clock_.Now() + absl::Seconds(5);
+  auto cancelled = Request(1, 1, absl::Seconds(1));
+  cancelled->cancelled = std::make_shared<std::atomic<bool>>(true);
+  ClosedBatch batch;
+  batch.requests.push_back(std::move(expired));
+  batch.requests.push_back(std::move(cancelled));
+  SubmitBatch(std::move(batch));
+  clock_.Advance(absl::Seconds(5));
+  backend_.Complete(absl::OkStatus(), Timings());
+  for (const char* reason : {"deadline", "cancelled"}) {
+    EXPECT_THAT(
+        MetricValue(metrics_,
+                    std::string("qgemm_requests_wasted_total{reason=\"") +
+                        reason + "\"}"),
+        Optional(1.0));
+  }
+}
+
 TEST_F(BatchExecutorTest, CountsLaunchesByTheirOldestRequest) {
   SubmitTwo();
   backend_.Complete(absl::OkStatus(), Timings());
@@ -181,6 +292,8 @@ TEST_F(BatchExecutorTest, CountsFailedLaunchesApart) {
       MetricValue(metrics_, "qgemm_launch_errors_total{code=\"INTERNAL\"}"),
       Optional(1.0));
   EXPECT_THAT(MetricValue(metrics_, "qgemm_launch_rows_count"), Optional(0.0));
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_requests_failed_total"),
+              Optional(2.0));
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ std::string HttpGet(int port, const std::string& path) {
 
 TEST(MetricsEndpointTest, ServesTheTextOnTheReportedPort) {
   ServerMetrics metrics;
-  metrics.SetQueueDepth(12, 0);
+  metrics.SetQueueDepth(12, 0, 0);
   const auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", metrics);
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
   const std::string answer = HttpGet((*endpoint)->port(), "/metrics");

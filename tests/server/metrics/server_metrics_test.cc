@@ -83,7 +83,7 @@ TEST(ServerMetricsTest, CountsRowsOfAPowerOfTwoAtTheirBound) {
   ServerMetrics metrics;
   int64_t launches = 0;
   for (int64_t rows = 1; rows <= 8192; rows *= 2) {
-    metrics.LaunchEnded(rows, 1, absl::ZeroDuration(), absl::ZeroDuration());
+    metrics.LaunchEnded({rows, 1, {}, {}});
     ++launches;
     EXPECT_THAT(MetricValue(metrics, "qgemm_launch_rows_bucket{le=\"" +
                                          std::to_string(rows) + "\"}"),
@@ -93,37 +93,115 @@ TEST(ServerMetricsTest, CountsRowsOfAPowerOfTwoAtTheirBound) {
 
 TEST(ServerMetricsTest, ShowsTheLastQueueDepth) {
   ServerMetrics metrics;
-  metrics.SetQueueDepth(7, 4096);
-  metrics.SetQueueDepth(3, 1024);
+  metrics.SetQueueDepth(7, 70, 4096);
+  metrics.SetQueueDepth(3, 30, 1024);
   EXPECT_THAT(MetricValue(metrics, "qgemm_queue_requests"), Optional(3.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_queue_rows"), Optional(30.0));
   EXPECT_THAT(MetricValue(metrics, "qgemm_queue_bytes"), Optional(1024.0));
+}
+
+TEST(ServerMetricsTest, ShowsTheLaunchesInFlight) {
+  ServerMetrics metrics;
+  metrics.SetLaunchesInFlight(2);
+  EXPECT_THAT(MetricValue(metrics, "qgemm_launches_in_flight"), Optional(2.0));
 }
 
 TEST(ServerMetricsTest, EveryDropReasonStartsAtZero) {
   ServerMetrics metrics;
-  for (const char* reason :
-       {"queue_full", "draining", "deadline", "cancelled"}) {
+  for (const char* labels : {"reason=\"queue_full\",stage=\"admission\"",
+                             "reason=\"quota\",stage=\"admission\"",
+                             "reason=\"too_large\",stage=\"admission\"",
+                             "reason=\"draining\",stage=\"admission\"",
+                             "reason=\"draining\",stage=\"queue\"",
+                             "reason=\"draining\",stage=\"chunks\"",
+                             "reason=\"deadline\",stage=\"queue\"",
+                             "reason=\"deadline\",stage=\"chunks\"",
+                             "reason=\"cancelled\",stage=\"queue\"",
+                             "reason=\"cancelled\",stage=\"chunks\""}) {
     EXPECT_THAT(
-        MetricValue(metrics, std::string("qgemm_requests_dropped_total{reason="
-                                         "\"") +
-                                 reason + "\"}"),
-        Optional(0.0));
+        MetricValue(metrics, std::string("qgemm_requests_dropped_total{") +
+                                 labels + "}"),
+        Optional(0.0))
+        << labels;
   }
 }
 
-TEST(ServerMetricsTest, CountsDroppedRequestsByReason) {
+TEST(ServerMetricsTest, CountsDroppedRequestsByReasonAndStage) {
   ServerMetrics metrics;
-  metrics.RequestDropped("deadline");
-  metrics.RequestDropped("deadline");
+  metrics.RequestDropped(DropReason::kDeadline, DropStage::kQueue);
+  metrics.RequestDropped(DropReason::kDeadline, DropStage::kQueue);
+  metrics.RequestDropped(DropReason::kDeadline, DropStage::kChunks);
+  EXPECT_THAT(MetricValue(metrics,
+                          "qgemm_requests_dropped_total{reason=\"deadline\","
+                          "stage=\"queue\"}"),
+              Optional(2.0));
+}
+
+TEST(ServerMetricsTest, CountsRequestsAndTheirRowsByHowTheyEnd) {
+  ServerMetrics metrics;
+  for (const int64_t rows : {1, 20, 300}) metrics.RequestAccepted(rows);
+  metrics.RequestComputed(20, {});
+  metrics.RequestFailed();
+  EXPECT_THAT(MetricValue(metrics, "qgemm_requests_accepted_total"),
+              Optional(3.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_rows_accepted_total"),
+              Optional(321.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_requests_computed_total"),
+              Optional(1.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_rows_computed_total"),
+              Optional(20.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_requests_failed_total"),
+              Optional(1.0));
+}
+
+TEST(ServerMetricsTest, SumsStagesOfComputedRequestsInSeconds) {
+  ServerMetrics metrics;
+  metrics.RequestComputed(1,
+                          {absl::Seconds(1), absl::Seconds(2), absl::Seconds(4),
+                           absl::Seconds(8), absl::Seconds(16)});
+  metrics.RequestComputed(1, {absl::Milliseconds(500), {}, {}, {}, {}});
+  const struct {
+    const char* stage;
+    double seconds;
+  } cases[] = {
+      {"queue", 1.5}, {"h2d", 2}, {"kernel", 4}, {"d2h", 8}, {"total", 16}};
+  for (const auto& [stage, seconds] : cases) {
+    EXPECT_THAT(
+        MetricValue(metrics,
+                    std::string("qgemm_request_stage_seconds_sum{stage=\"") +
+                        stage + "\"}"),
+        Optional(seconds));
+  }
+}
+
+TEST(ServerMetricsTest, CountsWastedRequestsByReason) {
+  ServerMetrics metrics;
+  metrics.RequestWasted(DropReason::kCancelled);
   EXPECT_THAT(
-      MetricValue(metrics, "qgemm_requests_dropped_total{reason=\"deadline\"}"),
-      Optional(2.0));
+      MetricValue(metrics, "qgemm_requests_wasted_total{reason=\"cancelled\"}"),
+      Optional(1.0));
+  EXPECT_THAT(
+      MetricValue(metrics, "qgemm_requests_wasted_total{reason=\"deadline\"}"),
+      Optional(0.0));
+}
+
+TEST(ServerMetricsTest, ShowsMemoryWhileThereIsSomebodyToAsk) {
+  ServerMetrics metrics;
+  EXPECT_EQ(MetricValue(metrics, "qgemm_staging_bytes"), std::nullopt);
+  metrics.SampleMemory([] { return MemoryFigures{1000, 200, 30}; });
+  EXPECT_THAT(MetricValue(metrics, "qgemm_resident_bytes"), Optional(1000.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_staging_bytes"), Optional(200.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_staging_in_use_bytes"),
+              Optional(30.0));
+  metrics.SampleMemory(nullptr);
+  EXPECT_EQ(MetricValue(metrics, "qgemm_staging_bytes"), std::nullopt);
 }
 
 TEST(ServerMetricsTest, ObservesLaunches) {
   ServerMetrics metrics;
-  metrics.LaunchEnded(16, 4, absl::Milliseconds(500), absl::Milliseconds(250));
-  metrics.LaunchEnded(2, 1, absl::Milliseconds(125), absl::Milliseconds(500));
+  metrics.LaunchEnded(
+      {16, 4, absl::Milliseconds(500), absl::Milliseconds(250)});
+  metrics.LaunchEnded({2, 1, absl::Milliseconds(125), absl::Milliseconds(500)});
   EXPECT_THAT(MetricValue(metrics, "qgemm_launch_rows_sum"), Optional(18.0));
   EXPECT_THAT(MetricValue(metrics, "qgemm_launch_rows_count"), Optional(2.0));
   EXPECT_THAT(MetricValue(metrics, "qgemm_launch_requests_sum"), Optional(5.0));

@@ -25,6 +25,16 @@ constexpr int kSchedules = 60;
 constexpr int kProducers = 3;
 constexpr int64_t kRequestsOfAProducer = 30;
 
+class NoWeights final : public ResidentWeights {
+ public:
+  NoWeights() : ResidentWeights(1, 1) {}
+  int64_t resident_bytes() const override { return 0; }
+};
+
+// Requests are told apart by their rows; those of higher numbers are bulk.
+int64_t RowsOf(int64_t number) { return 1 + number; }
+int64_t NumberOf(int64_t rows) { return rows - 1; }
+
 enum class Kind { kPlain, kExpired, kCancelled };
 
 struct Plan {
@@ -39,6 +49,8 @@ Plan RandomPlan(RandomGenerator* random) {
   plan.options.max_launches_in_flight =
       static_cast<int>(RandomInt(1, 4, random));
   plan.options.batching.max_requests = RandomInt(1, 5, random);
+  plan.options.batching.max_rows = RandomInt(1, 100, random);
+  plan.options.batching.chunks.max_rows = kChunkRowAlignment;
   for (int i = 0; i < kProducers * kRequestsOfAProducer; ++i) {
     const int64_t draw = RandomInt(0, 9, random);
     plan.kinds.push_back(draw == 0   ? Kind::kExpired
@@ -78,7 +90,8 @@ class Schedule {
     for (int64_t number = 0; number < plan_.kinds.size(); ++number) {
       CheckRequest(number);
     }
-    for (const int64_t number : sink_.rows()) {
+    for (const int64_t rows : sink_.rows()) {
+      const int64_t number = NumberOf(rows);
       EXPECT_EQ(plan_.kinds[number], Kind::kPlain) << "request " << number;
     }
     for (const int64_t size : sink_.sizes()) {
@@ -87,6 +100,8 @@ class Schedule {
     EXPECT_LE(sink_.most_in_flight(), plan_.options.max_launches_in_flight);
     EXPECT_EQ(MetricValue(metrics_, "qgemm_queue_requests"), 0.0);
     EXPECT_EQ(MetricValue(metrics_, "qgemm_queue_bytes"), 0.0);
+    EXPECT_EQ(MetricValue(metrics_, "qgemm_queue_rows"), 0.0);
+    EXPECT_EQ(MetricValue(metrics_, "qgemm_launches_in_flight"), 0.0);
   }
 
  private:
@@ -94,7 +109,8 @@ class Schedule {
     for (int64_t i = 0; i < kRequestsOfAProducer; ++i) {
       const int64_t number = producer * kRequestsOfAProducer + i;
       auto request = std::make_unique<GemmRequest>();
-      request->m = number;
+      request->weights = weights_;
+      request->m = RowsOf(number);
       request->a = StagingLease(nullptr, 1, nullptr);
       request->arrival = clock_.Now();
       if (plan_.kinds[number] == Kind::kExpired) {
@@ -138,6 +154,8 @@ class Schedule {
 
   const Plan plan_;
   const uint64_t seed_;
+  const std::shared_ptr<const ResidentWeights> weights_ =
+      std::make_shared<NoWeights>();
   FakeClock clock_;
   ServerMetrics metrics_;
   Outcomes outcomes_;

@@ -29,6 +29,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Optional;
 
+class NoWeights final : public ResidentWeights {
+ public:
+  NoWeights() : ResidentWeights(1, 1) {}
+  int64_t resident_bytes() const override { return 0; }
+};
+
 StagingLease Bytes(int64_t size_bytes) {
   return StagingLease(nullptr, size_bytes, nullptr);
 }
@@ -72,6 +78,13 @@ class BatchSchedulerTest : public testing::Test {
     return request;
   }
 
+  // One that runs in chunks.
+  std::unique_ptr<GemmRequest> LargeRequest(int64_t rows) {
+    auto request = Request(rows);
+    request->weights = std::make_shared<NoWeights>();
+    return request;
+  }
+
   void Enqueue(int64_t number) { scheduler_->Enqueue(Request(number)); }
 
   // Occupies the only launch with request `number`.
@@ -93,9 +106,9 @@ class BatchSchedulerTest : public testing::Test {
     finisher.join();
   }
 
-  double Dropped(const std::string& reason) {
+  double Dropped(const std::string& reason, const std::string& stage) {
     return MetricValue(metrics_, "qgemm_requests_dropped_total{reason=\"" +
-                                     reason + "\"}")
+                                     reason + "\",stage=\"" + stage + "\"}")
         .value_or(-1);
   }
 
@@ -156,7 +169,7 @@ TEST_F(BatchSchedulerTest, FullQueueRefusesAndNamesTheLimit) {
   ASSERT_EQ(outcomes_.CodeOf(3), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(outcomes_.Of(3).front().status.message(),
               HasSubstr("2 requests wait, the limit is 2"));
-  EXPECT_EQ(Dropped("queue_full"), 1);
+  EXPECT_EQ(Dropped("queue_full", "admission"), 1);
 }
 
 TEST_F(BatchSchedulerTest, FullQueueAdmitsAgainWhenOneHasLeft) {
@@ -210,7 +223,7 @@ TEST_F(BatchSchedulerTest, RequestThatExpiresInTheQueueNeverReachesTheSink) {
   StopAfterFinishingAll();
   EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(sink_.rows(), ElementsAre(0, 2));
-  EXPECT_EQ(Dropped("deadline"), 1);
+  EXPECT_EQ(Dropped("deadline", "queue"), 1);
 }
 
 TEST_F(BatchSchedulerTest, RequestBeforeItsDeadlineRuns) {
@@ -235,7 +248,7 @@ TEST_F(BatchSchedulerTest, RequestCancelledInTheQueueNeverReachesTheSink) {
   StopAfterFinishingAll();
   EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kCancelled);
   EXPECT_THAT(sink_.rows(), ElementsAre(0));
-  EXPECT_EQ(Dropped("cancelled"), 1);
+  EXPECT_EQ(Dropped("cancelled", "queue"), 1);
 }
 
 TEST_F(BatchSchedulerTest, ExpiredRequestDoesNotSplitABatch) {
@@ -251,6 +264,110 @@ TEST_F(BatchSchedulerTest, ExpiredRequestDoesNotSplitABatch) {
   StopAfterFinishingAll();
   EXPECT_THAT(sink_.sizes(), ElementsAre(1, 2));
   EXPECT_EQ(outcomes_.CodeOf(2), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(BatchSchedulerTest, FullQueueIsSweptOfRequestsThatNobodyWaitsFor) {
+  SchedulerOptions options = OneLaunch();
+  options.max_queued_requests = 2;
+  Start(options);
+  Occupy(0);
+  Enqueue(1);
+  const auto cancelled = std::make_shared<std::atomic<bool>>(true);
+  auto request = Request(2);
+  request->cancelled = cancelled;
+  scheduler_->Enqueue(std::move(request));
+  Enqueue(3);
+  EXPECT_EQ(outcomes_.CodeOf(2), absl::StatusCode::kCancelled);
+  EXPECT_EQ(outcomes_.Of(3).size(), 0u);
+  EXPECT_EQ(Dropped("cancelled", "queue"), 1);
+}
+
+TEST_F(BatchSchedulerTest, RoomIsToldWithoutARequest) {
+  SchedulerOptions options = OneLaunch();
+  options.max_queued_requests = 1;
+  Start(options);
+  Occupy(0);
+  EXPECT_EQ(scheduler_->CheckRoom({}), absl::OkStatus());
+  EXPECT_EQ(Dropped("queue_full", "admission"), 0);
+  Enqueue(1);
+  EXPECT_EQ(scheduler_->CheckRoom({}).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Dropped("queue_full", "admission"), 1);
+}
+
+TEST_F(BatchSchedulerTest, RequestThatNeverFitsIsRefusedAsInvalid) {
+  SchedulerOptions options = OneLaunch();
+  options.max_queued_bytes = 100;
+  Start(options);
+  auto request = Request(1);
+  request->a = Bytes(101);
+  scheduler_->Enqueue(std::move(request));
+  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Dropped("too_large", "admission"), 1);
+}
+
+TEST_F(BatchSchedulerTest, LargeRequestEndsAfterItsLastChunk) {
+  SchedulerOptions options = OneLaunch();
+  options.batching.chunks.max_rows = 64;
+  Start(options);
+  scheduler_->Enqueue(LargeRequest(150));
+  for (int64_t chunk = 1; chunk <= 3; ++chunk) {
+    sink_.WaitForBatches(chunk);
+    EXPECT_EQ(outcomes_.count(), 0);
+    sink_.Finish(0);
+  }
+  EXPECT_EQ(outcomes_.CodeOf(150), absl::StatusCode::kOk);
+  ASSERT_EQ(sink_.ranges().size(), 3u);
+  EXPECT_EQ(sink_.ranges()[2].first, 128);
+  EXPECT_EQ(sink_.ranges()[2].count, 22);
+}
+
+TEST_F(BatchSchedulerTest, LargeRequestOfACallerThatLeftEndsBetweenChunks) {
+  Start(OneLaunch());
+  const auto cancelled = std::make_shared<std::atomic<bool>>(false);
+  auto request = LargeRequest(2048);
+  request->cancelled = cancelled;
+  scheduler_->Enqueue(std::move(request));
+  *cancelled = true;
+  sink_.Finish(0);
+  EXPECT_EQ(outcomes_.CodeOf(2048), absl::StatusCode::kCancelled);
+  EXPECT_EQ(Dropped("cancelled", "chunks"), 1);
+}
+
+TEST_F(BatchSchedulerTest, DrainThatGaveUpEndsALargeRequestAtItsChunk) {
+  Start(OneLaunch());
+  scheduler_->Enqueue(LargeRequest(2048));
+  scheduler_->Drain(clock_.Now());
+  EXPECT_EQ(outcomes_.count(), 0);
+  sink_.Finish(0);
+  EXPECT_EQ(outcomes_.CodeOf(2048), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Dropped("draining", "chunks"), 1);
+}
+
+TEST_F(BatchSchedulerTest, LaunchStartsWithinEnqueue) {
+  Start(OneLaunch());
+  Enqueue(1);
+  EXPECT_THAT(sink_.rows(), ElementsAre(1));
+}
+
+TEST_F(BatchSchedulerTest, NextLaunchStartsWithinTheEndOfTheLast) {
+  Start(OneLaunch());
+  Enqueue(1);
+  Enqueue(2);
+  sink_.Finish(0);
+  EXPECT_THAT(sink_.rows(), ElementsAre(1, 2));
+}
+
+TEST_F(BatchSchedulerTest, CountsAcceptedRequestsAndRows) {
+  Start(OneLaunch());
+  Enqueue(3);
+  Enqueue(4);
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_requests_accepted_total"),
+              Optional(2.0));
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_rows_accepted_total"),
+              Optional(7.0));
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_queue_rows"), Optional(4.0));
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_launches_in_flight"), Optional(1.0));
 }
 
 TEST_F(BatchSchedulerTest, LaunchesInFlightAreBoundedAndReached) {
@@ -296,7 +413,7 @@ TEST_F(BatchSchedulerTest, DrainedSchedulerRefusesWithUnavailable) {
   scheduler_->Drain(absl::InfiniteFuture());
   Enqueue(1);
   EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(Dropped("draining"), 1);
+  EXPECT_EQ(Dropped("draining", "admission"), 1);
 }
 
 TEST_F(BatchSchedulerTest, DrainEndsWhatIsQueuedAtItsDeadline) {

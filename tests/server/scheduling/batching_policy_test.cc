@@ -2,72 +2,243 @@
 
 #include "server/scheduling/batching_policy.h"
 
-#include <limits>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/seeds.h"
 
 namespace qgemm {
 namespace {
 
-class Weights final : public ResidentWeights {
- public:
-  Weights() : ResidentWeights(1, 1) {}
-  int64_t resident_bytes() const override { return 1; }
-};
+const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
 
-const Weights kA, kB;
+PolicyOptions Options(BatchOrder order = BatchOrder::kOldest) {
+  PolicyOptions options;
+  options.order = order;
+  options.age_cap = absl::Milliseconds(1);
+  options.deadline_slack = absl::Milliseconds(2);
+  options.tile_rows = 16;
+  return options;
+}
 
-MatmulSignature Fp16() { return {}; }
-MatmulSignature Fp32() {
-  return {FloatType::kFloat32, FloatType::kFloat32, ComputeMode::kA16,
-          FloatType::kBFloat16};
+QueueSnapshot Waits(absl::Duration waited) {
+  QueueSnapshot queue;
+  queue.rows = 1;
+  queue.oldest = kNow - waited;
+  return queue;
+}
+
+QueueSnapshot Waits(int64_t microseconds) {
+  return Waits(absl::Microseconds(microseconds));
+}
+
+QueueSnapshot OfPriority(QueueSnapshot queue, Priority priority) {
+  queue.priority = priority;
+  return queue;
+}
+
+QueueSnapshot OfRows(QueueSnapshot queue, int64_t rows) {
+  queue.rows = rows;
+  return queue;
+}
+
+QueueSnapshot Bulk(QueueSnapshot queue) {
+  queue.family = LaunchFamily::kBulk;
+  queue.rows = 2048;
+  return queue;
+}
+
+QueueSnapshot DueIn(QueueSnapshot queue, int64_t microseconds) {
+  queue.earliest_deadline = kNow + absl::Microseconds(microseconds);
+  return queue;
+}
+
+QueueSnapshot Behind(QueueSnapshot queue, int64_t layers) {
+  queue.layers_behind = layers;
+  return queue;
 }
 
 struct Case {
   std::string name;
-  std::vector<WaitingRequest> queue;
-  BatchingOptions options;
-  std::vector<int64_t> batch;
+  std::vector<QueueSnapshot> queues;
+  int64_t chosen;
+  LaunchReason reason = LaunchReason::kPreferred;
+  LaunchReason last = LaunchReason::kPreferred;
+  BatchOrder order = BatchOrder::kOldest;
 };
 
-constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+constexpr auto kUrgent = LaunchReason::kUrgent;
+constexpr auto kAged = LaunchReason::kAged;
+constexpr auto kPreferred = LaunchReason::kPreferred;
+constexpr auto kChase = BatchOrder::kChase;
 
 std::vector<Case> Cases() {
-  const WaitingRequest a{&kA, Fp16(), 4};
-  const WaitingRequest b{&kB, Fp16(), 4};
-  const WaitingRequest a_fp32{&kA, Fp32(), 4};
-  const WaitingRequest a_huge{&kA, Fp16(), kHuge};
+  const QueueSnapshot high = OfPriority(Waits(1), Priority::kHigh);
+  const QueueSnapshot low = OfPriority(Waits(900), Priority::kLow);
+  const QueueSnapshot old_low = OfPriority(Waits(1000), Priority::kLow);
   return {
-      {"EmptyQueueHasNoBatch", {}, {8, 64}, {}},
-      {"OneRequestRuns", {a}, {8, 64}, {0}},
-      {"OneALaunchByDefault", {a, a, a}, {}, {0}},
-      {"EqualNeighboursMerge", {a, a, a}, {8, 64}, {0, 1, 2}},
-      {"AtMostMaxRequests", {a, a, a, a}, {3, 64}, {0, 1, 2}},
-      {"OtherWeightsArePassedOver", {a, a, b, a}, {8, 64}, {0, 1, 3}},
-      {"AnotherSignatureIsPassedOver", {a, a_fp32, a}, {8, 64}, {0, 2}},
-      {"TheOldestLeadsWhateverWaits", {b, a, a, a}, {8, 64}, {0}},
-      {"RowsUpToTheBoundMerge", {a, a, a}, {8, 12}, {0, 1, 2}},
-      {"RowsBeyondTheBoundWait", {a, a, a}, {8, 11}, {0, 1}},
-      {"LargeRequestRunsAlone", {a_huge, a}, {8, 64}, {0}},
-      {"LargeRequestDoesNotJoin", {a, a_huge, b}, {8, 64}, {0}},
-      {"NobodyOvertakesALargeRequestOfItsKind", {a, a_huge, a}, {8, 64}, {0}},
-      {"SumOfRowsDoesNotOverflow", {a, a_huge}, {8, kHuge}, {0}},
-      {"LooksNoFurtherThanToldTo", {a, b, b, a, a}, {8, 64, 4}, {0, 3}},
+      {"OneQueueIsChosen", {Waits(1)}, 0},
+      {"TheOldestGoesFirst", {Waits(1), Waits(3), Waits(2)}, 1},
+      {"PriorityGoesBeforeAge", {low, Waits(500), high}, 2},
+      {"AgeCapGoesBeforePriority", {high, old_low}, 1, kAged},
+      {"OfTheAgedTheOldestGoesFirst", {old_low, Waits(1001)}, 1, kAged},
+      {"AgeDoesNotDecideTwice", {high, old_low}, 0, kPreferred, kAged},
+      {"AgeDecidesAfterADeadline", {high, old_low}, 1, kAged, kUrgent},
+      {"FullTileGoesBeforeAge", {Waits(9), OfRows(Waits(1), 16)}, 1},
+      {"LessThanATileDoesNot", {Waits(9), OfRows(Waits(1), 15)}, 0},
+      {"OfFullTilesTheMostRowsGo",
+       {OfRows(Waits(9), 16), OfRows(Waits(1), 40)},
+       1},
+      {"RowsOfBulkAreNoTile", {Waits(9), Bulk(Waits(1))}, 0},
+      {"OlderBulkGoesFirst", {Waits(1), Bulk(Waits(9))}, 1},
+      {"PriorityGoesBeforeAFullTile", {OfRows(Waits(9), 64), high}, 1},
+      {"NearDeadlineGoesBeforeAll",
+       {DueIn(low, 1999), high, old_low},
+       0,
+       kUrgent},
+      {"DistantDeadlineDoesNot", {DueIn(Waits(1), 2000), Waits(2)}, 1},
+      {"TheEarliestDeadlineGoesFirst",
+       {DueIn(Waits(1), 100), DueIn(Waits(1), 50)},
+       1,
+       kUrgent},
+      {"DeadlinesDoNotDecideTwiceBeforeTheAged",
+       {DueIn(high, 100), old_low},
+       1,
+       kAged,
+       kUrgent},
+      {"DeadlinesDecideTwiceIfNothingIsAged",
+       {DueIn(low, 100), high},
+       0,
+       kUrgent,
+       kUrgent},
+      {"OldestIgnoresLayers", {Behind(Waits(1), 1), Waits(2)}, 1},
+      {"ChaseTakesTheClosestBehind",
+       {Behind(Waits(5), 9), Behind(Waits(1), 2), Behind(Waits(3), 4)},
+       1,
+       kPreferred,
+       kPreferred,
+       kChase},
+      {"ChaseTakesTheOldestOfEquallyClose",
+       {Behind(Waits(1), 2), Behind(Waits(3), 2)},
+       1,
+       kPreferred,
+       kPreferred,
+       kChase},
+      {"ChaseOfTheUnknownIsTheOldest",
+       {Waits(1), Waits(2)},
+       1,
+       kPreferred,
+       kPreferred,
+       kChase},
+      {"ChaseKeepsTheAgeCap",
+       {Behind(Waits(1), 1), Waits(1000)},
+       1,
+       kAged,
+       kPreferred,
+       kChase},
   };
 }
 
-class BatchingPolicyTest : public testing::TestWithParam<Case> {};
+class NextQueueTest : public testing::TestWithParam<Case> {};
 
-TEST_P(BatchingPolicyTest, ChoosesWhatRunsTogether) {
-  EXPECT_EQ(NextBatch(GetParam().queue, GetParam().options), GetParam().batch);
+TEST_P(NextQueueTest, Chooses) {
+  const Case& row = GetParam();
+  const std::optional<QueueChoice> choice =
+      NextQueue(row.queues, kNow, row.last, Options(row.order));
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(choice->queue, row.chosen);
+  EXPECT_EQ(choice->reason, row.reason);
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, BatchingPolicyTest, testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(Table, NextQueueTest, testing::ValuesIn(Cases()),
                          [](const testing::TestParamInfo<Case>& row) {
                            return row.param.name;
                          });
+
+TEST(NextQueueTest, NoQueuesHaveNoNext) {
+  EXPECT_EQ(NextQueue({}, kNow, kPreferred, Options()), std::nullopt);
+}
+
+struct CutCase {
+  std::string name;
+  std::vector<int64_t> rows;
+  int64_t kept;
+};
+
+class RequestsToLaunchTest : public testing::TestWithParam<CutCase> {};
+
+TEST_P(RequestsToLaunchTest, CutsWhereTilesAreFull) {
+  EXPECT_EQ(RequestsToLaunch(GetParam().rows, 16), GetParam().kept);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, RequestsToLaunchTest,
+    testing::ValuesIn(std::vector<CutCase>{
+        {"Nothing", {}, 0},
+        {"OneRequestStaysWhole", {17}, 1},
+        {"SingleRowsEndAtAMultiple", std::vector<int64_t>(50, 1), 48},
+        {"WholeTilesStay", std::vector<int64_t>(64, 1), 64},
+        {"NearlyFullTilesStay", std::vector<int64_t>(12, 5), 12},
+        {"BarelyBegunTileIsLeft", {16, 16, 16, 2}, 3},
+        {"NearlyFullTileStays", {16, 16, 16, 14}, 4},
+        {"OneTileIsNotWorthALaunchIfMoreFit", {16, 17, 17, 13}, 4},
+    }),
+    [](const testing::TestParamInfo<CutCase>& row) { return row.param.name; });
+
+struct ChunkCase {
+  std::string name;
+  int64_t m;
+  int64_t n;
+  int64_t k;
+  ChunkLimits limits;
+  int64_t rows;
+};
+
+class ChunkRowsTest : public testing::TestWithParam<ChunkCase> {};
+
+TEST_P(ChunkRowsTest, CutsWithinTheLimits) {
+  const ChunkCase& row = GetParam();
+  EXPECT_EQ(ChunkRows(row.m, row.n, row.k, row.limits), row.rows);
+}
+
+constexpr int64_t kLargest = (int64_t{1} << 31) - 1;
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, ChunkRowsTest,
+    testing::ValuesIn(std::vector<ChunkCase>{
+        {"RowLimitIsReached", 2048, 4096, 4096, {512, 0}, 512},
+        {"ChunksAreOfOneSize", 600, 4096, 4096, {512, 0}, 320},
+        {"SmallRequestIsOneChunk", 65, 4096, 4096, {512, 0}, 96},
+        {"WorkLimitIsReached", 2048, 1000, 1000, {512, 128'000'000}, 128},
+        {"LimitsAreRoundedDownToTheAlignment", 960, 1, 1, {100, 0}, 96},
+        {"OneAlignmentIsTheLeast", 640, kLargest, kLargest, {512, 1}, 32},
+    }),
+    [](const testing::TestParamInfo<ChunkCase>& row) {
+      return row.param.name;
+    });
+
+TEST(ChunkRowsTest, ChunksStayWithinTheLimitsAndTheAlignment) {
+  RandomGenerator random(FreshSeed());
+  for (int i = 0; i < 10'000; ++i) {
+    const int64_t m = RandomInt(1, 20'000, &random);
+    const int64_t n = RandomInt(1, 30'000, &random);
+    const int64_t k = RandomInt(1, 30'000, &random);
+    const ChunkLimits limits = {RandomInt(32, 2048, &random),
+                                RandomInt(1, 1'000'000'000'000, &random)};
+    const int64_t rows = ChunkRows(m, n, k, limits);
+    SCOPED_TRACE(testing::Message()
+                 << m << " " << n << " " << k << ": " << rows);
+    ASSERT_GT(rows, 0);
+    ASSERT_EQ(rows % kChunkRowAlignment, 0);
+    if (rows > kChunkRowAlignment) {
+      ASSERT_LE(rows, limits.max_rows);
+      ASSERT_LE(rows * n * k, limits.max_multiply_adds);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace qgemm

@@ -22,10 +22,13 @@ namespace qgemm {
 // Thread-safe.
 class HeldSink final : public BatchSink {
  public:
-  void Submit(ClosedBatch batch, absl::AnyInvocable<void()> finished) override {
+  void Submit(ClosedBatch batch, Finished finished) override {
     MutexLock lock(&mutex_);
     sizes_.push_back(static_cast<int64_t>(batch.requests.size()));
-    for (const auto& request : batch.requests) rows_.push_back(request->m);
+    for (const auto& request : batch.requests) {
+      rows_.push_back(request->m);
+      ranges_.push_back(request->in_launch);
+    }
     held_.push_back({std::move(batch), std::move(finished)});
     ++in_flight_;
     most_in_flight_ = std::max(most_in_flight_, in_flight_);
@@ -53,11 +56,18 @@ class HeldSink final : public BatchSink {
       // Before `finished`, which lets the next batch come.
       --in_flight_;
     }
+    std::unique_ptr<GemmRequest> unfinished;
     for (auto& request : held.batch.requests) {
+      RowRange& range = request->in_launch;
+      range = {range.first + range.count, 0};
+      if (status.ok() && request->rows_left() > 0) {
+        unfinished = std::move(request);
+        continue;
+      }
       GemmRequest::Done done = std::move(request->done);
       done(status, GemmTimings(), std::move(request));
     }
-    held.finished();
+    held.finished(std::move(unfinished));
     return true;
   }
 
@@ -70,6 +80,11 @@ class HeldSink final : public BatchSink {
     MutexLock lock(&mutex_);
     return rows_;
   }
+  // Rows of every request that a launch ran, in order of coming.
+  std::vector<RowRange> ranges() const {
+    MutexLock lock(&mutex_);
+    return ranges_;
+  }
   int64_t most_in_flight() const {
     MutexLock lock(&mutex_);
     return most_in_flight_;
@@ -78,7 +93,7 @@ class HeldSink final : public BatchSink {
  private:
   struct Held {
     ClosedBatch batch;
-    absl::AnyInvocable<void()> finished;
+    Finished finished;
   };
 
   mutable Mutex mutex_;
@@ -86,6 +101,7 @@ class HeldSink final : public BatchSink {
   std::deque<Held> held_ ABSL_GUARDED_BY(mutex_);
   std::vector<int64_t> sizes_ ABSL_GUARDED_BY(mutex_);
   std::vector<int64_t> rows_ ABSL_GUARDED_BY(mutex_);
+  std::vector<RowRange> ranges_ ABSL_GUARDED_BY(mutex_);
   int64_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t most_in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
 };

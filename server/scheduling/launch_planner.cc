@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "server/scheduling/launch_planner.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace qgemm {
+namespace {
+
+// Clients and queues without requests that are remembered; more than a server
+// sees in hours of ordinary service, and little memory.
+constexpr size_t kMaxIdleClients = 4096;
+constexpr size_t kMaxQueues = 8192;
+
+Refusal TooLarge(absl::string_view what, int64_t value,
+                 absl::string_view limit_name, int64_t limit) {
+  return {absl::InvalidArgumentError(absl::StrCat(
+              "the request has ", value, " ", what, ", the limit of ",
+              limit_name, " is ", limit,
+              ", so that it can never wait for a launch; split its rows over "
+              "several requests")),
+          DropReason::kTooLarge};
+}
+
+Refusal OverQuota(const QueueDemand& demand, absl::string_view quota,
+                  absl::string_view values, int64_t limit) {
+  return {absl::ResourceExhaustedError(absl::StrCat(
+              "client \"", demand.client, "\" is over its quota: ", values,
+              ", the limit (", quota, ") is ", limit, "; retry later")),
+          DropReason::kQuota};
+}
+
+Refusal QueueFull(absl::string_view values, int64_t limit) {
+  return {absl::ResourceExhaustedError(
+              absl::StrCat("the queue is full: ", values, ", the limit is ",
+                           limit, "; retry later")),
+          DropReason::kQueueFull};
+}
+
+DroppedRequest Expired(std::unique_ptr<GemmRequest> request, absl::Time now) {
+  absl::Status status = absl::DeadlineExceededError(absl::StrCat(
+      "the deadline passed ", absl::FormatDuration(now - request->deadline),
+      " ago, after the request had waited ",
+      absl::FormatDuration(now - request->waiting_since()), " for a launch; ",
+      request->in_launch.first, " of ", request->m, " rows were computed"));
+  return {std::move(request), std::move(status), DropReason::kDeadline};
+}
+
+DroppedRequest Cancelled(std::unique_ptr<GemmRequest> request) {
+  return {std::move(request), absl::CancelledError("the caller went away"),
+          DropReason::kCancelled};
+}
+
+}  // namespace
+
+LaunchPlanner::LaunchPlanner(const SchedulerOptions& options)
+    : options_(options), clients_(kMaxIdleClients) {}
+
+LaunchPlanner::~LaunchPlanner() = default;
+
+Refusal LaunchPlanner::CheckRoom(const QueueDemand& demand) const {
+  const int64_t max_bytes = options_.max_queued_bytes;
+  const int64_t row_quota = options_.max_client_queued_rows;
+  const int64_t byte_quota = options_.max_client_queued_bytes;
+  if (demand.operand_bytes > max_bytes) {
+    return TooLarge("operand bytes", demand.operand_bytes, "--max_queued_bytes",
+                    max_bytes);
+  }
+  if (row_quota > 0 && demand.rows > row_quota) {
+    return TooLarge("rows", demand.rows, "--max_client_queued_rows", row_quota);
+  }
+  if (byte_quota > 0 && demand.operand_bytes > byte_quota) {
+    return TooLarge("operand bytes", demand.operand_bytes,
+                    "--max_client_queued_bytes", byte_quota);
+  }
+  if (depth_.requests >= options_.max_queued_requests) {
+    return QueueFull(absl::StrCat(depth_.requests, " requests wait"),
+                     options_.max_queued_requests);
+  }
+  if (demand.operand_bytes > max_bytes - depth_.bytes) {
+    return QueueFull(
+        absl::StrCat(depth_.bytes, " operand bytes wait and the request has ",
+                     demand.operand_bytes),
+        max_bytes);
+  }
+  if (row_quota > 0 || byte_quota > 0) return CheckQuota(demand);
+  return {};
+}
+
+Refusal LaunchPlanner::CheckQuota(const QueueDemand& demand) const {
+  const Client* const client = clients_.Find(demand.client);
+  if (client == nullptr) return {};
+  const int64_t row_quota = options_.max_client_queued_rows;
+  if (row_quota > 0 && demand.rows > row_quota - client->rows) {
+    return OverQuota(
+        demand, "--max_client_queued_rows",
+        absl::StrCat(client->rows, " of its rows wait and the request has ",
+                     demand.rows),
+        row_quota);
+  }
+  const int64_t byte_quota = options_.max_client_queued_bytes;
+  if (byte_quota > 0 && demand.operand_bytes > byte_quota - client->bytes) {
+    return OverQuota(
+        demand, "--max_client_queued_bytes",
+        absl::StrCat(client->bytes,
+                     " of its operand bytes wait and the request has ",
+                     demand.operand_bytes),
+        byte_quota);
+  }
+  return {};
+}
+
+void LaunchPlanner::Add(std::unique_ptr<GemmRequest> request) {
+  FairQueue* const queue = QueueOf(*request);
+  WaitingRequest* const waiting = Count(std::move(request));
+  queue->Push(waiting);
+  Activate(queue);
+  if (queue->key().family != LaunchFamily::kDecode) return;
+  LayerPlace* const from =
+      std::exchange(waiting->client->place, queue->place());
+  successors_.Observe(from, queue->place(), waiting->request->arrival);
+}
+
+void LaunchPlanner::LaunchEnded(LaunchFamily family,
+                                std::unique_ptr<GemmRequest> unfinished) {
+  --LaunchesOf(family);
+  if (unfinished == nullptr) return;
+  FairQueue* const queue = QueueOf(*unfinished);
+  queue->PushUnfinished(Count(std::move(unfinished)));
+  Activate(queue);
+}
+
+PlannedLaunch LaunchPlanner::Next(absl::Time now,
+                                  std::vector<DroppedRequest>* dropped) {
+  if (launches_in_flight() >= options_.max_launches_in_flight) return {};
+  DropExpired(now, dropped);
+  while (true) {
+    SnapshotQueues(now);
+    const std::optional<QueueChoice> choice =
+        NextQueue(snapshots_, now, last_reason_, options_.policy);
+    if (!choice.has_value()) return {};
+    FairQueue* const queue = eligible_[choice->queue];
+    FirstTurn first;
+    first.urgent = choice->reason == LaunchReason::kUrgent;
+    first.aged_before = now - options_.policy.age_cap;
+    TakeFrom(queue, first);
+    DropCancelled(dropped);
+    if (batch_.empty()) continue;
+    last_reason_ = choice->reason;
+    const LaunchFamily family = queue->key().family;
+    ++LaunchesOf(family);
+    return {CloseBatch(queue), family};
+  }
+}
+
+void LaunchPlanner::Sweep(absl::Time now,
+                          std::vector<DroppedRequest>* dropped) {
+  DropExpired(now, dropped);
+  cancelled_.clear();
+  for (FairQueue* const queue : active_) {
+    for (WaitingRequest* waiting = queue->oldest(); waiting != nullptr;) {
+      WaitingRequest* const next = FairQueue::NextByAge(waiting);
+      if (waiting->request->is_cancelled()) {
+        queue->Remove(waiting);
+        cancelled_.push_back(waiting);
+      }
+      waiting = next;
+    }
+  }
+  DropCancelled(dropped);
+}
+
+std::vector<std::unique_ptr<GemmRequest>> LaunchPlanner::TakeAll() {
+  std::vector<std::unique_ptr<GemmRequest>> all;
+  while (!active_.empty()) {
+    FairQueue* const queue = active_.back();
+    WaitingRequest* const waiting = queue->oldest();
+    queue->Remove(waiting);
+    all.push_back(Release(waiting));
+  }
+  return all;
+}
+
+FairQueue* LaunchPlanner::QueueOf(const GemmRequest& request) {
+  const LaunchFamily family = request.m > options_.batching.max_rows
+                                  ? LaunchFamily::kBulk
+                                  : LaunchFamily::kDecode;
+  const QueueKey key = {request.weights.get(), request.signature, family};
+  const auto found = queues_.find(key);
+  if (found != queues_.end()) return found->second.get();
+  if (queues_.size() >= kMaxQueues) ForgetIdleQueues();
+  return queues_.emplace(key, std::make_unique<FairQueue>(key, &lanes_))
+      .first->second.get();
+}
+
+void LaunchPlanner::ForgetIdleQueues() {
+  clients_.ForgetPlaces();
+  for (auto entry = queues_.begin(); entry != queues_.end();) {
+    const auto next = std::next(entry);
+    *entry->second->place() = LayerPlace();
+    if (entry->second->empty()) queues_.erase(entry);
+    entry = next;
+  }
+}
+
+WaitingRequest* LaunchPlanner::Count(std::unique_ptr<GemmRequest> request) {
+  WaitingRequest* const waiting = waiting_.Take();
+  waiting->client = clients_.Get(request->client);
+  clients_.Add(waiting->client, *request);
+  ++depth_.requests;
+  depth_.rows += request->rows_left();
+  depth_.bytes += request->operand_bytes();
+  waiting->request = std::move(request);
+  return waiting;
+}
+
+std::unique_ptr<GemmRequest> LaunchPlanner::Release(WaitingRequest* waiting) {
+  if (waiting->queue->empty()) Deactivate(waiting->queue);
+  std::unique_ptr<GemmRequest> request = std::move(waiting->request);
+  clients_.Remove(waiting->client, *request);
+  --depth_.requests;
+  depth_.rows -= request->rows_left();
+  depth_.bytes -= request->operand_bytes();
+  waiting_.Return(waiting);
+  return request;
+}
+
+void LaunchPlanner::Activate(FairQueue* queue) {
+  if (queue->active_place >= 0) return;
+  queue->active_place = static_cast<int64_t>(active_.size());
+  active_.push_back(queue);
+}
+
+void LaunchPlanner::Deactivate(FairQueue* queue) {
+  const int64_t place = std::exchange(queue->active_place, -1);
+  if (place < 0) return;
+  FairQueue* const last = active_.back();
+  active_.pop_back();
+  if (last == queue) return;
+  active_[place] = last;
+  last->active_place = place;
+}
+
+void LaunchPlanner::DropExpired(absl::Time now,
+                                std::vector<DroppedRequest>* dropped) {
+  // Backwards: a queue that gets empty is replaced by one that was seen.
+  for (size_t i = active_.size(); i-- > 0;) {
+    FairQueue* const queue = active_[i];
+    while (queue->deadlines().earliest() <= now) {
+      WaitingRequest* const waiting = queue->deadlines().first();
+      queue->Remove(waiting);
+      dropped->push_back(Expired(Release(waiting), now));
+    }
+  }
+}
+
+void LaunchPlanner::DropCancelled(std::vector<DroppedRequest>* dropped) {
+  for (WaitingRequest* const waiting : cancelled_) {
+    dropped->push_back(Cancelled(Release(waiting)));
+  }
+  cancelled_.clear();
+}
+
+bool LaunchPlanner::MayLaunch(LaunchFamily family) const {
+  return family == LaunchFamily::kDecode ||
+         launches_[static_cast<int>(family)] <
+             options_.max_bulk_launches_in_flight;
+}
+
+void LaunchPlanner::SnapshotQueues(absl::Time now) {
+  eligible_.clear();
+  snapshots_.clear();
+  const bool chases =
+      options_.policy.order == BatchOrder::kChase && successors_.trusted();
+  successors_.BeginDecision(now);
+  for (FairQueue* const queue : active_) {
+    const LaunchFamily family = queue->key().family;
+    if (!MayLaunch(family)) continue;
+    QueueSnapshot snapshot;
+    snapshot.family = family;
+    snapshot.priority = queue->highest_priority();
+    snapshot.rows = queue->rows();
+    snapshot.oldest = queue->oldest()->request->waiting_since();
+    snapshot.earliest_deadline = queue->deadlines().earliest();
+    if (chases)
+      snapshot.layers_behind = successors_.LayersBehind(*queue->place());
+    eligible_.push_back(queue);
+    snapshots_.push_back(snapshot);
+  }
+}
+
+void LaunchPlanner::TakeFrom(FairQueue* queue, const FirstTurn& first) {
+  BatchBounds bounds;
+  bounds.max_rows = options_.batching.max_rows;
+  bounds.max_requests = queue->key().family == LaunchFamily::kBulk
+                            ? 1
+                            : options_.batching.max_requests;
+  batch_.clear();
+  queue->TakeBatch(bounds, first, &batch_, &cancelled_);
+  CutBatch(queue);
+}
+
+// A batch ends where its tiles are well filled if there is a next one.
+void LaunchPlanner::CutBatch(FairQueue* queue) {
+  if (batch_.size() < 2) return;
+  if (queue->requests() == static_cast<int64_t>(batch_.size())) return;
+  batch_rows_.clear();
+  for (const WaitingRequest* const waiting : batch_) {
+    batch_rows_.push_back(waiting->request->m);
+  }
+  const int64_t kept = RequestsToLaunch(batch_rows_, options_.policy.tile_rows);
+  while (static_cast<int64_t>(batch_.size()) > kept) {
+    queue->Restore(batch_.back());
+    batch_.pop_back();
+  }
+}
+
+ClosedBatch LaunchPlanner::CloseBatch(FairQueue* queue) {
+  ClosedBatch closed;
+  closed.requests.reserve(batch_.size());
+  for (WaitingRequest* const waiting : batch_) {
+    queue->Launched(waiting);
+    std::unique_ptr<GemmRequest> request = Release(waiting);
+    request->in_launch = RowsToLaunch(*request);
+    closed.requests.push_back(std::move(request));
+  }
+  return closed;
+}
+
+RowRange LaunchPlanner::RowsToLaunch(const GemmRequest& request) const {
+  const BatchingOptions& batching = options_.batching;
+  if (request.m <= batching.max_rows) return {0, request.m};
+  const int64_t rows = ChunkRows(request.m, request.weights->n(),
+                                 request.weights->k(), batching.chunks);
+  return {request.in_launch.first, std::min(rows, request.rows_left())};
+}
+
+}  // namespace qgemm

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "server/scheduling/launch_planner.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace qgemm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Weights final : public ResidentWeights {
+ public:
+  Weights(int64_t n, int64_t k) : ResidentWeights(n, k) {}
+  int64_t resident_bytes() const override { return 0; }
+};
+
+class LaunchPlannerTest : public testing::Test {
+ protected:
+  static SchedulerOptions Batched() {
+    SchedulerOptions options;
+    options.batching.max_requests = 64;
+    options.batching.chunks.max_rows = 512;
+    return options;
+  }
+
+  void Use(const SchedulerOptions& options) {
+    planner_ = std::make_unique<LaunchPlanner>(options);
+  }
+
+  std::unique_ptr<GemmRequest> Make(const std::string& client, int64_t rows) {
+    auto request = std::make_unique<GemmRequest>();
+    request->weights = weights_;
+    request->client = client;
+    request->m = rows;
+    request->a = StagingLease(nullptr, 10 * rows, nullptr);
+    request->arrival = now_;
+    return request;
+  }
+  void Add(const std::string& client, int64_t rows) {
+    planner_->Add(Make(client, rows));
+  }
+
+  // Rows that the next launch runs, by request; nothing if there is no launch.
+  std::vector<int64_t> Next() {
+    PlannedLaunch launch = planner_->Next(now_, &dropped_);
+    std::vector<int64_t> rows;
+    for (const auto& request : launch.batch.requests) {
+      rows.push_back(request->in_launch.count);
+    }
+    if (!rows.empty()) launches_.push_back(std::move(launch));
+    return rows;
+  }
+
+  // Ends the oldest launch.
+  void EndLaunch() {
+    PlannedLaunch launch = std::move(launches_.front());
+    launches_.erase(launches_.begin());
+    std::unique_ptr<GemmRequest>& first = launch.batch.requests.front();
+    first->in_launch = {first->in_launch.first + first->in_launch.count, 0};
+    first->last_launch_end = now_;
+    planner_->LaunchEnded(launch.family,
+                          first->rows_left() > 0 ? std::move(first) : nullptr);
+  }
+
+  Refusal Room(const std::string& client, int64_t rows, int64_t bytes) {
+    QueueDemand demand;
+    demand.client = client;
+    demand.rows = rows;
+    demand.operand_bytes = bytes;
+    return planner_->CheckRoom(demand);
+  }
+
+  absl::Time now_ = absl::FromUnixSeconds(1'700'000'000);
+  std::shared_ptr<const ResidentWeights> weights_ =
+      std::make_shared<Weights>(4096, 4096);
+  std::unique_ptr<LaunchPlanner> planner_ =
+      std::make_unique<LaunchPlanner>(Batched());
+  std::vector<PlannedLaunch> launches_;
+  std::vector<DroppedRequest> dropped_;
+};
+
+TEST_F(LaunchPlannerTest, LaunchesAtOnceWhileFewerThanAllowedAreInFlight) {
+  Add("a", 1);
+  EXPECT_THAT(Next(), ElementsAre(1));
+  Add("a", 2);
+  EXPECT_THAT(Next(), ElementsAre(2));
+  Add("a", 3);
+  EXPECT_THAT(Next(), ElementsAre());
+  EndLaunch();
+  EXPECT_THAT(Next(), ElementsAre(3));
+}
+
+TEST_F(LaunchPlannerTest, WhatWaitsMeanwhileSharesTheNextLaunch) {
+  for (int64_t rows = 1; rows <= 5; ++rows) {
+    Add("a", rows);
+    if (rows <= 2) Next();
+  }
+  EndLaunch();
+  EXPECT_THAT(Next(), ElementsAre(3, 4, 5));
+}
+
+TEST_F(LaunchPlannerTest, BatchIsCutAtTilesIfMoreWaits) {
+  Add("a", 1);
+  Next();
+  Next();
+  for (int i = 0; i < 4; ++i) Add("a", 12);
+  Add("a", 6);
+  Add("a", 12);
+  EXPECT_THAT(Next(), ElementsAre(12, 12, 12, 12));
+  EndLaunch();
+  EXPECT_THAT(Next(), ElementsAre(6, 12));
+}
+
+TEST_F(LaunchPlannerTest, LargeRequestRunsInChunks) {
+  Add("a", 1100);
+  EXPECT_THAT(Next(), ElementsAre(384));
+  EXPECT_THAT(Next(), ElementsAre());
+  EndLaunch();
+  EXPECT_EQ(planner_->depth().rows, 1100 - 384);
+  EXPECT_THAT(Next(), ElementsAre(384));
+  EndLaunch();
+  EXPECT_THAT(Next(), ElementsAre(1100 - 2 * 384));
+  EndLaunch();
+  EXPECT_THAT(Next(), ElementsAre());
+  EXPECT_EQ(planner_->depth().requests, 0);
+}
+
+TEST_F(LaunchPlannerTest, ChunksDoNotDependOnWhatElseWaits) {
+  Add("a", 1100);
+  Add("b", 700);
+  Add("c", 1);
+  std::vector<RowRange> ranges;
+  for (int i = 0; i < 20; ++i) {
+    while (!Next().empty()) {
+    }
+    if (launches_.empty()) break;
+    for (const auto& request : launches_.front().batch.requests) {
+      if (request->client == "a") ranges.push_back(request->in_launch);
+    }
+    EndLaunch();
+  }
+  ASSERT_EQ(ranges.size(), 3u);
+  EXPECT_EQ(ranges[1].first, 384);
+  EXPECT_EQ(ranges[2].first, 768);
+}
+
+TEST_F(LaunchPlannerTest, OneSlotIsLeftForSmallRequests) {
+  Add("a", 2048);
+  Add("b", 2048);
+  EXPECT_THAT(Next(), ElementsAre(512));
+  EXPECT_THAT(Next(), ElementsAre());
+  Add("c", 1);
+  EXPECT_THAT(Next(), ElementsAre(1));
+}
+
+TEST_F(LaunchPlannerTest, LargeRequestsGetTheirTurnAmongSmallOnes) {
+  Add("a", 2048);
+  Add("b", 1);
+  int64_t chunks = 0;
+  for (int i = 0; i < 100 && chunks < 4; ++i) {
+    now_ += absl::Microseconds(600);
+    Add("b", 1);
+    while (!Next().empty()) {
+    }
+    if (launches_.front().family == LaunchFamily::kBulk) ++chunks;
+    EndLaunch();
+  }
+  EXPECT_EQ(chunks, 4);
+}
+
+TEST_F(LaunchPlannerTest, ExpiredRequestsAreDroppedBeforeTheirTurn) {
+  for (int i = 0; i < 3; ++i) {
+    auto request = Make("a", 1 + i);
+    if (i == 1) request->deadline = now_ + absl::Seconds(1);
+    planner_->Add(std::move(request));
+  }
+  now_ += absl::Seconds(1);
+  EXPECT_THAT(Next(), ElementsAre(1, 3));
+  ASSERT_EQ(dropped_.size(), 1u);
+  EXPECT_EQ(dropped_[0].reason, DropReason::kDeadline);
+  EXPECT_EQ(dropped_[0].status.code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(LaunchPlannerTest, LargeRequestThatExpiresEndsBetweenChunks) {
+  auto request = Make("a", 1024);
+  request->deadline = now_ + absl::Seconds(1);
+  planner_->Add(std::move(request));
+  Next();
+  now_ += absl::Seconds(1);
+  EndLaunch();
+  EXPECT_THAT(Next(), ElementsAre());
+  ASSERT_EQ(dropped_.size(), 1u);
+  EXPECT_THAT(std::string(dropped_[0].status.message()),
+              HasSubstr("512 of 1024 rows were computed"));
+}
+
+TEST_F(LaunchPlannerTest, SweepTakesOutWhatNobodyWaitsFor) {
+  for (int i = 0; i < 4; ++i) {
+    auto request = Make("a", 1);
+    if (i == 1) request->deadline = now_;
+    request->cancelled = std::make_shared<std::atomic<bool>>(i == 2);
+    planner_->Add(std::move(request));
+  }
+  planner_->Sweep(now_, &dropped_);
+  ASSERT_EQ(dropped_.size(), 2u);
+  EXPECT_EQ(dropped_[0].reason, DropReason::kDeadline);
+  EXPECT_EQ(dropped_[1].reason, DropReason::kCancelled);
+  EXPECT_EQ(planner_->depth().requests, 2);
+  EXPECT_EQ(planner_->depth().bytes, 20);
+}
+
+TEST_F(LaunchPlannerTest, QueueDepthCountsRequestsRowsAndBytes) {
+  Add("a", 3);
+  Add("b", 4);
+  EXPECT_EQ(planner_->depth().requests, 2);
+  EXPECT_EQ(planner_->depth().rows, 7);
+  EXPECT_EQ(planner_->depth().bytes, 70);
+  EXPECT_EQ(planner_->TakeAll().size(), 2u);
+  EXPECT_EQ(planner_->depth().requests, 0);
+  EXPECT_EQ(planner_->depth().rows, 0);
+  EXPECT_EQ(planner_->depth().bytes, 0);
+}
+
+TEST_F(LaunchPlannerTest, RequestThatNeverFitsIsRefusedForGood) {
+  SchedulerOptions options = Batched();
+  options.max_queued_bytes = 100;
+  Use(options);
+  EXPECT_TRUE(Room("a", 1, 100).status.ok());
+  const Refusal refusal = Room("a", 1, 101);
+  EXPECT_EQ(refusal.status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refusal.reason, DropReason::kTooLarge);
+  EXPECT_THAT(std::string(refusal.status.message()),
+              AllOf(HasSubstr("101 operand bytes"),
+                    HasSubstr("--max_queued_bytes is 100")));
+}
+
+TEST_F(LaunchPlannerTest, RowQuotaIsAClientsOwn) {
+  SchedulerOptions options = Batched();
+  options.max_client_queued_rows = 10;
+  Use(options);
+  Add("a", 8);
+  EXPECT_TRUE(Room("a", 2, 0).status.ok());
+  EXPECT_TRUE(Room("b", 10, 0).status.ok());
+  const Refusal refusal = Room("a", 3, 0);
+  EXPECT_EQ(refusal.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(refusal.reason, DropReason::kQuota);
+  EXPECT_THAT(std::string(refusal.status.message()),
+              AllOf(HasSubstr("client \"a\""), HasSubstr("8 of its rows wait"),
+                    HasSubstr("request has 3"),
+                    HasSubstr("(--max_client_queued_rows) is 10")));
+  EXPECT_EQ(Room("b", 11, 0).reason, DropReason::kTooLarge);
+}
+
+TEST_F(LaunchPlannerTest, ByteQuotaIsAClientsOwn) {
+  SchedulerOptions options = Batched();
+  options.max_client_queued_bytes = 100;
+  Use(options);
+  Add("a", 8);
+  EXPECT_TRUE(Room("a", 1, 20).status.ok());
+  EXPECT_TRUE(Room("b", 1, 100).status.ok());
+  const Refusal refusal = Room("a", 1, 21);
+  EXPECT_EQ(refusal.reason, DropReason::kQuota);
+  EXPECT_THAT(std::string(refusal.status.message()),
+              HasSubstr("(--max_client_queued_bytes) is 100"));
+  EXPECT_EQ(Room("b", 1, 101).reason, DropReason::kTooLarge);
+}
+
+TEST_F(LaunchPlannerTest, QuotaIsFreeAgainWhenRequestsLaunch) {
+  SchedulerOptions options = Batched();
+  options.max_client_queued_rows = 10;
+  Use(options);
+  Add("a", 10);
+  Next();
+  EXPECT_TRUE(Room("a", 10, 0).status.ok());
+}
+
+}  // namespace
+}  // namespace qgemm

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What policies give, in simulated time: the same in every run.
+
+#include "tests/server/scheduling/simulator.h"
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+
+#include "gtest/gtest.h"
+
+namespace qgemm {
+namespace {
+
+SchedulerOptions Ordered(BatchOrder order) {
+  SchedulerOptions options;
+  options.batching.max_requests = options.batching.max_rows;
+  options.policy.order = order;
+  return options;
+}
+
+// Every queue counts as a full tile, so that the one of most rows goes first.
+SchedulerOptions LargestFirst() {
+  SchedulerOptions options = Ordered(BatchOrder::kOldest);
+  options.policy.tile_rows = 1;
+  return options;
+}
+
+SchedulerOptions Unbatched() {
+  SchedulerOptions options;
+  options.batching.max_requests = 1;
+  return options;
+}
+
+SimulatedLoad Load(AccessPattern pattern, int64_t clients, uint64_t seed) {
+  SimulatedLoad load;
+  load.pattern = pattern;
+  load.clients = clients;
+  load.seed = seed;
+  return load;
+}
+
+class SimulatedWalkTest
+    : public testing::TestWithParam<std::tuple<int64_t, uint64_t>> {
+ protected:
+  SimulatedLoad Walk() const {
+    const auto [clients, seed] = GetParam();
+    return Load(AccessPattern::kDecodeWalk, clients, seed);
+  }
+  int64_t clients() const { return std::get<0>(GetParam()); }
+};
+
+TEST_P(SimulatedWalkTest, ChaseIsWellAboveOldest) {
+  const SimulatedRun oldest = Simulate(Ordered(BatchOrder::kOldest), Walk());
+  const SimulatedRun chase = Simulate(Ordered(BatchOrder::kChase), Walk());
+  RecordProperty("oldest_per_second",
+                 std::to_string(oldest.requests_per_second));
+  RecordProperty("chase_per_second", std::to_string(chase.requests_per_second));
+  const double factor = clients() == 64 ? 5 : clients() == 32 ? 3 : 2;
+  EXPECT_GE(chase.requests_per_second, factor * oldest.requests_per_second);
+}
+
+TEST_P(SimulatedWalkTest, ChaseKeepsTheTailWithinThatOfOldest) {
+  const SimulatedRun oldest = Simulate(Ordered(BatchOrder::kOldest), Walk());
+  const SimulatedRun chase = Simulate(Ordered(BatchOrder::kChase), Walk());
+  EXPECT_LE(chase.p99, oldest.p99);
+}
+
+TEST_P(SimulatedWalkTest, LargestFirstIsNotWorseThanOldest) {
+  const SimulatedRun oldest = Simulate(Ordered(BatchOrder::kOldest), Walk());
+  const SimulatedRun largest = Simulate(LargestFirst(), Walk());
+  EXPECT_GE(largest.requests_per_second, 0.95 * oldest.requests_per_second);
+}
+
+class SimulatedRandomAccessTest : public SimulatedWalkTest {};
+
+TEST_P(SimulatedRandomAccessTest, ChaseIsNotWorseThanOldest) {
+  const auto [clients, seed] = GetParam();
+  const SimulatedLoad load = Load(AccessPattern::kRandom, clients, seed);
+  const SimulatedRun oldest = Simulate(Ordered(BatchOrder::kOldest), load);
+  const SimulatedRun chase = Simulate(Ordered(BatchOrder::kChase), load);
+  EXPECT_LE(chase.p99, 1.05 * oldest.p99);
+  EXPECT_GE(chase.requests_per_second, 0.95 * oldest.requests_per_second);
+}
+
+std::string NameOf(
+    const testing::TestParamInfo<std::tuple<int64_t, uint64_t>>& row) {
+  return std::to_string(std::get<0>(row.param)) + "ClientsSeed" +
+         std::to_string(std::get<1>(row.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sweep, SimulatedWalkTest,
+                         testing::Combine(testing::Values(16, 32, 64),
+                                          testing::Values(1, 2, 3)),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Sweep, SimulatedRandomAccessTest,
+                         testing::Combine(testing::Values(16, 32, 64),
+                                          testing::Values(1, 2, 3)),
+                         NameOf);
+
+SimulatedLoad OneMatrixAt(double requests_per_second) {
+  SimulatedLoad load;
+  load.pattern = AccessPattern::kOneMatrix;
+  load.matrices = 1;
+  load.requests_per_second = requests_per_second;
+  return load;
+}
+
+// A device of 50 000 launches a second.
+TEST(SimulatedOneMatrixTest, BatchingCarriesEightTimesTheRateOfNone) {
+  const SimulatedRun run =
+      Simulate(Ordered(BatchOrder::kOldest), OneMatrixAt(400'000));
+  EXPECT_GE(run.requests_per_second, 0.99 * 400'000);
+  // The launch that runs, the one behind it and its own.
+  EXPECT_LE(run.p99, absl::Microseconds(60));
+}
+
+TEST(SimulatedOneMatrixTest, WithoutBatchingTheRateIsThatOfLaunches) {
+  const SimulatedRun run = Simulate(Unbatched(), OneMatrixAt(100'000));
+  EXPECT_NEAR(run.requests_per_second, 50'000, 500);
+  EXPECT_EQ(run.rows_per_launch, 1);
+}
+
+TEST(SimulatedOneMatrixTest, LightLoadIsNotDelayed) {
+  const SimulatedRun batched =
+      Simulate(Ordered(BatchOrder::kOldest), OneMatrixAt(5'000));
+  const SimulatedRun unbatched = Simulate(Unbatched(), OneMatrixAt(5'000));
+  EXPECT_EQ(batched.p50, unbatched.p50);
+}
+
+}  // namespace
+}  // namespace qgemm
