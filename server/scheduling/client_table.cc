@@ -7,28 +7,28 @@
 
 namespace qgemm {
 
-const Client* ClientTable::Find(absl::string_view id) const {
+const QueueClient* ClientTable::Find(absl::string_view id) const {
   const auto found = clients_.find(id);
   return found == clients_.end() ? nullptr : found->second.get();
 }
 
-Client* ClientTable::Get(absl::string_view id) {
+QueueClient* ClientTable::Get(absl::string_view id) {
   const auto found = clients_.find(id);
   if (found != clients_.end()) return found->second.get();
   if (idle_ >= max_idle_) ForgetIdle();
-  auto client = std::make_unique<Client>();
+  auto client = std::make_unique<QueueClient>();
   client->id = std::string(id);
   ++idle_;
   return clients_.emplace(client->id, std::move(client)).first->second.get();
 }
 
-void ClientTable::Add(Client* client, const GemmRequest& request) {
+void ClientTable::Add(QueueClient* client, const GemmRequest& request) {
   if (client->requests++ == 0) --idle_;
   client->rows += request.rows_left();
   client->bytes += request.operand_bytes();
 }
 
-void ClientTable::Remove(Client* client, const GemmRequest& request) {
+void ClientTable::Remove(QueueClient* client, const GemmRequest& request) {
   client->rows -= request.rows_left();
   client->bytes -= request.operand_bytes();
   if (--client->requests == 0) ++idle_;
@@ -38,7 +38,7 @@ void ClientTable::ForgetPlaces() {
   for (auto& [id, client] : clients_) ForgetPlace(client.get());
 }
 
-void ClientTable::ForgetPlace(Client* client) {
+void ClientTable::ForgetPlace(QueueClient* client) {
   LayerPlace* const place = std::exchange(client->place, nullptr);
   if (place != nullptr) --place->clients;
 }

@@ -22,24 +22,24 @@ class ClientTable {
   explicit ClientTable(size_t max_idle) : max_idle_(max_idle) {}
 
   // Null for a client that is not known.
-  const Client* Find(absl::string_view id) const;
+  const QueueClient* Find(absl::string_view id) const;
 
   // The client of that id, made if there is none. It stays until it is idle.
-  Client* Get(absl::string_view id);
+  QueueClient* Get(absl::string_view id);
 
   // Counts a request in and out; the client may go with the last one out.
-  void Add(Client* client, const GemmRequest& request);
-  void Remove(Client* client, const GemmRequest& request);
+  void Add(QueueClient* client, const GemmRequest& request);
+  void Remove(QueueClient* client, const GemmRequest& request);
 
   // Where clients' last requests went is forgotten.
   void ForgetPlaces();
 
  private:
-  static void ForgetPlace(Client* client);
+  static void ForgetPlace(QueueClient* client);
   void ForgetIdle();
 
   const size_t max_idle_;
-  absl::flat_hash_map<std::string, std::unique_ptr<Client>> clients_;
+  absl::flat_hash_map<std::string, std::unique_ptr<QueueClient>> clients_;
   size_t idle_ = 0;
 };
 

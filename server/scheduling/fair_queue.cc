@@ -34,7 +34,7 @@ void FairQueue::Remove(WaitingRequest* waiting) {
 void FairQueue::Launched(WaitingRequest* waiting) { Uncount(waiting); }
 
 void FairQueue::Restore(WaitingRequest* waiting) {
-  Lane* const lane = LaneOf(*waiting);
+  ClientLane* const lane = LaneOf(*waiting);
   waiting->lane = lane;
   lane->requests.PushFront(waiting);
   LaneRing& ring = RingOf(lane->priority);
@@ -44,9 +44,9 @@ void FairQueue::Restore(WaitingRequest* waiting) {
   lane->credit_rows += CostRows(*waiting);
 }
 
-Lane* FairQueue::LaneOf(const WaitingRequest& waiting) {
+ClientLane* FairQueue::LaneOf(const WaitingRequest& waiting) {
   const Priority priority = waiting.request->priority;
-  Lane*& lane = lane_of_[{waiting.client, priority}];
+  ClientLane*& lane = lane_of_[{waiting.client, priority}];
   if (lane == nullptr) {
     lane = lanes_->Take();
     lane->client = waiting.client;
@@ -57,7 +57,7 @@ Lane* FairQueue::LaneOf(const WaitingRequest& waiting) {
 }
 
 void FairQueue::LeaveLane(WaitingRequest* waiting) {
-  Lane* const lane = waiting->lane;
+  ClientLane* const lane = waiting->lane;
   waiting->lane = nullptr;
   lane->requests.Remove(waiting);
   if (!lane->requests.empty()) return;
@@ -101,14 +101,14 @@ void FairQueue::TakeFirstTurn(const FirstTurn& first, BatchFill* fill) {
   const bool began_aged = std::exchange(began_aged_, false);
   if (first.urgent && deadlines_.first() != nullptr) {
     WaitingRequest* const urgent = deadlines_.first();
-    Lane* const lane = urgent->lane;
+    ClientLane* const lane = urgent->lane;
     WaitingRequest* next = nullptr;
     do {
       next = lane->requests.front();
     } while (Take(next, fill) && next != urgent);
     return;
   }
-  Lane* const oldest = by_age_.front()->lane;
+  ClientLane* const oldest = by_age_.front()->lane;
   if (began_aged || oldest->priority == highest_priority()) return;
   if (by_age_.front()->request->waiting_since() > first.aged_before) return;
   began_aged_ = true;

@@ -62,7 +62,7 @@ struct FirstTurn {
 // Not thread-safe. Borrows waiting requests and lanes.
 class FairQueue {
  public:
-  FairQueue(const QueueKey& key, ObjectPool<Lane>* lanes)
+  FairQueue(const QueueKey& key, ObjectPool<ClientLane>* lanes)
       : key_(key), lanes_(lanes) {}
   FairQueue(const FairQueue&) = delete;
   FairQueue& operator=(const FairQueue&) = delete;
@@ -125,7 +125,7 @@ class FairQueue {
     return rings_[static_cast<int>(priority)];
   }
   // The lane that the request belongs in, made if there is none.
-  Lane* LaneOf(const WaitingRequest& waiting);
+  ClientLane* LaneOf(const WaitingRequest& waiting);
   void LeaveLane(WaitingRequest* waiting);
   void Count(WaitingRequest* waiting);
   void Uncount(WaitingRequest* waiting);
@@ -135,9 +135,10 @@ class FairQueue {
   void TakeFirstTurn(const FirstTurn& first, BatchFill* fill);
 
   const QueueKey key_;
-  ObjectPool<Lane>* const lanes_;
+  ObjectPool<ClientLane>* const lanes_;
   std::array<LaneRing, kPriorities> rings_;  // by priority
-  absl::flat_hash_map<std::pair<const Client*, Priority>, Lane*> lane_of_;
+  absl::flat_hash_map<std::pair<const QueueClient*, Priority>, ClientLane*>
+      lane_of_;
   ByAge by_age_;
   DeadlineHeap deadlines_;
   LayerPlace place_;

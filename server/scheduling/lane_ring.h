@@ -16,15 +16,15 @@ namespace qgemm {
 
 // What one client waits for at one priority of one queue; in a ring while it
 // is not empty.
-struct Lane {
-  const Client* client = nullptr;
+struct ClientLane {
+  const QueueClient* client = nullptr;
   Priority priority = Priority::kNormal;
   IntrusiveList<WaitingRequest, &WaitingRequest::in_lane> requests;
   // Rows that it may take before its turn ends; below zero after a request
   // that went ahead of its turn.
   int64_t credit_rows = 0;
   bool in_turn = false;
-  ListLinks<Lane> in_ring;
+  ListLinks<ClientLane> in_ring;
 };
 
 // Not thread-safe; borrows its lanes, none of which is empty.
@@ -37,19 +37,19 @@ class LaneRing {
   bool empty() const { return lanes_.empty(); }
 
   // As the last to have a turn.
-  void Add(Lane* lane) { lanes_.PushBack(lane); }
+  void Add(ClientLane* lane) { lanes_.PushBack(lane); }
   // As the first.
-  void AddFront(Lane* lane) { lanes_.PushFront(lane); }
-  void Remove(Lane* lane) { lanes_.Remove(lane); }
-  Lane* first() const { return lanes_.front(); }
-  static Lane* Next(const Lane* lane) { return Lanes::Next(lane); }
+  void AddFront(ClientLane* lane) { lanes_.PushFront(lane); }
+  void Remove(ClientLane* lane) { lanes_.Remove(lane); }
+  ClientLane* first() const { return lanes_.front(); }
+  static ClientLane* Next(const ClientLane* lane) { return Lanes::Next(lane); }
 
   // The request whose turn it is, each of which costs `rows_of` its rows; null
   // if the ring is empty. Ends the turns of lanes whose credit is spent.
   template <typename RowsOf>
   WaitingRequest* Offer(const RowsOf& rows_of) {
     while (!lanes_.empty()) {
-      Lane* const lane = lanes_.front();
+      ClientLane* const lane = lanes_.front();
       if (!lane->in_turn) {
         lane->in_turn = true;
         lane->credit_rows += kTurnRows;
@@ -64,7 +64,7 @@ class LaneRing {
   }
 
  private:
-  using Lanes = IntrusiveList<Lane, &Lane::in_ring>;
+  using Lanes = IntrusiveList<ClientLane, &ClientLane::in_ring>;
 
   Lanes lanes_;
 };

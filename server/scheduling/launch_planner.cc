@@ -93,7 +93,7 @@ Refusal LaunchPlanner::CheckRoom(const QueueDemand& demand) const {
 }
 
 Refusal LaunchPlanner::CheckQuota(const QueueDemand& demand) const {
-  const Client* const client = clients_.Find(demand.client);
+  const QueueClient* const client = clients_.Find(demand.client);
   if (client == nullptr) return {};
   const int64_t row_quota = options_.max_client_queued_rows;
   if (row_quota > 0 && demand.rows > row_quota - client->rows) {

@@ -137,7 +137,7 @@ class LaunchPlanner {
   RowRange RowsToLaunch(const GemmRequest& request) const;
 
   const SchedulerOptions options_;
-  ObjectPool<Lane> lanes_;
+  ObjectPool<ClientLane> lanes_;
   ObjectPool<WaitingRequest> waiting_;
   ClientTable clients_;
   absl::flat_hash_map<QueueKey, std::unique_ptr<FairQueue>> queues_;

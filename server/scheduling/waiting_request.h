@@ -16,10 +16,10 @@
 namespace qgemm {
 
 class FairQueue;
-struct Lane;
+struct ClientLane;
 
 // Whose requests wait, and how much of them.
-struct Client {
+struct QueueClient {
   std::string id;
   int64_t requests = 0;
   int64_t rows = 0;
@@ -30,9 +30,9 @@ struct Client {
 
 struct WaitingRequest {
   std::unique_ptr<GemmRequest> request;
-  Client* client = nullptr;
+  QueueClient* client = nullptr;
   FairQueue* queue = nullptr;
-  Lane* lane = nullptr;
+  ClientLane* lane = nullptr;
   ListLinks<WaitingRequest> in_lane;
   ListLinks<WaitingRequest> by_age;
   int64_t heap_place = -1;  // in its queue's DeadlineHeap; -1: not there

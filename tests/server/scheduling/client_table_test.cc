@@ -19,7 +19,7 @@ TEST(ClientTableTest, CountsWhatWaitsByClient) {
   ClientTable table(10);
   const GemmRequest large = RequestOf(20, 200);
   const GemmRequest small = RequestOf(1, 10);
-  Client* const a = table.Get("a");
+  QueueClient* const a = table.Get("a");
   table.Add(a, large);
   table.Add(a, small);
   table.Add(table.Get("b"), small);
@@ -34,7 +34,7 @@ TEST(ClientTableTest, CountsWhatWaitsByClient) {
 TEST(ClientTableTest, KeepsIdleClientsUpToItsBound) {
   ClientTable table(10);
   const GemmRequest request = RequestOf(1, 1);
-  Client* const busy = table.Get("busy");
+  QueueClient* const busy = table.Get("busy");
   table.Add(busy, request);
   for (int i = 0; i < 10; ++i) table.Get(absl::StrCat(i));
   EXPECT_NE(table.Find("0"), nullptr);

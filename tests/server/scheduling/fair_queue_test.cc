@@ -77,9 +77,9 @@ class FairQueueTest : public testing::Test {
     return first;
   }
 
-  ObjectPool<Lane> lanes_;
+  ObjectPool<ClientLane> lanes_;
   std::unique_ptr<FairQueue> queue_;
-  std::map<std::string, Client> clients_;
+  std::map<std::string, QueueClient> clients_;
   std::map<std::string, int> numbers_;
   std::deque<WaitingRequest> requests_;
   std::vector<WaitingRequest*> cancelled_;
