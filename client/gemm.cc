@@ -4,6 +4,13 @@
 
 namespace qgemm {
 
+std::optional<RequestPriority> ParsePriority(absl::string_view text) {
+  if (text == "low") return RequestPriority::kLow;
+  if (text == "normal") return RequestPriority::kNormal;
+  if (text == "high") return RequestPriority::kHigh;
+  return std::nullopt;
+}
+
 std::vector<float> GemmResult::ToFloats() const {
   const int64_t element_bytes = SizeOf(c_type);
   const auto* bytes = reinterpret_cast<const uint8_t*>(c.data());

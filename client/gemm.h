@@ -12,11 +12,18 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/matrix/types.h"
 
 namespace qgemm {
+
+// Who goes first among requests that wait at the server.
+enum class RequestPriority : uint8_t { kLow, kNormal, kHigh };
+
+// Of "low", "normal" and "high"; nothing for another text.
+std::optional<RequestPriority> ParsePriority(absl::string_view text);
 
 // C[m, n] = A[m, k] * W[n, k]^T + bias[n].
 struct GemmOptions {
@@ -38,6 +45,10 @@ struct GemmOptions {
   // The server drops the request if it has not started by then; the call
   // ends with DEADLINE_EXCEEDED.
   absl::Time deadline = absl::InfiniteFuture();
+  // Whose request it is, for fairness and quotas at the server:
+  // [A-Za-z0-9._/-]{1,128}. Empty: that of all on the connection's address.
+  std::string client_id;
+  RequestPriority priority = RequestPriority::kNormal;
 };
 
 // Where a call's time went on the server that answered it.

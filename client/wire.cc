@@ -37,6 +37,18 @@ v1::ScaleType ToWire(ScaleType type) {
   return v1::SCALE_TYPE_UNSPECIFIED;
 }
 
+v1::Priority ToWire(RequestPriority priority) {
+  switch (priority) {
+    case RequestPriority::kLow:
+      return v1::PRIORITY_LOW;
+    case RequestPriority::kNormal:
+      return v1::PRIORITY_NORMAL;
+    case RequestPriority::kHigh:
+      return v1::PRIORITY_HIGH;
+  }
+  return v1::PRIORITY_UNSPECIFIED;
+}
+
 v1::ComputeMode ToWire(ComputeMode mode) {
   switch (mode) {
     case ComputeMode::kA16:
@@ -191,12 +203,22 @@ v1::GemmRequest HeaderToWire(const GemmOptions& options) {
       options.a_type == FloatType::kFloat32) {
     request.set_rounding(ToWire(options.rounding));
   }
+  if (options.priority != RequestPriority::kNormal) {
+    request.set_priority(ToWire(options.priority));
+  }
+  request.set_client_id(options.client_id);
   return request;
 }
 
 grpc::Slice PrefixToWire(const GemmOptions& options) {
   return grpc::Slice(HeaderToWire(options).SerializeAsString() +
                      PayloadPrefix(options.a.size()));
+}
+
+grpc::Slice ClientIdToWire(const std::string& client_id) {
+  v1::GemmRequest request;
+  request.set_client_id(client_id);
+  return grpc::Slice(request.SerializeAsString());
 }
 
 grpc::Slice OperandToWire(const GemmOptions& options) {

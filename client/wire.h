@@ -37,6 +37,9 @@ v1::GemmRequest HeaderToWire(const GemmOptions& options);
 // What comes before A in that message; options.a tells only its size.
 grpc::Slice PrefixToWire(const GemmOptions& options);
 
+// The field alone; it may follow any message without one.
+grpc::Slice ClientIdToWire(const std::string& client_id);
+
 // The tag and length that introduce field `a` of that message.
 std::string PayloadPrefix(uint64_t bytes);
 

@@ -29,6 +29,8 @@ struct GemmFlags {
   std::string out_dtype;
   std::string mode = "A16";
   std::string rounding = "bf16";
+  std::string priority = "normal";
+  std::string client_id;
   std::string out;
   bool verify = false;
 };
@@ -130,6 +132,10 @@ class GemmCommand final : public Command {
                "A16 (every format), A8 (q4_0) or A32 (ternary and more).");
     flags->Add("rounding", &flags_.rounding,
                "Mode A16 with fp32: what activations are rounded to.");
+    flags->Add("priority", &flags_.priority,
+               "Who goes first at the server: low, normal or high.");
+    flags->Add("client_id", &flags_.client_id,
+               "Whose request it is, for fairness and quotas at the server.");
     flags->Add("out", &flags_.out, "Writes the result to this .npy file.");
     flags->Add("verify", &flags_.verify,
                "Compares with fp64 over the same weights, made again from "
@@ -141,6 +147,13 @@ class GemmCommand final : public Command {
     RETURN_IF_ERROR(CheckArgumentCount(arguments, 1));
     flags_.weights = arguments[0];
     ASSIGN_OR_RETURN(signature_, ParseSignature(flags_));
+    const auto priority = ParsePriority(flags_.priority);
+    if (!priority.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--priority is '", flags_.priority,
+                       "'; it must be low, normal or high"));
+    }
+    priority_ = *priority;
     if (flags_.m < 1) {
       return absl::InvalidArgumentError(
           absl::StrCat("--m is ", flags_.m, "; it must be 1 or more"));
@@ -186,6 +199,7 @@ class GemmCommand final : public Command {
   GemmFlags flags_;
   LayerFlags layer_;
   MatmulSignature signature_;
+  RequestPriority priority_ = RequestPriority::kNormal;
 };
 
 absl::Status GemmCommand::Run(const CommonFlags& common) {
@@ -202,6 +216,8 @@ absl::Status GemmCommand::Run(const CommonFlags& common) {
   options.c_type = signature_.c_type;
   options.mode = signature_.mode;
   options.rounding = signature_.rounding;
+  options.priority = priority_;
+  options.client_id = flags_.client_id;
   options.deadline = deadline;
   const absl::Time start = absl::Now();
   ASSIGN_OR_RETURN(const GemmResult result, client->Gemm(options));

@@ -102,6 +102,7 @@ absl::Status LoadSet::AddMessages() {
     gemm.a_type = request_.a_type;
     gemm.c_type = request_.c_type;
     gemm.mode = request_.mode;
+    gemm.priority = request_.priority;
     for (size_t row_class = 0; row_class < class_rows_.size(); ++row_class) {
       gemm.m = class_rows_[row_class];
       for (int input = 0; input < inputs_; ++input) {

@@ -73,6 +73,12 @@ ABSL_FLAG(std::string, out_dtype, qgemm::LoadtestFlags().out_dtype,
           "Element type of the results; default: --dtype.");
 ABSL_FLAG(std::string, mode, qgemm::LoadtestFlags().mode,
           "Compute mode: A16, A8 or A32.");
+ABSL_FLAG(std::string, priority, qgemm::LoadtestFlags().priority,
+          "Who goes first among requests that wait at the server: low, normal "
+          "or high.");
+ABSL_FLAG(std::string, client_id, qgemm::LoadtestFlags().client_id,
+          "How the ids begin by which the server tells virtual clients apart, "
+          "each of which has its own. Empty: all of a connection are one.");
 ABSL_FLAG(int, inputs, qgemm::LoadtestFlags().inputs,
           "Distinct activation matrices of each layer and number of rows.");
 ABSL_FLAG(int, concurrency, qgemm::LoadtestFlags().concurrency,
@@ -260,6 +266,8 @@ LoadtestFlags GetFlags() {
   flags.dtype = absl::GetFlag(FLAGS_dtype);
   flags.out_dtype = absl::GetFlag(FLAGS_out_dtype);
   flags.mode = absl::GetFlag(FLAGS_mode);
+  flags.priority = absl::GetFlag(FLAGS_priority);
+  flags.client_id = absl::GetFlag(FLAGS_client_id);
   flags.inputs = absl::GetFlag(FLAGS_inputs);
   flags.concurrency = absl::GetFlag(FLAGS_concurrency);
   flags.think = absl::GetFlag(FLAGS_think);

@@ -113,6 +113,12 @@ absl::StatusOr<RequestOptions> ParseRequest(const LoadtestFlags& flags) {
                      ParseFloatType("out_dtype", flags.out_dtype));
   }
   ASSIGN_OR_RETURN(request.mode, ParseMode(flags.mode));
+  const auto priority = ParsePriority(flags.priority);
+  if (!priority.has_value()) {
+    return BadFlag("priority", flags.priority, "low, normal or high");
+  }
+  request.priority = *priority;
+  request.client_id = flags.client_id;
   request.inputs = flags.inputs;
   request.timeout = flags.timeout;
   request.deadline = flags.deadline > absl::ZeroDuration()

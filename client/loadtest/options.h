@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "client/gemm.h"
 #include "client/loadtest/engine/lane_options.h"
 #include "client/loadtest/schedule/arrival_process.h"
 #include "client/loadtest/schedule/arrival_trace.h"
@@ -70,6 +71,8 @@ struct LoadtestFlags {
   std::string dtype = "fp16";
   std::string out_dtype;
   std::string mode = "A16";
+  std::string priority = "normal";
+  std::string client_id;
   int inputs = 8;
 
   int concurrency = 0;
@@ -126,6 +129,8 @@ struct RequestOptions {
   FloatType a_type = FloatType::kFloat16;
   FloatType c_type = FloatType::kFloat16;
   ComputeMode mode = ComputeMode::kA16;
+  RequestPriority priority = RequestPriority::kNormal;
+  std::string client_id;    // how clients' ids begin; empty: none
   int inputs = 8;           // distinct activation matrices, sent in turn
   absl::Duration timeout;   // without an answer by then, an error
   absl::Duration deadline;  // which to miss is no error; infinite: none

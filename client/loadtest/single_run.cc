@@ -32,6 +32,7 @@ std::unique_ptr<TransportFactory> FactoryFor(const LoadtestOptions& options,
   grpc.channels = options.channels / options.lanes;
   grpc.max_message_bytes = kMaxMessageBytes;
   grpc.connect_timeout = options.connect_timeout;
+  grpc.client_id_prefix = options.request.client_id;
   if (options.request.disturbances.disconnects_per_second > 0) {
     grpc.connections = Connections::kCuttable;
   }

@@ -199,6 +199,26 @@ TEST_F(ClientTest, AnswersAboveGrpcsOwnLimitArrive) {
   EXPECT_EQ(result->c.size(), bytes);
 }
 
+TEST_F(ClientTest, TellsWhoseRequestItIsAndItsPriority) {
+  v1::GemmRequest seen;
+  service_.set_gemm(
+      [&seen](const v1::GemmRequest& request, v1::GemmResponse* response) {
+        seen = request;
+        response->set_c(std::string(kM * 2, 'c'));
+        return grpc::Status::OK;
+      });
+  const auto client = ConnectTo(service_, QuickOptions());
+  GemmOptions request = Request();
+  EXPECT_TRUE(client->Gemm(request).ok());
+  EXPECT_EQ(seen.client_id(), "");
+  EXPECT_EQ(seen.priority(), v1::PRIORITY_UNSPECIFIED);
+  request.client_id = "frontend/7";
+  request.priority = RequestPriority::kHigh;
+  EXPECT_TRUE(client->Gemm(request).ok());
+  EXPECT_EQ(seen.client_id(), "frontend/7");
+  EXPECT_EQ(seen.priority(), v1::PRIORITY_HIGH);
+}
+
 TEST_F(ClientTest, RetriesUnavailable) {
   const auto client = ConnectTo(service_, QuickOptions());
   service_.FailNext(2, Unavailable());

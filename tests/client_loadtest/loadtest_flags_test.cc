@@ -45,19 +45,19 @@ auto MembersOf(const LoadtestFlags& flags) {
   const auto& [server, transport, connect_timeout, channels, threads, weights,
                synthetic, walk, walk_blocks, layers, format, zipf, setup,
                teardown, m, prefill_m, prefill_clients, dtype, out_dtype, mode,
-               inputs, concurrency, think, rate, arrivals, max_lag, duration,
-               warmup, timeout, deadline, cancel_rate, cancel_within,
-               disconnect_rate, churn, churn_rate, allow_errors, yardstick,
-               sweep, find_peak, slo, verify, seed, json, csv, hgrm, html, svg,
-               title, live] = flags;
+               priority, client_id, inputs, concurrency, think, rate, arrivals,
+               max_lag, duration, warmup, timeout, deadline, cancel_rate,
+               cancel_within, disconnect_rate, churn, churn_rate, allow_errors,
+               yardstick, sweep, find_peak, slo, verify, seed, json, csv, hgrm,
+               html, svg, title, live] = flags;
   return std::make_tuple(
       server, transport, connect_timeout, channels, threads, weights, synthetic,
       walk, walk_blocks, layers, format, zipf, setup, teardown, m, prefill_m,
-      prefill_clients, dtype, out_dtype, mode, inputs, concurrency, think, rate,
-      arrivals, max_lag, duration, warmup, timeout, deadline, cancel_rate,
-      cancel_within, disconnect_rate, churn, churn_rate, allow_errors,
-      yardstick, sweep, find_peak, slo, verify, seed, json, csv, hgrm, html,
-      svg, title, live);
+      prefill_clients, dtype, out_dtype, mode, priority, client_id, inputs,
+      concurrency, think, rate, arrivals, max_lag, duration, warmup, timeout,
+      deadline, cancel_rate, cancel_within, disconnect_rate, churn, churn_rate,
+      allow_errors, yardstick, sweep, find_peak, slo, verify, seed, json, csv,
+      hgrm, html, svg, title, live);
 }
 
 using Members = decltype(MembersOf(LoadtestFlags()));

@@ -520,6 +520,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlagCase{"--dtype=int8", [](auto* f) { f->dtype = "int8"; }},
         BadFlagCase{"--dtype=", [](auto* f) { f->dtype = ""; }},
         BadFlagCase{"--out_dtype=q", [](auto* f) { f->out_dtype = "q"; }},
+        BadFlagCase{"--priority=urgent",
+                    [](auto* f) { f->priority = "urgent"; }},
         BadFlagCase{"--mode=A4", [](auto* f) { f->mode = "A4"; }},
         BadFlagCase{"--inputs=0", [](auto* f) { f->inputs = 0; }},
         BadFlagCase{"--inputs=4097", [](auto* f) { f->inputs = 4097; }},

@@ -87,6 +87,94 @@ TEST(QueueLimit, RefusesWhatDoesNotFitWithTheTimeToRetry) {
   EXPECT_TRUE(client.Gemm(request).ok());
 }
 
+TEST(ClientQuota, RefusesOneClientAndServesAnother) {
+  RandomGenerator random(FreshSeed());
+  ServerOptions options = WithMetrics();
+  options.scheduler.max_client_queued_rows = 3;
+  HeldServer server(options);
+  const Client client = server.NewClient();
+  LoadLayer(client, kN, kK, &random);
+  v1::GemmRequest request = MakeGemm("layer", 2, kK, &random);
+  request.set_client_id("greedy");
+  std::vector<GemmFuture> accepted = FillLaunches(&server, client, request);
+  accepted.push_back(StartGemm(client, request));
+  WaitForQueue(&server, 1);
+
+  const auto refused = client.Gemm(request);
+
+  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.status.error_message(),
+              AllOf(HasSubstr("client \"greedy\""),
+                    HasSubstr("(--max_client_queued_rows) is 3")));
+  EXPECT_THAT(refused.status.error_details(),
+              HasSubstr("google.rpc.RetryInfo"));
+  request.set_client_id("modest");
+  accepted.push_back(StartGemm(client, request));
+  WaitForQueue(&server, 2);
+  server.backend().ReleaseAll();
+  for (GemmFuture& future : accepted) {
+    const auto answer = future.get();
+    EXPECT_TRUE(answer.ok()) << answer.status.error_message();
+  }
+}
+
+TEST(QueueLimit, RequestThatNeverFitsIsNotToBeRetried) {
+  RandomGenerator random(FreshSeed());
+  ServerOptions options = WithMetrics();
+  options.scheduler.max_queued_bytes = 1000;
+  HeldServer server(options);
+  const Client client = server.NewClient();
+  LoadLayer(client, kN, kK, &random);
+  EXPECT_TRUE(client.Gemm(MakeGemm("layer", 1, kK, &random)).ok());
+
+  const auto refused = client.Gemm(MakeGemm("layer", 16, kK, &random));
+
+  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(refused.status.error_message(),
+              HasSubstr("--max_queued_bytes is 1000"));
+  EXPECT_EQ(refused.status.error_details(), "");
+}
+
+TEST(ClientId, ThatIsNotLegalIsRefused) {
+  RandomGenerator random(FreshSeed());
+  HeldServer server(WithMetrics());
+  const Client client = server.NewClient();
+  LoadLayer(client, kN, kK, &random);
+  v1::GemmRequest request = MakeGemm("layer", 1, kK, &random);
+  request.set_client_id("a b");
+  const auto refused = client.Gemm(request);
+  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(refused.status.error_message(), HasSubstr("client_id = \"a b\""));
+}
+
+// Chunks of a large request give what its rows give alone, bit for bit.
+TEST(LargeRequest, RunsInChunksAndGivesTheSameBits) {
+  constexpr int64_t kRows = 1100;
+  RandomGenerator random(FreshSeed());
+  HeldServer server(WithMetrics());
+  const Client client = server.NewClient();
+  LoadLayer(client, kN, kK, &random);
+  const v1::GemmRequest request = MakeGemm("layer", kRows, kK, &random);
+
+  const auto whole = client.Gemm(request);
+
+  ASSERT_TRUE(whole.ok()) << whole.status.error_message();
+  EXPECT_GE(server.backend().enqueued(), 3);
+  EXPECT_LT(whole.response.timings().launch_rows(), kRows);
+  const size_t a_row_bytes = request.a().size() / kRows;
+  const size_t c_row_bytes = whole.response.c().size() / kRows;
+  for (const size_t row : {0, 383, 384, 767, 768, 1099}) {
+    v1::GemmRequest one = request;
+    one.set_m(1);
+    one.set_a(request.a().substr(row * a_row_bytes, a_row_bytes));
+    const auto alone = client.Gemm(one);
+    ASSERT_TRUE(alone.ok()) << alone.status.error_message();
+    EXPECT_EQ(alone.response.c(),
+              whole.response.c().substr(row * c_row_bytes, c_row_bytes))
+        << "row " << row;
+  }
+}
+
 TEST(Deadline, IsNotComputedAfterItPassed) {
   RandomGenerator random(FreshSeed());
   HeldServer server(WithMetrics());

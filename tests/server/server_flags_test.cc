@@ -54,11 +54,18 @@ absl::StatusOr<CommandLine> Parse(std::vector<std::string> arguments) {
 
 // One case: Abseil's flags are the process's.
 TEST(ServerFlagsTest, HandsTheChoiceOfKernelsToTheBackend) {
-  const absl::StatusOr<CommandLine> line = Parse(
-      {"server", "--listen=127.0.0.1:0", "--backend=cpu", "--kernel=large",
-       "--tuning_file=/some/file", "--enable_freeze", "--batching=off"});
+  const absl::StatusOr<CommandLine> line =
+      Parse({"server", "--listen=127.0.0.1:0", "--backend=cpu",
+             "--kernel=large", "--tuning_file=/some/file", "--enable_freeze",
+             "--batching=off", "--batch_policy=chase", "--batch_age_cap=3ms",
+             "--max_client_queued_rows=5", "--max_client_queued_bytes=6"});
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_FALSE(line->server.batching);
+  const SchedulerOptions& scheduler = line->server.scheduler;
+  EXPECT_EQ(scheduler.policy.order, BatchOrder::kChase);
+  EXPECT_EQ(scheduler.policy.age_cap, absl::Milliseconds(3));
+  EXPECT_EQ(scheduler.max_client_queued_rows, 5);
+  EXPECT_EQ(scheduler.max_client_queued_bytes, 6);
   EXPECT_FALSE(line->server.enable_echo);
   EXPECT_TRUE(line->server.enable_freeze);
   EXPECT_EQ(line->server.kernel, "large");
@@ -67,6 +74,11 @@ TEST(ServerFlagsTest, HandsTheChoiceOfKernelsToTheBackend) {
   absl::Status status = Server::Create(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("--kernel = \"large\""));
+  options.scheduler.policy.age_cap = absl::Hours(1);
+  status = Server::Create(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("--batch_age_cap = 1h"));
+  options.scheduler.policy.age_cap = absl::ZeroDuration();
   options.kernel = "auto";
   status = Server::Create(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "client/completion_loop.h"
 #include "client/grpc_status.h"
 #include "client/loadtest/engine/cuttable_socket.h"
+#include "client/wire.h"
 
 namespace qgemm {
 namespace {
@@ -88,9 +90,12 @@ class GrpcTransport final : public Transport {
 
   ~GrpcTransport() override { loop_.Join(); }
 
-  void AddPlaces(int places) {
+  // `name` tells the transport's clients from those of others.
+  void AddPlaces(int places, const std::string& name) {
     for (int i = 0; i < places; ++i) {
       calls_.push_back(std::make_unique<Call>(this, i));
+      if (name.empty()) continue;
+      calls_.back()->SetClientId(absl::StrCat(name, "-", i));
     }
   }
 
@@ -108,6 +113,11 @@ class GrpcTransport final : public Transport {
     Call(GrpcTransport* transport, int place)
         : transport_(transport), place_(place) {}
 
+    // Before the first Start.
+    void SetClientId(const std::string& client_id) {
+      client_id_ = ClientIdToWire(client_id);
+    }
+
     void Start(int message, absl::Duration timeout);
     void Cancel();
     void OnEvent(bool ok) override;
@@ -116,8 +126,11 @@ class GrpcTransport final : public Transport {
     // Frees the place for its next request; what this one ended with.
     void TakeEnd(EndedRequest* end, grpc::ByteBuffer* response);
 
+    grpc::ByteBuffer WithClientId(const grpc::ByteBuffer& message) const;
+
     GrpcTransport* const transport_;
     const int place_;
+    std::optional<grpc::Slice> client_id_;
     Mutex mutex_;
     bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
     ConnectionPtr connection_ ABSL_GUARDED_BY(mutex_);
@@ -153,10 +166,21 @@ void GrpcTransport::Call::Start(int message, absl::Duration timeout) {
   }
   const MessageSet& messages = *transport_->messages_;
   reader_ = connection_->stub.PrepareUnaryCall(
-      &*context_, messages.method(message), messages.message(message),
-      transport_->loop_.queue());
+      &*context_, messages.method(message),
+      WithClientId(messages.message(message)), transport_->loop_.queue());
   reader_->StartCall();
   reader_->Finish(&response_, &status_, CompletionLoop::ToGrpc(this));
+}
+
+// Slices are shared, not copied.
+grpc::ByteBuffer GrpcTransport::Call::WithClientId(
+    const grpc::ByteBuffer& message) const {
+  if (!client_id_.has_value()) return message;
+  std::vector<grpc::Slice> slices;
+  // Fails for compressed messages alone.
+  (void)message.Dump(&slices);
+  slices.push_back(*client_id_);
+  return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
 void GrpcTransport::Call::Cancel() {
@@ -223,7 +247,9 @@ absl::StatusOr<std::unique_ptr<Transport>> GrpcTransportFactory::Open(
                    ConnectAll(options_));
   auto transport = std::make_unique<GrpcTransport>(
       options_, messages_, std::move(connections), sink);
-  transport->AddPlaces(places);
+  const std::string& prefix = options_.client_id_prefix;
+  transport->AddPlaces(
+      places, prefix.empty() ? "" : absl::StrCat(prefix, "-", opened_++));
   return absl::StatusOr<std::unique_ptr<Transport>>(std::move(transport));
 }
 

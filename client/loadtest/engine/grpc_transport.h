@@ -26,6 +26,9 @@ struct GrpcTransportOptions {
   Connections connections = Connections::kLasting;
   int64_t max_message_bytes = int64_t{64} << 20;
   absl::Duration connect_timeout = absl::Seconds(10);
+  // Requests of each place are those of a client of their own, whose id begins
+  // with this. Empty: no ids.
+  std::string client_id_prefix;
 };
 
 // Every transport has a completion queue and a thread of its own; places share
@@ -44,6 +47,7 @@ class GrpcTransportFactory final : public TransportFactory {
  private:
   const GrpcTransportOptions options_;
   const MessageSet* const messages_;
+  int opened_ = 0;
 };
 
 }  // namespace qgemm

@@ -109,6 +109,27 @@ TEST_F(GrpcTransportTest, SendsTheMessageAndHandsOverTheAnswer) {
   }
 }
 
+TEST_F(GrpcTransportTest, EachPlaceIsAClientOfItsOwnIfIdsAreAskedFor) {
+  service_.set_gemm(
+      [](const v1::GemmRequest& request, v1::GemmResponse* response) {
+        response->set_c(absl::StrCat(request.client_id(), " of ", request.a()));
+        return grpc::Status::OK;
+      });
+  GrpcTransportOptions options;
+  options.target = service_.address();
+  options.client_id_prefix = "load";
+  GrpcTransportFactory factory(options, &messages_);
+  for (int transport = 0; transport < 2; ++transport) {
+    const auto opened = factory.Open(kPlaces, &sink_);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    for (int place = 0; place < kPlaces; ++place) {
+      (*opened)->Start(place, 0, kTimeout);
+      EXPECT_EQ(sink_.Await(place).c,
+                absl::StrCat("load-", transport, "-", place, " of abcd"));
+    }
+  }
+}
+
 TEST_F(GrpcTransportTest, AnErrorKeepsItsCodeAndMessage) {
   service_.FailNext(1, grpc::Status(grpc::StatusCode::NOT_FOUND, "no such"));
   const auto transport = Open(Connections::kLasting);

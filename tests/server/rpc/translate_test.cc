@@ -248,5 +248,29 @@ TEST(ToSignature, TakesARoundingOnlyWhereItApplies) {
   ExpectRefused(ToSignature(request).status(), "rounding", "fp16");
 }
 
+TEST(ToPriority, IsNormalByDefault) {
+  EXPECT_EQ(*ToPriority(v1::PRIORITY_UNSPECIFIED), Priority::kNormal);
+  EXPECT_EQ(*ToPriority(v1::PRIORITY_LOW), Priority::kLow);
+  EXPECT_EQ(*ToPriority(v1::PRIORITY_NORMAL), Priority::kNormal);
+  EXPECT_EQ(*ToPriority(v1::PRIORITY_HIGH), Priority::kHigh);
+}
+
+TEST(ToPriority, RefusesWhatDoesNotExist) {
+  ExpectRefused(ToPriority(static_cast<v1::Priority>(7)).status(), "priority",
+                "7");
+}
+
+TEST(CheckClientId, TakesNamesAndNoName) {
+  EXPECT_EQ(CheckClientId(""), absl::OkStatus());
+  EXPECT_EQ(CheckClientId("Frontend-7/user_1.2"), absl::OkStatus());
+  EXPECT_EQ(CheckClientId(std::string(128, 'x')), absl::OkStatus());
+}
+
+TEST(CheckClientId, RefusesOtherCharactersAndLengths) {
+  ExpectRefused(CheckClientId("a b"), "client_id", "a b");
+  ExpectRefused(CheckClientId(std::string("a\0/", 3)), "client_id", "a\\x00/");
+  ExpectRefused(CheckClientId(std::string(129, 'x')), "client_id", "129");
+}
+
 }  // namespace
 }  // namespace qgemm
