@@ -5,8 +5,8 @@
 
 #include "kernels/cpu/microkernel_table.h"
 
+#include <array>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -39,6 +39,13 @@ bool TakesFloat16(const Microkernel& kernel) {
 
 int LeastRows(const Microkernel& kernel) {
   return kernel.least_rows == 0 ? kernel.mr : kernel.least_rows;
+}
+
+// A row of sums.
+std::array<uint32_t, kTileRows> BitsOf(const float* sums) {
+  std::array<uint32_t, kTileRows> bits;
+  for (int i = 0; i < kTileRows; ++i) bits[i] = FloatBits(sums[i]);
+  return bits;
 }
 
 // One random tile and kMaxMr activation rows, in every form that the rows of
@@ -296,9 +303,7 @@ class MicrokernelTableTest : public testing::TestWithParam<CpuIsa> {
     const std::vector<float> together = Run(tile, kernel, 0, rows);
     for (int row = 0; row < rows; ++row) {
       const std::vector<float> alone = Run(tile, *choice.by_rows[0], row, 1);
-      EXPECT_EQ(std::memcmp(alone.data(), &together[row * kTileRows],
-                            kTileRows * sizeof(float)),
-                0)
+      EXPECT_EQ(BitsOf(alone.data()), BitsOf(&together[row * kTileRows]))
           << kernel.name << ", row " << row << " of " << rows;
     }
   }
