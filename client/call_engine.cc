@@ -164,6 +164,11 @@ std::shared_ptr<grpc::Channel> CallEngine::NextChannel() {
   return channels_[next_channel_++ % channels_.size()];
 }
 
+std::shared_ptr<grpc::Channel> CallEngine::NextStreamChannel() {
+  MutexLock lock(&mutex_);
+  return channels_[next_stream_channel_++ % channels_.size()];
+}
+
 bool CallEngine::Enter(grpc::ClientContext* context) {
   MutexLock lock(&mutex_);
   if (closed_) return false;

@@ -67,6 +67,8 @@ class CallEngine {
 
   // The channels in turn.
   std::shared_ptr<grpc::Channel> NextChannel();
+  // The same for streams, of which each has a channel for long.
+  std::shared_ptr<grpc::Channel> NextStreamChannel();
 
   // Lets Shutdown cancel a call that a thread of the caller's makes and waits
   // for. False after Shutdown, and the call must not be made then; otherwise
@@ -98,6 +100,7 @@ class CallEngine {
   CondVar changed_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   size_t next_channel_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t next_stream_channel_ ABSL_GUARDED_BY(mutex_) = 0;
   std::minstd_rand random_ ABSL_GUARDED_BY(mutex_);
   std::unordered_set<std::shared_ptr<PendingCall>> pending_
       ABSL_GUARDED_BY(mutex_);

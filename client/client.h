@@ -72,7 +72,7 @@ class Client {
   std::future<absl::StatusOr<GemmResult>> GemmFuture(
       const GemmOptions& options);
 
-  // A stream for many multiplications, on one of the client's connections.
+  // A stream for many multiplications; streams take the connections in turn.
   // Asks the server for its limits first. Errors: INVALID_ARGUMENT (options),
   // those of the asking.
   absl::StatusOr<std::unique_ptr<GemmStream>> OpenStream(

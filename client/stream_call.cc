@@ -48,7 +48,7 @@ absl::Status StreamCall::Start() {
   if (!engine_->Enter(&context_)) {
     return absl::CancelledError("the client was destroyed");
   }
-  grpc::GenericStub stub(engine_->NextChannel());
+  grpc::GenericStub stub(engine_->NextStreamChannel());
   MutexLock lock(&mutex_);
   call_ = stub.PrepareCall(&context_, kMethod, engine_->queue());
   call_->StartCall(started_tag_.Arm(shared_from_this()));

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -32,6 +33,7 @@ struct GemmFlags {
   std::string priority = "normal";
   std::string client_id;
   std::string out;
+  bool stream = false;
   bool verify = false;
 };
 
@@ -115,6 +117,24 @@ absl::Status WriteResult(const std::string& path, const GemmResult& result) {
                           values.size() * sizeof(float)));
 }
 
+absl::StatusOr<GemmResult> MultiplyOverStream(Client* client,
+                                              const GemmOptions& options) {
+  GemmStreamOptions stream_options;
+  stream_options.deadline = options.deadline;
+  ASSIGN_OR_RETURN(const auto stream, client->OpenStream(stream_options));
+  absl::StatusOr<GemmResult> result = absl::InternalError("no answer");
+  RETURN_IF_ERROR(stream
+                      ->Submit(options,
+                               [&result](absl::StatusOr<GemmResult> ended) {
+                                 result = std::move(ended);
+                               })
+                      .status());
+  const absl::Status finished = stream->Finish();
+  RETURN_IF_ERROR(result.status());
+  RETURN_IF_ERROR(finished);
+  return result;
+}
+
 class GemmCommand final : public Command {
  public:
   absl::string_view synopsis() const override { return "gemm WEIGHTS"; }
@@ -137,6 +157,8 @@ class GemmCommand final : public Command {
     flags->Add("client_id", &flags_.client_id,
                "Whose request it is, for fairness and quotas at the server.");
     flags->Add("out", &flags_.out, "Writes the result to this .npy file.");
+    flags->Add("stream", &flags_.stream,
+               "Sends the request over a stream, in fragments if need be.");
     flags->Add("verify", &flags_.verify,
                "Compares with fp64 over the same weights, made again from "
                "--from or --random and the flags that `load` was given.");
@@ -220,7 +242,9 @@ absl::Status GemmCommand::Run(const CommonFlags& common) {
   options.client_id = flags_.client_id;
   options.deadline = deadline;
   const absl::Time start = absl::Now();
-  ASSIGN_OR_RETURN(const GemmResult result, client->Gemm(options));
+  ASSIGN_OR_RETURN(const GemmResult result,
+                   flags_.stream ? MultiplyOverStream(client.get(), options)
+                                 : client->Gemm(options));
   const absl::Duration elapsed = absl::Now() - start;
   if (!flags_.out.empty()) RETURN_IF_ERROR(WriteResult(flags_.out, result));
   std::optional<OracleReport> verified;

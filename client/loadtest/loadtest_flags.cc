@@ -23,9 +23,10 @@
 ABSL_FLAG(std::string, server, qgemm::LoadtestFlags().server,
           "Server to load: host:port or unix:path.");
 ABSL_FLAG(std::string, transport, qgemm::LoadtestFlags().transport,
-          "auto, tcp, unix: how the server is reached; null: no server at "
-          "all, every request is answered at once (what the generator itself "
-          "can do).");
+          "auto, tcp, unix: how the server is reached, a call a request; "
+          "stream: the same, but requests are pipelined over one GemmStream a "
+          "connection; null: no server at all, every request is answered at "
+          "once (what the generator itself can do).");
 ABSL_FLAG(absl::Duration, connect_timeout,
           qgemm::LoadtestFlags().connect_timeout,
           "How long to wait for the server to accept connections.");

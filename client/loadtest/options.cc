@@ -60,13 +60,17 @@ absl::StatusOr<TransportKind> ParseTransport(const LoadtestFlags& flags) {
   if (flags.transport == Name(TransportKind::kNull)) {
     return TransportKind::kNull;
   }
+  if (flags.transport == Name(TransportKind::kStream)) {
+    return TransportKind::kStream;
+  }
   if (flags.transport == Name(of_server)) return of_server;
   if (flags.transport == "tcp" || flags.transport == "unix") {
     return absl::InvalidArgumentError(absl::StrCat(
         "--transport=", flags.transport, ": --server=", flags.server,
         " is reached by ", Name(of_server)));
   }
-  return BadFlag("transport", flags.transport, "auto, tcp, unix or null");
+  return BadFlag("transport", flags.transport,
+                 "auto, tcp, unix, stream or null");
 }
 
 absl::StatusOr<std::set<absl::StatusCode>> ParseCodes(absl::string_view text) {
@@ -194,6 +198,16 @@ absl::Status CheckNullTransport(const LoadtestFlags& flags,
   return absl::InvalidArgumentError(
       "--transport=null has no server: it goes with --synthetic or --walk, and "
       "without --churn, --yardstick and --verify");
+}
+
+absl::Status CheckStreamTransport(const LoadtestOptions& options) {
+  if (options.transport != TransportKind::kStream ||
+      options.request.disturbances.disconnects_per_second == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "--transport=stream goes without --disconnect_rate: a stream that has "
+      "ended stays so");
 }
 
 absl::StatusOr<ChurnOptions> ParseChurn(const LoadtestFlags& flags) {
@@ -344,6 +358,7 @@ absl::StatusOr<LoadtestOptions> ParseLoadtestOptions(const LoadtestFlags& flags,
   ASSIGN_OR_RETURN(options.output, ParseOutput(flags, host));
   RETURN_IF_ERROR(ParseConnections(flags, host, &options));
   RETURN_IF_ERROR(CheckNullTransport(flags, options));
+  RETURN_IF_ERROR(CheckStreamTransport(options));
   options.seed = flags.seed;
   return options;
 }
@@ -366,6 +381,8 @@ absl::string_view Name(TransportKind kind) {
       return "tcp";
     case TransportKind::kUnix:
       return "unix";
+    case TransportKind::kStream:
+      return "stream";
     case TransportKind::kNull:
       return "null";
   }

@@ -41,7 +41,8 @@ enum class VerifyMode : uint8_t { kNone, kSample, kAll };
 enum class TransportKind : uint8_t {
   kTcp,
   kUnix,
-  kNull,  // nothing: every request is answered at once, empty
+  kStream,  // either, pipelined over one GemmStream a connection
+  kNull,    // nothing: every request is answered at once, empty
 };
 
 // Whether the run puts its weights on the server, and takes them away.

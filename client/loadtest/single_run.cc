@@ -13,6 +13,7 @@
 #include "client/loadtest/churn.h"
 #include "client/loadtest/engine/grpc_transport.h"
 #include "client/loadtest/engine/null_transport.h"
+#include "client/loadtest/engine/stream_transport.h"
 
 namespace qgemm {
 namespace {
@@ -26,6 +27,14 @@ std::unique_ptr<TransportFactory> FactoryFor(const LoadtestOptions& options,
                                              const MessageSet& messages) {
   if (options.transport == TransportKind::kNull) {
     return std::make_unique<NullTransportFactory>();
+  }
+  if (options.transport == TransportKind::kStream) {
+    StreamTransportOptions stream;
+    stream.target = options.server;
+    stream.channels = options.channels / options.lanes;
+    stream.max_message_bytes = kMaxMessageBytes;
+    stream.connect_timeout = options.connect_timeout;
+    return std::make_unique<StreamTransportFactory>(stream, &messages);
   }
   GrpcTransportOptions grpc;
   grpc.target = options.server;
@@ -102,6 +111,8 @@ absl::StatusOr<RunResult> MeasureAlone(const LoadtestOptions& options,
                                        const MessageSet& messages, int64_t m) {
   LoadtestOptions alone = options;
   alone.lanes = alone.channels = 1;
+  // Echo is a call, and so is what it is compared with.
+  alone.transport = TransportKind::kTcp;
   alone.request.disturbances = Disturbances();
   GeneratorOptions generator;
   generator.clients.push_back({0});

@@ -105,6 +105,18 @@ TEST_F(CliTest, ModesAndTypesVerify) {
   }
 }
 
+TEST_F(CliTest, AStreamCarriesWhatNoMessageCan) {
+  Json({"load", "--random=256x40", "--name=streamed", "--format=kbit4"});
+  const std::vector<std::string> gemm = {
+      "gemm",     "streamed",        "--m=64",
+      "--verify", "--random=256x40", "--max_message_bytes=8192"};
+  EXPECT_EQ(Qgemm(gemm).exit_code, kFailed);
+  std::vector<std::string> over_stream = gemm;
+  over_stream.push_back("--stream");
+  EXPECT_EQ(Json(over_stream)["verify"]["passed"], true);
+  EXPECT_NE(Qgemm({"gemm", "unknown", "--stream"}).exit_code, kDone);
+}
+
 TEST_F(CliTest, LoadsSafetensorsByTensorName) {
   const std::string json =
       R"({"a":{"dtype":"BF16","shape":[8,32],"data_offsets":[0,512]},)"
@@ -242,8 +254,8 @@ TEST_F(CliTest, NoServerFails) {
 
 TEST_F(CliTest, ExamplesSucceed) {
   EXPECT_EQ(Qgemm({"info"}).exit_code, kDone);  // the server listens
-  for (const char* example :
-       {"load_and_multiply", "async_calls", "quantize_on_client"}) {
+  for (const char* example : {"load_and_multiply", "async_calls",
+                              "quantize_on_client", "stream_calls"}) {
     const CommandResult result = RunProgram(
         {std::string("client/examples/") + example, server_->target()});
     EXPECT_EQ(result.exit_code, kDone) << example << ": " << result.err;

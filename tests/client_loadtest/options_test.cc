@@ -181,9 +181,19 @@ TEST(ParseLoadtestOptionsTest, TheTransportFollowsTheServer) {
   EXPECT_EQ(kind("unix:/a", "auto"), TransportKind::kUnix);
   EXPECT_EQ(kind("unix:/a", "unix"), TransportKind::kUnix);
   EXPECT_EQ(kind("unix:/a", "null"), TransportKind::kNull);
+  EXPECT_EQ(kind("unix:/a", "stream"), TransportKind::kStream);
   EXPECT_EQ(kind("host:1", "auto"), TransportKind::kTcp);
   EXPECT_EQ(kind("host:1", "tcp"), TransportKind::kTcp);
   EXPECT_EQ(kind("host:1", "null"), TransportKind::kNull);
+}
+
+TEST(ParseLoadtestOptionsTest, AStreamsConnectionsAreNotCut) {
+  LoadtestFlags flags = ValidFlags();
+  flags.transport = "stream";
+  EXPECT_EQ(Parse(flags).transport, TransportKind::kStream);
+  flags.disconnect_rate = 1;
+  const absl::Status status = ParseLoadtestOptions(flags, Host()).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--disconnect_rate"));
 }
 
 TEST(ParseLoadtestOptionsTest, ResultTypeFollowsTheActivations) {
@@ -645,6 +655,7 @@ TEST(NameTest, NamesAreThoseOfTheFlags) {
   EXPECT_EQ(Name(VerifyMode::kAll), "all");
   EXPECT_EQ(Name(TransportKind::kTcp), "tcp");
   EXPECT_EQ(Name(TransportKind::kUnix), "unix");
+  EXPECT_EQ(Name(TransportKind::kStream), "stream");
   EXPECT_EQ(Name(TransportKind::kNull), "null");
 }
 

@@ -2,6 +2,8 @@
 
 #include "client/loadtest/engine/message_set.h"
 
+#include <utility>
+
 #include "client/wire.h"
 #include "qgemm/v1/debug.pb.h"
 #include "qgemm/v1/qgemm.pb.h"
@@ -17,8 +19,18 @@ int MessageSet::AddGemm(GemmOptions options, int operand) {
   const grpc::Slice& a = operands_[operand];
   options.a = absl::MakeConstSpan(a.begin(), a.size());
   const grpc::Slice slices[2] = {PrefixToWire(options), a};
-  messages_.push_back({&gemm_method_, grpc::ByteBuffer(slices, 2)});
+  options.a = absl::Span<const uint8_t>();
+  messages_.push_back({&gemm_method_, grpc::ByteBuffer(slices, 2),
+                       std::move(options), operand});
   return size() - 1;
+}
+
+GemmOptions MessageSet::gemm(int number) const {
+  const Message& message = messages_[number];
+  const grpc::Slice& a = operands_[message.operand];
+  GemmOptions options = message.gemm;
+  options.a = absl::MakeConstSpan(a.begin(), a.size());
+  return options;
 }
 
 int MessageSet::AddEcho(int operand, int64_t answer_bytes) {
@@ -30,7 +42,8 @@ int MessageSet::AddEcho(int operand, int64_t answer_bytes) {
   request.set_answer_bytes(answer_bytes);
   const grpc::Slice slices[2] = {
       grpc::Slice(request.SerializeAsString() + PayloadPrefix(a.size())), a};
-  messages_.push_back({&echo_method_, grpc::ByteBuffer(slices, 2)});
+  messages_.push_back(
+      {&echo_method_, grpc::ByteBuffer(slices, 2), GemmOptions(), operand});
   return size() - 1;
 }
 

@@ -38,6 +38,8 @@ class MessageSet {
   const grpc::ByteBuffer& message(int number) const {
     return messages_[number].bytes;
   }
+  // What a message that AddGemm made asks for; A is the set's.
+  GemmOptions gemm(int number) const;
   // "/package.Service/Method".
   const std::string& method(int number) const {
     return *messages_[number].method;
@@ -47,6 +49,8 @@ class MessageSet {
   struct Message {
     const std::string* method;
     grpc::ByteBuffer bytes;
+    GemmOptions gemm;  // without A
+    int operand = 0;
   };
 
   const std::string gemm_method_ = "/qgemm.v1.Qgemm/Gemm";
