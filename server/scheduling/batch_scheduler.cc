@@ -103,10 +103,8 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   void Do(Work work) ABSL_LOCKS_EXCLUDED(mutex_);
   void LaunchEnded(LaunchFamily family, RequestPtr unfinished)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  bool IsDrained() ABSL_LOCKS_EXCLUDED(mutex_) {
-    MutexLock lock(&mutex_);
-    return drained_;
-  }
+  Work FreeLaunch(LaunchFamily family, RequestPtr unfinished)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   DroppedRequests TakeQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return planner_.depth().requests == 0 &&
@@ -234,19 +232,31 @@ void BatchScheduler::State::Do(Work work) {
 void BatchScheduler::State::LaunchEnded(LaunchFamily family,
                                         RequestPtr unfinished) {
   DroppedRequests late;
-  if (unfinished != nullptr && IsDrained()) {
-    late.push_back(DrainEnded(std::move(unfinished)));
-  }
-  EndAll(std::move(late), metrics_);
   Work work;
   {
     MutexLock lock(&mutex_);
-    planner_.LaunchEnded(family, std::move(unfinished));
-    work = BeginPump();
-    ShowDepth();
-    if (Idle()) idle_changed_.SignalAll();
+    if (drained_ && unfinished != nullptr) {
+      late.push_back(DrainEnded(std::move(unfinished)));
+    } else {
+      work = FreeLaunch(family, std::move(unfinished));
+    }
+  }
+  if (!late.empty()) {
+    // Before the launch counts as ended, which a drain waits for.
+    EndAll(std::move(late), metrics_);
+    MutexLock lock(&mutex_);
+    work = FreeLaunch(family, nullptr);
   }
   Pump(std::move(work));
+}
+
+BatchScheduler::State::Work BatchScheduler::State::FreeLaunch(
+    LaunchFamily family, RequestPtr unfinished) {
+  planner_.LaunchEnded(family, std::move(unfinished));
+  Work work = BeginPump();
+  ShowDepth();
+  if (Idle()) idle_changed_.SignalAll();
+  return work;
 }
 
 void BatchScheduler::State::HoldLaunches(absl::Time until) {

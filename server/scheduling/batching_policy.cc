@@ -11,18 +11,28 @@
 namespace qgemm {
 namespace {
 
-using Queues = absl::Span<const QueueSnapshot>;
-
 constexpr int64_t kNone = -1;
 
-// The place of the queue with the least key; kNone for no queues. A key
+// Queues from which one is chosen.
+struct Candidates {
+  absl::Span<const QueueSnapshot> queues;
+  bool bulk_may_launch;
+
+  bool Has(const QueueSnapshot& queue) const {
+    return bulk_may_launch || queue.family == LaunchFamily::kDecode;
+  }
+};
+
+// The place of the candidate with the least key; kNone if there is none. A key
 // without a value passes the queue over.
 template <typename KeyOf>
-int64_t Least(Queues queues, const KeyOf& key_of) {
+int64_t Least(const Candidates& candidates, const KeyOf& key_of) {
   int64_t best = kNone;
-  decltype(key_of(queues.front())) best_key;
-  for (size_t i = 0; i < queues.size(); ++i) {
-    const auto key = key_of(queues[i]);
+  decltype(key_of(QueueSnapshot())) best_key;
+  for (size_t i = 0; i < candidates.queues.size(); ++i) {
+    const QueueSnapshot& queue = candidates.queues[i];
+    if (!candidates.Has(queue)) continue;
+    const auto key = key_of(queue);
     if (!key.has_value() || (best != kNone && !(*key < *best_key))) continue;
     best = static_cast<int64_t>(i);
     best_key = key;
@@ -30,16 +40,16 @@ int64_t Least(Queues queues, const KeyOf& key_of) {
   return best;
 }
 
-int64_t Urgent(Queues queues, absl::Time bound) {
-  return Least(queues, [&](const QueueSnapshot& queue) {
+int64_t Urgent(const Candidates& candidates, absl::Time bound) {
+  return Least(candidates, [&](const QueueSnapshot& queue) {
     return queue.earliest_deadline < bound
                ? std::make_optional(queue.earliest_deadline)
                : std::nullopt;
   });
 }
 
-int64_t Aged(Queues queues, absl::Time bound) {
-  return Least(queues, [&](const QueueSnapshot& queue) {
+int64_t Aged(const Candidates& candidates, absl::Time bound) {
+  return Least(candidates, [&](const QueueSnapshot& queue) {
     return queue.oldest <= bound ? std::make_optional(queue.oldest)
                                  : std::nullopt;
   });
@@ -50,8 +60,8 @@ using Rank = std::tuple<int, int64_t, int64_t, absl::Time>;
 
 constexpr int64_t kNotBehind = std::numeric_limits<int64_t>::max();
 
-int64_t Preferred(Queues queues, const PolicyOptions& options) {
-  return Least(queues, [&](const QueueSnapshot& queue) {
+int64_t Preferred(const Candidates& candidates, const PolicyOptions& options) {
+  return Least(candidates, [&](const QueueSnapshot& queue) {
     const bool chases = options.order == BatchOrder::kChase;
     const bool full_tile = queue.family == LaunchFamily::kDecode &&
                            queue.rows >= options.tile_rows;
@@ -65,18 +75,20 @@ int64_t Preferred(Queues queues, const PolicyOptions& options) {
 }  // namespace
 
 std::optional<QueueChoice> NextQueue(absl::Span<const QueueSnapshot> queues,
-                                     absl::Time now, LaunchReason last,
+                                     const LaunchTurn& turn,
                                      const PolicyOptions& options) {
-  if (queues.empty()) return std::nullopt;
-  const int64_t urgent = Urgent(queues, now + options.deadline_slack);
-  const int64_t aged = Aged(queues, now - options.age_cap);
+  const Candidates candidates = {queues, turn.bulk_may_launch};
+  const int64_t urgent = Urgent(candidates, turn.now + options.deadline_slack);
+  const int64_t aged = Aged(candidates, turn.now - options.age_cap);
   const bool urgent_may =
-      urgent != kNone && (aged == kNone || last != LaunchReason::kUrgent);
+      urgent != kNone && (aged == kNone || turn.last != LaunchReason::kUrgent);
   if (urgent_may) return QueueChoice{urgent, LaunchReason::kUrgent};
-  if (aged != kNone && last != LaunchReason::kAged) {
+  if (aged != kNone && turn.last != LaunchReason::kAged) {
     return QueueChoice{aged, LaunchReason::kAged};
   }
-  return QueueChoice{Preferred(queues, options), LaunchReason::kPreferred};
+  const int64_t preferred = Preferred(candidates, options);
+  if (preferred == kNone) return std::nullopt;
+  return QueueChoice{preferred, LaunchReason::kPreferred};
 }
 
 int64_t RequestsToLaunch(absl::Span<const int64_t> rows_of_requests,

@@ -38,7 +38,7 @@ struct PolicyOptions {
   int64_t tile_rows = 16;
 };
 
-// What the policy sees of a queue that may launch.
+// What the policy sees of a queue that is not empty.
 struct QueueSnapshot {
   LaunchFamily family = LaunchFamily::kDecode;
   Priority priority = Priority::kNormal;  // the highest that waits
@@ -52,6 +52,13 @@ struct QueueSnapshot {
 
 enum class LaunchReason : uint8_t { kUrgent, kAged, kPreferred };
 
+// When a decision is made, and after what.
+struct LaunchTurn {
+  absl::Time now;
+  LaunchReason last = LaunchReason::kPreferred;  // of the launch before
+  bool bulk_may_launch = true;
+};
+
 struct QueueChoice {
   int64_t queue = 0;  // its place in the snapshot
   LaunchReason reason = LaunchReason::kPreferred;
@@ -61,10 +68,9 @@ struct QueueChoice {
 // earliest deadline within the slack; the oldest beyond the age cap; of the
 // highest priority, by the options' order, a full tile, then the oldest. Since
 // in an overload everything is urgent or old, neither of the first two rules
-// decides twice in a row against a later one: `last` is the reason of the
-// launch before this one.
+// decides twice in a row against a later one.
 std::optional<QueueChoice> NextQueue(absl::Span<const QueueSnapshot> queues,
-                                     absl::Time now, LaunchReason last,
+                                     const LaunchTurn& turn,
                                      const PolicyOptions& options);
 
 // How many of the requests that fit in a batch run in it while more wait: as

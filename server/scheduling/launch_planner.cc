@@ -119,7 +119,7 @@ void LaunchPlanner::Add(std::unique_ptr<GemmRequest> request) {
   FairQueue* const queue = QueueOf(*request);
   WaitingRequest* const waiting = Count(std::move(request));
   queue->Push(waiting);
-  Activate(queue);
+  Refresh(queue);
   if (queue->key().family != LaunchFamily::kDecode) return;
   LayerPlace* const from =
       std::exchange(waiting->client->place, queue->place());
@@ -132,7 +132,7 @@ void LaunchPlanner::LaunchEnded(LaunchFamily family,
   if (unfinished == nullptr) return;
   FairQueue* const queue = QueueOf(*unfinished);
   queue->PushUnfinished(Count(std::move(unfinished)));
-  Activate(queue);
+  Refresh(queue);
 }
 
 PlannedLaunch LaunchPlanner::Next(absl::Time now,
@@ -140,11 +140,9 @@ PlannedLaunch LaunchPlanner::Next(absl::Time now,
   if (launches_in_flight() >= options_.max_launches_in_flight) return {};
   DropExpired(now, dropped);
   while (true) {
-    SnapshotQueues(now);
-    const std::optional<QueueChoice> choice =
-        NextQueue(snapshots_, now, last_reason_, options_.policy);
+    const std::optional<QueueChoice> choice = ChooseQueue(now);
     if (!choice.has_value()) return {};
-    FairQueue* const queue = eligible_[choice->queue];
+    FairQueue* const queue = active_[choice->queue];
     FirstTurn first;
     first.urgent = choice->reason == LaunchReason::kUrgent;
     first.aged_before = now - options_.policy.age_cap;
@@ -220,7 +218,8 @@ WaitingRequest* LaunchPlanner::Count(std::unique_ptr<GemmRequest> request) {
 }
 
 std::unique_ptr<GemmRequest> LaunchPlanner::Release(WaitingRequest* waiting) {
-  if (waiting->queue->empty()) Deactivate(waiting->queue);
+  waiting->queue->empty() ? Deactivate(waiting->queue)
+                          : Refresh(waiting->queue);
   std::unique_ptr<GemmRequest> request = std::move(waiting->request);
   clients_.Remove(waiting->client, *request);
   --depth_.requests;
@@ -230,26 +229,38 @@ std::unique_ptr<GemmRequest> LaunchPlanner::Release(WaitingRequest* waiting) {
   return request;
 }
 
-void LaunchPlanner::Activate(FairQueue* queue) {
-  if (queue->active_place >= 0) return;
-  queue->active_place = static_cast<int64_t>(active_.size());
-  active_.push_back(queue);
+void LaunchPlanner::Refresh(FairQueue* queue) {
+  if (queue->active_place < 0) {
+    queue->active_place = static_cast<int64_t>(active_.size());
+    active_.push_back(queue);
+    snapshots_.emplace_back();
+  }
+  QueueSnapshot& snapshot = snapshots_[queue->active_place];
+  snapshot.family = queue->key().family;
+  snapshot.priority = queue->highest_priority();
+  snapshot.rows = queue->rows();
+  snapshot.oldest = queue->oldest()->request->waiting_since();
+  snapshot.earliest_deadline = queue->deadlines().earliest();
 }
 
 void LaunchPlanner::Deactivate(FairQueue* queue) {
   const int64_t place = std::exchange(queue->active_place, -1);
   if (place < 0) return;
   FairQueue* const last = active_.back();
+  if (last != queue) {
+    active_[place] = last;
+    snapshots_[place] = snapshots_.back();
+    last->active_place = place;
+  }
   active_.pop_back();
-  if (last == queue) return;
-  active_[place] = last;
-  last->active_place = place;
+  snapshots_.pop_back();
 }
 
 void LaunchPlanner::DropExpired(absl::Time now,
                                 std::vector<DroppedRequest>* dropped) {
   // Backwards: a queue that gets empty is replaced by one that was seen.
   for (size_t i = active_.size(); i-- > 0;) {
+    if (snapshots_[i].earliest_deadline > now) continue;
     FairQueue* const queue = active_[i];
     while (queue->deadlines().earliest() <= now) {
       WaitingRequest* const waiting = queue->deadlines().first();
@@ -266,32 +277,22 @@ void LaunchPlanner::DropCancelled(std::vector<DroppedRequest>* dropped) {
   cancelled_.clear();
 }
 
-bool LaunchPlanner::MayLaunch(LaunchFamily family) const {
-  return family == LaunchFamily::kDecode ||
-         launches_[static_cast<int>(family)] <
-             options_.max_bulk_launches_in_flight;
-}
-
-void LaunchPlanner::SnapshotQueues(absl::Time now) {
-  eligible_.clear();
-  snapshots_.clear();
-  const bool chases =
-      options_.policy.order == BatchOrder::kChase && successors_.trusted();
-  successors_.BeginDecision(now);
-  for (FairQueue* const queue : active_) {
-    const LaunchFamily family = queue->key().family;
-    if (!MayLaunch(family)) continue;
-    QueueSnapshot snapshot;
-    snapshot.family = family;
-    snapshot.priority = queue->highest_priority();
-    snapshot.rows = queue->rows();
-    snapshot.oldest = queue->oldest()->request->waiting_since();
-    snapshot.earliest_deadline = queue->deadlines().earliest();
-    if (chases)
-      snapshot.layers_behind = successors_.LayersBehind(*queue->place());
-    eligible_.push_back(queue);
-    snapshots_.push_back(snapshot);
+std::optional<QueueChoice> LaunchPlanner::ChooseQueue(absl::Time now) {
+  LaunchTurn turn;
+  turn.now = now;
+  turn.last = last_reason_;
+  turn.bulk_may_launch =
+      LaunchesOf(LaunchFamily::kBulk) < options_.max_bulk_launches_in_flight;
+  PolicyOptions policy = options_.policy;
+  if (!successors_.trusted()) policy.order = BatchOrder::kOldest;
+  if (policy.order == BatchOrder::kChase) {
+    successors_.BeginDecision(now);
+    for (size_t i = 0; i < active_.size(); ++i) {
+      snapshots_[i].layers_behind =
+          successors_.LayersBehind(*active_[i]->place());
+    }
   }
+  return NextQueue(snapshots_, turn, policy);
 }
 
 void LaunchPlanner::TakeFrom(FairQueue* queue, const FirstTurn& first) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -119,7 +120,8 @@ class LaunchPlanner {
   }
   Refusal CheckQuota(const QueueDemand& demand) const;
   FairQueue* QueueOf(const GemmRequest& request);
-  void Activate(FairQueue* queue);
+  // After a change of what waits in the queue: keeps active_ and snapshots_.
+  void Refresh(FairQueue* queue);
   void Deactivate(FairQueue* queue);
   void ForgetIdleQueues();
 
@@ -129,8 +131,7 @@ class LaunchPlanner {
 
   void DropExpired(absl::Time now, std::vector<DroppedRequest>* dropped);
   void DropCancelled(std::vector<DroppedRequest>* dropped);
-  void SnapshotQueues(absl::Time now);
-  bool MayLaunch(LaunchFamily family) const;
+  std::optional<QueueChoice> ChooseQueue(absl::Time now);
   void TakeFrom(FairQueue* queue, const FirstTurn& first);
   void CutBatch(FairQueue* queue);
   ClosedBatch CloseBatch(FairQueue* queue);
@@ -141,15 +142,14 @@ class LaunchPlanner {
   ObjectPool<WaitingRequest> waiting_;
   ClientTable clients_;
   absl::flat_hash_map<QueueKey, std::unique_ptr<FairQueue>> queues_;
-  std::vector<FairQueue*> active_;  // those that are not empty
+  std::vector<FairQueue*> active_;        // those that are not empty
+  std::vector<QueueSnapshot> snapshots_;  // of each of them
   Successors successors_;
   QueueDepth depth_;
   int launches_[2] = {0, 0};  // in flight, by family
   LaunchReason last_reason_ = LaunchReason::kPreferred;
 
   // Of one decision; members so that they keep their memory.
-  std::vector<FairQueue*> eligible_;
-  std::vector<QueueSnapshot> snapshots_;
   std::vector<WaitingRequest*> batch_;
   std::vector<WaitingRequest*> cancelled_;
   std::vector<int64_t> batch_rows_;

@@ -147,7 +147,7 @@ class NextQueueTest : public testing::TestWithParam<Case> {};
 TEST_P(NextQueueTest, Chooses) {
   const Case& row = GetParam();
   const std::optional<QueueChoice> choice =
-      NextQueue(row.queues, kNow, row.last, Options(row.order));
+      NextQueue(row.queues, {kNow, row.last, true}, Options(row.order));
   ASSERT_TRUE(choice.has_value());
   EXPECT_EQ(choice->queue, row.chosen);
   EXPECT_EQ(choice->reason, row.reason);
@@ -159,7 +159,17 @@ INSTANTIATE_TEST_SUITE_P(Table, NextQueueTest, testing::ValuesIn(Cases()),
                          });
 
 TEST(NextQueueTest, NoQueuesHaveNoNext) {
-  EXPECT_EQ(NextQueue({}, kNow, kPreferred, Options()), std::nullopt);
+  EXPECT_FALSE(NextQueue({}, {kNow, kPreferred, true}, Options()).has_value());
+}
+
+TEST(NextQueueTest, BulkIsPassedOverWhileItMayNotLaunch) {
+  std::vector<QueueSnapshot> queues = {DueIn(Bulk(Waits(5000)), 1)};
+  const LaunchTurn turn = {kNow, kPreferred, false};
+  EXPECT_FALSE(NextQueue(queues, turn, Options()).has_value());
+  queues.push_back(Waits(1));
+  const std::optional<QueueChoice> choice = NextQueue(queues, turn, Options());
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(choice->queue, 1);
 }
 
 struct CutCase {
