@@ -2,6 +2,8 @@
 
 #include "client/allocator_settings.h"
 
+#include <cstdlib>  // __GLIBC__, if it is that
+
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif

@@ -14,7 +14,7 @@ constexpr size_t kOperandBytes = 16 << 20;
 
 // Blocks that the allocator holds mapped of their own while one more is there.
 size_t MappedBlocksBeside(size_t bytes) {
-  void* const block = std::malloc(bytes);
+  void* volatile const block = std::malloc(bytes);  // not optimized away
   const size_t mapped = mallinfo2().hblks;
   std::free(block);
   return mapped;
