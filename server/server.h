@@ -32,7 +32,7 @@ struct ServerOptions {
   std::string kernel = "auto";  // or "small", "wide" or "large"
   // Who moves rows to and from a GPU: "auto", or "copy_engines" for comparison.
   std::string row_moves = "auto";
-  std::string tuning_file;      // empty = built-in thresholds
+  std::string tuning_file;  // empty = built-in thresholds
 
   int64_t weights_budget_bytes = 0;  // 0 = no budget
   int64_t max_message_bytes = int64_t{64} << 20;
