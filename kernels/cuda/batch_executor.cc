@@ -4,7 +4,6 @@
 
 #include "kernels/cuda/batch_executor.h"
 
-#include <atomic>
 #include <thread>
 
 #include "base/checked_math.h"
@@ -254,14 +253,15 @@ absl::Status BatchExecutor::Mark() {
 
 // The stamps come before the stream says that it is done.
 absl::Status BatchExecutor::WaitForStamps() {
-  const volatile uint64_t& sequence =
-      reinterpret_cast<const BatchStamps*>(stamps_.data())->sequence;
+  // Written by the GPU: no std::atomic, but read like one.
+  const uint64_t* const written =
+      &reinterpret_cast<const BatchStamps*>(stamps_.data())->sequence;
+  const auto is_done = [&] {
+    return __atomic_load_n(written, __ATOMIC_ACQUIRE) == sequence_;
+  };
   for (;;) {
     for (int i = 0; i < kLooks; ++i) {
-      if (sequence == sequence_) {
-        std::atomic_thread_fence(std::memory_order_acquire);
-        return absl::OkStatus();
-      }
+      if (is_done()) return absl::OkStatus();
     }
     const cudaError_t code = cudaStreamQuery(stream_.get());
     if (code == cudaErrorNotReady) {
@@ -269,7 +269,7 @@ absl::Status BatchExecutor::WaitForStamps() {
       continue;
     }
     RETURN_IF_ERROR(ToStatus(code, "wait for a batch"));
-    if (sequence == sequence_) continue;
+    if (is_done()) return absl::OkStatus();
     return absl::InternalError("cuda backend: a batch ended without stamps");
   }
 }
