@@ -200,23 +200,27 @@ TEST_F(ClientTest, AnswersAboveGrpcsOwnLimitArrive) {
 }
 
 TEST_F(ClientTest, TellsWhoseRequestItIsAndItsPriority) {
-  v1::GemmRequest seen;
+  Mutex mutex;
+  std::vector<v1::GemmRequest> seen;
   service_.set_gemm(
-      [&seen](const v1::GemmRequest& request, v1::GemmResponse* response) {
-        seen = request;
+      [&](const v1::GemmRequest& request, v1::GemmResponse* response) {
+        MutexLock lock(&mutex);
+        seen.push_back(request);
         response->set_c(std::string(kM * 2, 'c'));
         return grpc::Status::OK;
       });
   const auto client = ConnectTo(service_, QuickOptions());
   GemmOptions request = Request();
   EXPECT_TRUE(client->Gemm(request).ok());
-  EXPECT_EQ(seen.client_id(), "");
-  EXPECT_EQ(seen.priority(), v1::PRIORITY_UNSPECIFIED);
   request.client_id = "frontend/7";
   request.priority = RequestPriority::kHigh;
   EXPECT_TRUE(client->Gemm(request).ok());
-  EXPECT_EQ(seen.client_id(), "frontend/7");
-  EXPECT_EQ(seen.priority(), v1::PRIORITY_HIGH);
+  MutexLock lock(&mutex);
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0].client_id(), "");
+  EXPECT_EQ(seen[0].priority(), v1::PRIORITY_UNSPECIFIED);
+  EXPECT_EQ(seen[1].client_id(), "frontend/7");
+  EXPECT_EQ(seen[1].priority(), v1::PRIORITY_HIGH);
 }
 
 TEST_F(ClientTest, RetriesUnavailable) {

@@ -351,12 +351,15 @@ TEST(GemmStreamFragments, CarryWhatNoMessageCan) {
   const StreamedAnswer answer = stream.ReadOne();
   EXPECT_EQ(answer.c.size(), 100u * 1024 * 2);
   EXPECT_EQ(answer.messages, 41);  // of 5000 bytes
-  for (const int row : {0, 57, 99}) {
-    v1::GemmRequest single = request;
-    single.set_m(1);
-    single.set_a(request.a().substr(row * 2048, 2048));
-    EXPECT_EQ(client.Gemm(single).response.c(),
-              answer.c.substr(row * 2048, 2048));
+  // A request of few rows may have other bits (docs/formats.md).
+  constexpr int kRows = 16;
+  for (const int row : {0, 57, 84}) {
+    v1::GemmRequest part = request;
+    part.set_m(kRows);
+    part.set_a(request.a().substr(row * 2048, kRows * 2048));
+    EXPECT_TRUE(client.Gemm(part).response.c() ==
+                answer.c.substr(row * 2048, kRows * 2048))
+        << "rows from " << row;
   }
 }
 
