@@ -9,8 +9,9 @@
 // a row tile each; groups with the same rows take turns at the stages. Weights
 // are the A operand of the MMA, tokens its columns. Where scales change every
 // 32 or 64 columns in fp16, bf16 or fp32, a block of 32 columns is summed by
-// the tensor core, then scaled and added in fp32; else it sums more columns
-// (wqa16_consumer.cuh). Blocks of a cluster share K and send each other sums.
+// the tensor core, then scaled and added in fp32 (wqa16_block_adder.cuh); else
+// it sums more columns (wqa16_chain_adder.cuh). Blocks of a cluster share K and
+// send each other sums.
 //
 // The order of arithmetic depends on the layer's partition alone, so a row's
 // bits depend neither on M nor on its neighbours.
