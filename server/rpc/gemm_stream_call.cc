@@ -398,7 +398,7 @@ void GemmStreamCall::StartWrite() {
   if (!next.answer.done()) {
     ready_.push_back(std::move(next));
   } else if (next.ends_request) {
-    closing_ = next.answer.id();
+    ledger_.Answer(next.answer.id());
   }
   writing_ = true;
   stream_.Write(message, written_tag_.Arm(shared_from_this()));
@@ -407,8 +407,7 @@ void GemmStreamCall::StartWrite() {
 void GemmStreamCall::OnWritten(bool ok) {
   MutexLock lock(&mutex_);
   writing_ = false;
-  if (closing_.has_value()) ledger_.Answered(*closing_);
-  closing_.reset();
+  ledger_.Sent();
   if (ok) {
     Advance();
   } else {

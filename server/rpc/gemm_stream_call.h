@@ -142,8 +142,6 @@ class GemmStreamCall : public std::enable_shared_from_this<GemmStreamCall> {
   StreamLedger ledger_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, Live> live_ ABSL_GUARDED_BY(mutex_);
   std::deque<QueuedAnswer> ready_ ABSL_GUARDED_BY(mutex_);
-  // The request whose last message is being written.
-  std::optional<uint64_t> closing_ ABSL_GUARDED_BY(mutex_);
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;  // or taking what was read
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool half_closed_ ABSL_GUARDED_BY(mutex_) = false;  // by the client

@@ -95,10 +95,22 @@ void StreamLedger::Hold(uint64_t id, int64_t bytes) {
   Update(found, [&](Request& holding) { holding.held_bytes = bytes; });
 }
 
-void StreamLedger::Answered(uint64_t id) {
+void StreamLedger::Answer(uint64_t id) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
+  if (found->second.waits()) {
+    sending_bytes_ = found->second.held_bytes;
+    ++waiting_;
+    held_bytes_ += *sending_bytes_;
+  }
   Update(found, [](Request& answered) { answered.answered = true; });
+}
+
+void StreamLedger::Sent() {
+  if (!sending_bytes_.has_value()) return;
+  --waiting_;
+  held_bytes_ -= *sending_bytes_;
+  sending_bytes_.reset();
 }
 
 }  // namespace qgemm

@@ -8,6 +8,7 @@
 #define QGEMM_SERVER_RPC_STREAM_LEDGER_H_
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 
 #include "absl/status/status.h"
@@ -37,8 +38,8 @@ struct StreamVerdict {
   absl::Status status;
 };
 
-// A request is outstanding from Begin until it is both complete and answered.
-// Not thread-safe.
+// A request is outstanding from Begin until it is both complete and answered: a
+// client that has its answer may use its id again. Not thread-safe.
 class StreamLedger {
  public:
   explicit StreamLedger(const StreamLimits& limits) : limits_(limits) {}
@@ -59,8 +60,11 @@ class StreamLedger {
   // What an outstanding request holds from here on, A and C together.
   void Hold(uint64_t id, int64_t bytes);
 
-  // The request's answer has been sent.
-  void Answered(uint64_t id);
+  // The last message of the request's answer goes out. Until Sent, the request
+  // still counts against the bounds. Nothing for an id that is not outstanding.
+  void Answer(uint64_t id);
+  // That message has gone out. Nothing if there is none.
+  void Sent();
 
   bool IsOutstanding(uint64_t id) const { return requests_.count(id) != 0; }
   // Of an outstanding request: its A has come.
@@ -93,9 +97,11 @@ class StreamLedger {
   const StreamLimits limits_;
   Requests requests_;
   int64_t unanswered_ = 0;
-  int64_t waiting_ = 0;     // complete and unanswered
+  int64_t waiting_ = 0;     // complete and unanswered, or being sent
   int64_t partial_ = 0;     // not complete, answered or not
   int64_t held_bytes_ = 0;  // of those that wait
+  // Of held_bytes_, those of the request whose last message goes out.
+  std::optional<int64_t> sending_bytes_;
 };
 
 }  // namespace qgemm

@@ -34,7 +34,7 @@ TEST(StreamLedger, ARequestIsOutstandingUntilCompleteAndAnswered) {
   EXPECT_EQ(ledger.Begin(7, 10, 10).kind, Kind::kTaken);
   EXPECT_TRUE(ledger.IsComplete(7));
   EXPECT_EQ(ledger.unanswered(), 1);
-  ledger.Answered(7);
+  ledger.Answer(7);
   EXPECT_FALSE(ledger.IsOutstanding(7));
   EXPECT_EQ(ledger.unanswered(), 0);
 }
@@ -42,11 +42,27 @@ TEST(StreamLedger, ARequestIsOutstandingUntilCompleteAndAnswered) {
 TEST(StreamLedger, AnAnswerBeforeTheLastFragmentLeavesTheIdTaken) {
   StreamLedger ledger(Limits(4, 100));
   ledger.Begin(7, 10, 4);
-  ledger.Answered(7);
+  ledger.Answer(7);
   EXPECT_EQ(ledger.unanswered(), 0);
   EXPECT_EQ(ledger.Begin(7, 10, 10).kind, Kind::kRefused);
   EXPECT_TRUE(ledger.Continue(7, 4, 6).ok());
   EXPECT_FALSE(ledger.IsOutstanding(7));
+}
+
+// The client may have the answer before the server knows it sent.
+TEST(StreamLedger, AnIdIsFreeAsSoonAsItsAnswerGoesOut) {
+  StreamLedger ledger(Limits(2, 100));
+  ledger.Begin(7, 10, 10);
+  ledger.Hold(7, 40);
+  ledger.Answer(7);
+  EXPECT_EQ(ledger.Begin(7, 10, 10).kind, Kind::kTaken);
+  EXPECT_FALSE(ledger.HasRoom()) << "two wait";
+  ledger.Sent();
+  EXPECT_TRUE(ledger.HasRoom());
+  EXPECT_TRUE(ledger.IsOutstanding(7));
+  EXPECT_EQ(ledger.unanswered(), 1);
+  ledger.Sent();
+  EXPECT_TRUE(ledger.HasRoom());
 }
 
 TEST(StreamLedger, RefusesAnIdTwiceAndEndsTheStreamIfFragmentsWouldFollow) {
@@ -92,7 +108,7 @@ TEST(StreamLedger, EndsAStreamWithTooManyOperandsInPart) {
   StreamLedger ledger(Limits(100, 100));
   for (int64_t id = 0; id < kMaxPartialOperands; ++id) {
     EXPECT_EQ(ledger.Begin(id, 10, 4).kind, Kind::kTaken);
-    ledger.Answered(id);  // refused: its rest comes all the same
+    ledger.Answer(id);  // refused: its rest comes all the same
   }
   EXPECT_EQ(ledger.Begin(99, 10, 10).kind, Kind::kTaken);
   EXPECT_EQ(ledger.Begin(100, 10, 4).kind, Kind::kBroken);
@@ -106,7 +122,9 @@ TEST(StreamLedger, HasRoomBelowBothBounds) {
   EXPECT_TRUE(ledger.HasRoom());
   ledger.Hold(1, 100);
   EXPECT_FALSE(ledger.HasRoom());
-  ledger.Answered(1);
+  ledger.Answer(1);
+  EXPECT_FALSE(ledger.HasRoom()) << "it is still being sent";
+  ledger.Sent();
   EXPECT_TRUE(ledger.HasRoom());
   ledger.Begin(2, 10, 10);
   ledger.Begin(3, 10, 10);
@@ -154,7 +172,8 @@ TEST(StreamLedger, CountsLikeAListUnderRandomEvents) {
         if (outstanding && found->second.left > 0) --found->second.left;
         break;
       case 2:
-        ledger.Answered(id);
+        ledger.Answer(id);
+        ledger.Sent();
         if (outstanding) found->second.answered = true;
         break;
       case 3:
