@@ -66,8 +66,10 @@ ABSL_FLAG(std::string, m, qgemm::LoadtestFlags().m,
           "Rows of activations a request, or a mix: 1:0.9,16:0.1.");
 ABSL_FLAG(int64_t, prefill_m, qgemm::LoadtestFlags().prefill_m,
           "Rows of a request of --prefill_clients.");
-ABSL_FLAG(int, prefill_clients, qgemm::LoadtestFlags().prefill_clients,
-          "Closed loops that send --prefill_m rows beside everything else.");
+ABSL_FLAG(
+    int, prefill_clients, qgemm::LoadtestFlags().prefill_clients,
+    "Closed loops that send --prefill_m rows beside everything else, over "
+    "connections of their own.");
 ABSL_FLAG(std::string, dtype, qgemm::LoadtestFlags().dtype,
           "Element type of the activations: fp32, fp16 or bf16.");
 ABSL_FLAG(std::string, out_dtype, qgemm::LoadtestFlags().out_dtype,

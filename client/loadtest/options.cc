@@ -319,8 +319,7 @@ int MostLanes(const LoadtestOptions& options) {
       }
     }
   }
-  if (becomes_open || arrivals.is_open()) return most;
-  return most + options.request.prefill_clients;
+  return most;
 }
 
 absl::Status ParseConnections(const LoadtestFlags& flags,

@@ -72,7 +72,7 @@ GeneratorOptions GeneratorOptionsOf(const LoadtestOptions& options,
     }
   }
   for (int i = 0; i < options.request.prefill_clients; ++i) {
-    generator.clients.push_back({kFirstPrefillClient + i});
+    generator.clients_apart.push_back({kFirstPrefillClient + i});
   }
   generator.think = options.arrivals.think;
   generator.warmup = options.arrivals.warmup;
@@ -105,24 +105,33 @@ class OneMessage final : public RequestPicker {
   PickedRequest picked_;
 };
 
-// One client that sends the only message of a set.
-absl::StatusOr<RunResult> MeasureAlone(const LoadtestOptions& options,
-                                       const RunParts& parts,
-                                       const MessageSet& messages, int64_t m) {
-  LoadtestOptions alone = options;
-  alone.lanes = alone.channels = 1;
+// `options`, but one client over a connection of its own.
+LoadtestOptions OneClient(LoadtestOptions options) {
+  options.lanes = options.channels = options.arrivals.concurrency = 1;
+  return options;
+}
+
+// Closed loops that send the only message of a set.
+absl::StatusOr<RunResult> MeasureMessage(LoadtestOptions options,
+                                         const RunParts& parts,
+                                         const MessageSet& messages,
+                                         int64_t m) {
   // Echo is a call, and so is what it is compared with.
-  alone.transport = TransportKind::kTcp;
-  alone.request.disturbances = Disturbances();
+  options.transport = TransportKind::kTcp;
+  options.request.disturbances = Disturbances();
   GeneratorOptions generator;
-  generator.clients.push_back({0});
+  generator.lanes = options.lanes;
+  for (int i = 0; i < options.arrivals.concurrency; ++i) {
+    generator.clients.push_back({i});
+  }
   generator.warmup = kYardstickWarmup;
   generator.duration = kYardstickTime;
   generator.class_names = {"yardstick"};
   generator.class_rows = {m};
   const OneMessage picker(m);
   const SteadyClock clock;
-  const std::unique_ptr<TransportFactory> factory = FactoryFor(alone, messages);
+  const std::unique_ptr<TransportFactory> factory =
+      FactoryFor(options, messages);
   ASSIGN_OR_RETURN(
       RunResult result,
       GenerateLoad(generator, {factory.get(), &picker, nullptr, &clock},
@@ -170,14 +179,21 @@ absl::StatusOr<Yardstick> MeasureYardstick(const LoadtestOptions& options,
   yardstick.bytes_back = parts.set->AnswerBytes(message);
   MessageSet echoes;
   echoes.AddEcho(echoes.AddOperand(a), yardstick.bytes_back);
+  const LoadtestOptions alone = OneClient(options);
   ASSIGN_OR_RETURN(const RunResult echo,
-                   MeasureAlone(options, parts, echoes, message.m));
+                   MeasureMessage(alone, parts, echoes, message.m));
   ASSIGN_OR_RETURN(
       const RunResult gemm,
-      MeasureAlone(options, parts, parts.set->messages(), message.m));
+      MeasureMessage(alone, parts, parts.set->messages(), message.m));
   yardstick.echo_ns = echo.send_latency_ns();
   yardstick.gemm_ns = gemm.send_latency_ns();
   yardstick.device_ns = gemm.server.device_ns;
+  if (!options.arrivals.is_open() && options.arrivals.concurrency > 1) {
+    ASSIGN_OR_RETURN(const RunResult crowd,
+                     MeasureMessage(options, parts, echoes, message.m));
+    yardstick.echo_rate =
+        EchoRate{options.arrivals.concurrency, crowd.answers_per_second()};
+  }
   return yardstick;
 }
 

@@ -33,8 +33,8 @@ absl::StatusOr<RunResult> RunOnce(const LoadtestOptions& options,
                                   const RunParts& parts);
 
 // The yardstick of the set's first message: one client, first echoes, then
-// products. Errors: as RunOnce; FAILED_PRECONDITION if the server offers no
-// echo.
+// products; and if the run has several closed loops, echoes from as many.
+// Errors: as RunOnce; FAILED_PRECONDITION if the server offers no echo.
 absl::StatusOr<Yardstick> MeasureYardstick(const LoadtestOptions& options,
                                            const RunParts& parts);
 

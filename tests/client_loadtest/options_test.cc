@@ -405,13 +405,13 @@ TEST(ParseLoadtestOptionsTest, LanesAreNotMoreThanOpenArrivalsInFlight) {
   EXPECT_EQ(options.lanes, 2);
 }
 
-TEST(ParseLoadtestOptionsTest, PrefillClientsHaveLanesToo) {
+TEST(ParseLoadtestOptionsTest, PrefillClientsHaveALaneOfTheirOwnBesideThese) {
   const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
     flags->concurrency = 1;
     flags->prefill_clients = 3;
     flags->threads = 8;
   });
-  EXPECT_EQ(options.lanes, 4);
+  EXPECT_EQ(options.lanes, 1);
 }
 
 TEST(ParseLoadtestOptionsTest, ASearchOfRatesHasLanesForOpenArrivals) {

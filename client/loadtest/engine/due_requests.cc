@@ -16,8 +16,12 @@ int ShareOf(int total, int lane, int lanes) {
   return total / lanes + (lane < total % lanes ? 1 : 0);
 }
 
+bool IsApart(const GeneratorOptions& options, int lane) {
+  return lane == options.lanes;
+}
+
 int OpenPlacesOf(const GeneratorOptions& options, int lane) {
-  if (!options.arrivals.has_value()) return 0;
+  if (!options.arrivals.has_value() || IsApart(options, lane)) return 0;
   return std::max(1, ShareOf(options.max_in_flight, lane, options.lanes));
 }
 
@@ -27,7 +31,14 @@ double Uniform(std::mt19937_64* random) {
 
 }  // namespace
 
+int DueRequests::LanesOf(const GeneratorOptions& options) {
+  return options.lanes + (options.clients_apart.empty() ? 0 : 1);
+}
+
 int DueRequests::PlacesOf(const GeneratorOptions& options, int lane) {
+  if (IsApart(options, lane)) {
+    return static_cast<int>(options.clients_apart.size());
+  }
   return OpenPlacesOf(options, lane) +
          ShareOf(static_cast<int>(options.clients.size()), lane, options.lanes);
 }
@@ -37,14 +48,17 @@ DueRequests::DueRequests(const GeneratorOptions& options,
     : disturbances_(options.disturbances),
       share_(share),
       end_(share.end),
-      arrivals_(options.arrivals),
       random_(options.seed * 1000003 + static_cast<uint64_t>(share.lane)) {
   places_.resize(OpenPlacesOf(options, share.lane));
   free_places_.resize(places_.size());
   for (int place = 0; place < places(); ++place) AddFree(place, share.start);
-  for (size_t i = share.lane; i < options.clients.size(); i += share.lanes) {
-    places_.emplace_back();
-    places_.back().client = options.clients[i].number;
+  if (IsApart(options, share.lane)) {
+    for (const VirtualClient& client : options.clients_apart) AddClient(client);
+  } else {
+    if (options.arrivals.has_value()) arrivals_.emplace(*options.arrivals);
+    for (size_t i = share.lane; i < options.clients.size(); i += share.lanes) {
+      AddClient(options.clients[i]);
+    }
   }
   // A place has a turn or a cancel pending; the rest is for stale cancels.
   events_.reserve(4 * places_.size() + 64);
@@ -53,7 +67,12 @@ DueRequests::DueRequests(const GeneratorOptions& options,
     Push({share.start, DueAction::Kind::kSend, place, 0});
   }
   if (arrivals_.has_value()) AdvanceArrivals();
-  PushDisconnect(share.start);
+  if (!IsApart(options, share.lane)) PushDisconnect(share.start);
+}
+
+void DueRequests::AddClient(const VirtualClient& client) {
+  places_.emplace_back();
+  places_.back().client = client.number;
 }
 
 void DueRequests::Push(const Event& event) {

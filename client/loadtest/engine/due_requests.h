@@ -20,7 +20,7 @@ namespace qgemm {
 
 // The share of the load that one lane carries.
 struct LaneShare {
-  int lane = 0;   // its number, from 0
+  int lane = 0;   // its number, from 0; `lanes` for that of clients_apart
   int lanes = 1;  // every lanes-th arrival and client is a lane's
   absl::Time start;
   absl::Time end;  // nothing is sent that is due from here on
@@ -51,7 +51,10 @@ class DueRequests {
  public:
   DueRequests(const GeneratorOptions& options, const LaneShare& share);
 
-  // How many requests may be in flight in lane `lane` of options.lanes.
+  // Of the generator: options.lanes, and that of clients_apart if there are
+  // any.
+  static int LanesOf(const GeneratorOptions& options);
+  // How many requests may be in flight in lane `lane`.
   static int PlacesOf(const GeneratorOptions& options, int lane);
 
   // Takes what is due at `now`; nothing if that is nothing.
@@ -100,6 +103,7 @@ class DueRequests {
     bool operator>(const Event& other) const { return time > other.time; }
   };
 
+  void AddClient(const VirtualClient& client);
   void Push(const Event& event);
   // A cancel of a request that has ended.
   bool IsStale(const Event& event) const;

@@ -35,6 +35,9 @@ struct GeneratorOptions {
   int max_in_flight = 0;  // 0 without arrivals
   // Closed loops, alone or beside open arrivals.
   std::vector<VirtualClient> clients;
+  // Closed loops in one more lane, for long answers that would hold up the
+  // others on a connection that they shared.
+  std::vector<VirtualClient> clients_apart;
   absl::Duration think;
   absl::Duration warmup;
   absl::Duration duration;

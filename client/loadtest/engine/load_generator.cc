@@ -152,7 +152,7 @@ absl::StatusOr<RunResult> GenerateLoad(const GeneratorOptions& options,
                                        const std::atomic<bool>& stop,
                                        const LiveView& live) {
   Lanes lanes;
-  for (int i = 0; i < options.lanes; ++i) {
+  for (int i = 0; i < DueRequests::LanesOf(options); ++i) {
     ASSIGN_OR_RETURN(std::unique_ptr<Lane> lane,
                      Lane::Create(options, i, parts));
     lanes.push_back(std::move(lane));

@@ -61,6 +61,12 @@ struct WeightsSummary {
   int64_t largest_n = 0;
 };
 
+// Echoes from as many closed loops, over as many connections, as the run has.
+struct EchoRate {
+  int64_t clients = 0;
+  double per_second = 0;
+};
+
 // A raw echo of the same bytes over the same transport, idle server, one in
 // flight; what is left of a request's time without it and without the
 // device's is the service's own.
@@ -71,6 +77,7 @@ struct Yardstick {
   Histogram gemm_ns;  // round trips of the same shape, one in flight
   // Of those products, as the server timed them: to the device, kernel, back.
   Histogram device_ns;
+  std::optional<EchoRate> echo_rate;  // if the run has several closed loops
 };
 
 struct VerifyReport {

@@ -203,6 +203,11 @@ constexpr auto kRun = [](auto& archive, auto& run) {
   archive.BucketsList("blocks_ns", run.blocks_ns);
 };
 
+constexpr auto kEchoRate = [](auto& archive, auto& rate) {
+  archive.Count("clients", rate.clients);
+  archive.Real("per_second", rate.per_second);
+};
+
 constexpr auto kYardstick = [](auto& archive, auto& yardstick) {
   archive.Count("bytes_out", yardstick.bytes_out);
   archive.Count("bytes_back", yardstick.bytes_back);
@@ -215,6 +220,7 @@ constexpr auto kYardstick = [](auto& archive, auto& yardstick) {
   DescribeTimes(archive, {"echo_us", "echo_ns"}, yardstick.echo_ns);
   DescribeTimes(archive, {"gemm_us", "gemm_ns"}, yardstick.gemm_ns);
   DescribeTimes(archive, {"device_us", "device_ns"}, yardstick.device_ns);
+  archive.Optional("echo_rate", yardstick.echo_rate, kEchoRate);
 };
 
 constexpr auto kPeak = [](auto& archive, auto& peak) {

@@ -241,6 +241,19 @@ std::string YardstickLine(const LoadtestReport& report) {
                       report.yardstick->bytes_back));
 }
 
+// How near the run comes to what its connections can carry.
+std::string EchoRateLine(const LoadtestReport& report) {
+  const RunResult* const run = report.headline_run();
+  if (run == nullptr || !report.yardstick.has_value()) return "";
+  const std::optional<EchoRate>& echo_rate = report.yardstick->echo_rate;
+  if (!echo_rate.has_value() || echo_rate->per_second <= 0) return "";
+  return Line(
+      "echo rate",
+      absl::StrFormat("%.1f/s from %d clients; answers are %.1f %% of that",
+                      echo_rate->per_second, echo_rate->clients,
+                      100 * run->answers_per_second() / echo_rate->per_second));
+}
+
 std::string VerifyLines(const VerifyReport& verify) {
   if (verify.mode == "none") return Line("verify", "none");
   std::string text = absl::StrFormat(
@@ -322,10 +335,10 @@ std::string HeadlineLines(const LoadtestReport& report) {
 }  // namespace
 
 std::string FormatTable(const LoadtestReport& report) {
-  return absl::StrCat(ServerLine(report), WeightsLine(report.weights),
-                      RunRows(report), HeadlineLines(report),
-                      YardstickLine(report), PeakLine(report),
-                      VerifyLines(report.verify), FindingLines(report));
+  return absl::StrCat(
+      ServerLine(report), WeightsLine(report.weights), RunRows(report),
+      HeadlineLines(report), YardstickLine(report), EchoRateLine(report),
+      PeakLine(report), VerifyLines(report.verify), FindingLines(report));
 }
 
 }  // namespace qgemm

@@ -202,6 +202,24 @@ TEST(DueRequestsTest, PlacesOfAllLanesAreTheMostInFlight) {
   }
 }
 
+TEST(DueRequestsTest, ClientsApartHaveALaneOfTheirOwn) {
+  GeneratorOptions options = OpenOptions({1}, 10);
+  options.clients = {{1}, {2}, {3}};
+  options.lanes = 2;
+  EXPECT_EQ(DueRequests::LanesOf(options), 2);
+  options.clients_apart = {{70}, {71}};
+  options.disturbances.disconnects_per_second = 1000;
+  EXPECT_EQ(DueRequests::LanesOf(options), 3);
+  EXPECT_EQ(DueRequests::PlacesOf(options, 0), 5 + 2);
+  EXPECT_EQ(DueRequests::PlacesOf(options, 1), 5 + 1);
+  EXPECT_EQ(DueRequests::PlacesOf(options, 2), 2);
+  DueRequests apart(options, {2, 2, kStart, At(1000)});
+  EXPECT_EQ(TakeSend(&apart, kStart).client, 70);
+  EXPECT_EQ(TakeSend(&apart, kStart).client, 71);
+  EXPECT_FALSE(apart.Take(At(500)).has_value())
+      << "neither arrivals nor disconnects";
+}
+
 TEST(DueRequestsTest, AnArrivalWithAFreePlaceIsReadyWhenItIsDue) {
   DueRequests due = OneLane(OpenOptions({10, 20}, 2));
   EXPECT_EQ(due.NextTime(), At(10));

@@ -213,6 +213,18 @@ TEST_F(LoadtestProcessTest, TheYardstickAddsUp) {
   EXPECT_GT(report.yardstick->echo_ns.count(), 0);
   EXPECT_GT(report.yardstick->gemm_ns.Percentile(50),
             report.yardstick->device_ns.Percentile(50));
+  EXPECT_FALSE(report.yardstick->echo_rate.has_value());
+}
+
+TEST_F(LoadtestProcessTest, SeveralClientsAreMeasuredByTheirEchoesToo) {
+  ASSERT_EQ(Run(Brief({"--synthetic=64x64", "--yardstick", "--concurrency=3"})),
+            0)
+      << last_output_;
+  const LoadtestReport report = ReportAt(Path("report"));
+  ASSERT_TRUE(report.yardstick.has_value());
+  ASSERT_TRUE(report.yardstick->echo_rate.has_value());
+  EXPECT_EQ(report.yardstick->echo_rate->clients, 3);
+  EXPECT_GT(report.yardstick->echo_rate->per_second, 0);
 }
 
 TEST_F(LoadtestProcessTest, ASweepHasARunAPoint) {

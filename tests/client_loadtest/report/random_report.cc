@@ -145,7 +145,9 @@ RunResult RandomReport::Run() {
 }
 
 Yardstick RandomReport::Echo() {
-  return {Count(), Count(), Values(), Values(), Values()};
+  Yardstick yardstick = {Count(), Count(), Values(), Values(), Values(), {}};
+  if (Whole(1) == 1) yardstick.echo_rate = EchoRate{Count(), Real()};
+  return yardstick;
 }
 
 VerifyReport RandomReport::Verify() {

@@ -13,6 +13,7 @@
 namespace qgemm {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -142,6 +143,15 @@ TEST(ReportTable, TheYardstickShowsTheOverhead) {
               HasSubstr("yardstick  echo 0.3  device 0.2  round trip 1.0  "
                         "overhead 0.5  us (p50s, one in flight; 128 bytes "
                         "out, 64 back)\n"));
+}
+
+TEST(ReportTable, AnswersAreComparedWithTheEchoesOfAsManyClients) {
+  LoadtestReport report = ReportOf(ClosedRun());
+  report.yardstick.emplace().echo_rate =
+      EchoRate{64, 4 * report.runs[0].answers_per_second()};
+  EXPECT_THAT(FormatTable(report),
+              AllOf(HasSubstr("echo rate  "), HasSubstr("/s from 64 clients"),
+                    HasSubstr("answers are 25.0 % of that\n")));
 }
 
 TEST(ReportTable, AYardstickWithoutTheDeviceHasNoOverhead) {

@@ -180,7 +180,8 @@ class RandomReports {
   }
 
   Yardstick RandomYardstick() {
-    return {Integer(), Integer(), Values(), Values(), Values()};
+    return {Integer(), Integer(), Values(),
+            Values(),  Values(),  EchoRate{Integer(), 1.5}};
   }
 
   SeriesPoint Interval() {

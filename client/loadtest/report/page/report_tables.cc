@@ -215,6 +215,11 @@ HtmlTable YardstickTable(const Yardstick& yardstick) {
   AddSumRow({"round trip", PercentileCell(yardstick.gemm_ns, 50),
              PercentileCell(yardstick.gemm_ns, 99)},
             &table);
+  if (yardstick.echo_rate.has_value()) {
+    absl::StrAppend(&table.caption, "; ", yardstick.echo_rate->clients,
+                    " clients get ", CountText(yardstick.echo_rate->per_second),
+                    " echoes/s");
+  }
   return table;
 }
 
