@@ -129,6 +129,12 @@ SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
   return scheduler;
 }
 
+// Requests come on as many threads as their answers leave on, as many cores for
+// each as the backend can spare.
+int TransportThreads() {
+  return std::clamp<int>(std::thread::hardware_concurrency() / 4, 1, 8);
+}
+
 RpcOptions ToRpcOptions(const ServerOptions& options) {
   RpcOptions rpc;
   rpc.max_message_bytes = options.max_message_bytes;
@@ -137,8 +143,7 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.stream = options.stream;
   rpc.max_queued_bytes = options.scheduler.max_queued_bytes;
   // Copies of operands run on these threads; the cores are for the backend.
-  rpc.completion_queues =
-      std::clamp<int>(std::thread::hardware_concurrency() / 4, 2, 8);
+  rpc.completion_queues = std::max(2, TransportThreads());
   rpc.data_path =
       options.data_path == "raw" ? DataPath::kRaw : DataPath::kProtobuf;
   rpc.enable_echo = options.enable_echo;
@@ -153,7 +158,7 @@ class GrpcServer final : public Server {
       : options_(options),
         backend_(std::move(backend)),
         store_(options.weights_budget_bytes, &metrics_),
-        executor_(backend_.get(), &clock_, &metrics_),
+        executor_(backend_.get(), &clock_, &metrics_, TransportThreads()),
         scheduler_(ToSchedulerOptions(options, backend_->limits()), &executor_,
                    &clock_, &metrics_),
         service_(MakeEnvironment()) {

@@ -7,25 +7,24 @@
 #include <utility>
 
 #include "base/check.h"
+#include "server/execution/answer_split.h"
 
 namespace qgemm {
-namespace {
 
 // A batch on its way through the backend. The backend's completion and the
 // path of a refused Enqueue end it, whichever comes; never both.
-struct Launch {
+struct BatchExecutor::Launch {
   ClosedBatch batch;
-  BatchSink::Finished finished;
+  Finished finished;
   absl::Time start;
   int64_t rows = 0;
-};
-
-// How a launch ended, and when.
-struct LaunchEnd {
+  // How it ended, and when.
   absl::Status status;
   BatchTimings timings;
-  absl::Time time;
+  absl::Time end;
 };
+
+namespace {
 
 RowSegment SegmentOf(const GemmRequest& request) {
   const RowRange& range = request.in_launch;
@@ -46,38 +45,6 @@ GemmBatch SegmentsOf(const ClosedBatch& closed) {
   return batch;
 }
 
-void CountLaunch(const Launch& launch, const LaunchEnd& end,
-                 ServerMetrics* metrics) {
-  if (!end.status.ok()) {
-    metrics->LaunchFailed(end.status.code());
-    return;
-  }
-  absl::Time oldest = launch.start;
-  for (const auto& request : launch.batch.requests) {
-    oldest = std::min(oldest, request->waiting_since());
-  }
-  LaunchFigures figures;
-  figures.rows = launch.rows;
-  figures.requests = static_cast<int64_t>(launch.batch.requests.size());
-  figures.queue = launch.start - oldest + end.timings.wait;
-  figures.kernel = end.timings.kernel;
-  metrics->LaunchEnded(figures);
-}
-
-// The request's share of the launch's times.
-void AddTimings(const Launch& launch, const LaunchEnd& end,
-                GemmRequest* request) {
-  GemmTimings& sum = request->timings;
-  sum.queue += launch.start - request->waiting_since() + end.timings.wait;
-  sum.host_to_device += end.timings.host_to_device;
-  sum.kernel += end.timings.kernel;
-  sum.device_to_host += end.timings.device_to_host;
-  sum.launch_rows = std::max(sum.launch_rows, launch.rows);
-  sum.launch_requests = std::max(
-      sum.launch_requests, static_cast<int64_t>(launch.batch.requests.size()));
-  request->last_launch_end = end.time;
-}
-
 void CountComputed(const GemmRequest& request, absl::Time now,
                    ServerMetrics* metrics) {
   RequestStages stages;
@@ -94,37 +61,48 @@ void CountComputed(const GemmRequest& request, absl::Time now,
   }
 }
 
-// Ends the request, or returns it if it has rows left.
-std::unique_ptr<GemmRequest> EndRequest(std::unique_ptr<GemmRequest> request,
-                                        const LaunchEnd& end,
-                                        ServerMetrics* metrics) {
-  if (end.status.ok()) {
-    RowRange& range = request->in_launch;
-    range = {range.first + range.count, 0};
-    if (request->rows_left() > 0) return request;
-    CountComputed(*request, end.time, metrics);
+void EndRequest(std::unique_ptr<GemmRequest> request,
+                const absl::Status& status, absl::Time now,
+                ServerMetrics* metrics) {
+  if (status.ok()) {
+    CountComputed(*request, now, metrics);
   } else {
     metrics->RequestFailed();
   }
   GemmRequest::Done done = std::move(request->done);
   const GemmTimings timings = request->timings;
-  done(end.status, timings, std::move(request));
-  return nullptr;
+  done(status, timings, std::move(request));
 }
 
-// Ends every request, then the launch. Nothing is touched after `finished`:
-// the executor may be gone by then.
-void EndLaunch(Launch& launch, const LaunchEnd& end, ServerMetrics* metrics) {
-  CountLaunch(launch, end, metrics);
-  std::unique_ptr<GemmRequest> unfinished;
-  for (std::unique_ptr<GemmRequest>& request : launch.batch.requests) {
-    AddTimings(launch, end, request.get());
-    unfinished = EndRequest(std::move(request), end, metrics);
+// Moves every request past its rows; takes out the one that has rows left, if
+// there is one.
+std::unique_ptr<GemmRequest> TakeUnfinished(ClosedBatch* batch) {
+  for (std::unique_ptr<GemmRequest>& request : batch->requests) {
+    RowRange& range = request->in_launch;
+    range = {range.first + range.count, 0};
   }
-  std::exchange(launch.finished, nullptr)(std::move(unfinished));
+  if (batch->requests.front()->rows_left() == 0) return nullptr;
+  CHECK(batch->requests.size() == 1);
+  std::unique_ptr<GemmRequest> unfinished = std::move(batch->requests.front());
+  batch->requests.clear();
+  return unfinished;
+}
+
+int64_t AnswerBytes(const ClosedBatch& batch) {
+  int64_t bytes = 0;
+  for (const auto& request : batch.requests) bytes += request->c.size_bytes();
+  return bytes;
 }
 
 }  // namespace
+
+BatchExecutor::BatchExecutor(Backend* backend, const Clock* clock,
+                             ServerMetrics* metrics, int answer_threads)
+    : backend_(backend),
+      clock_(clock),
+      metrics_(metrics),
+      answer_threads_(answer_threads),
+      answerers_(answer_threads) {}
 
 void BatchExecutor::Submit(ClosedBatch batch, Finished finished) {
   CHECK(!batch.requests.empty());
@@ -135,16 +113,80 @@ void BatchExecutor::Submit(ClosedBatch batch, Finished finished) {
   GemmBatch segments = SegmentsOf(launch->batch);
   launch->rows = segments.rows();
   const absl::Status enqueued = backend_->Enqueue(
-      std::move(segments), [launch, clock = clock_, metrics = metrics_](
-                               const absl::Status& status,
-                               const BatchTimings& timings, GemmBatch ended) {
+      std::move(segments),
+      [this, launch](const absl::Status& status, const BatchTimings& timings,
+                     GemmBatch ended) {
         // The weights may be the last of theirs: they go before the requests
         // hear of the end.
         ended.weights.reset();
-        EndLaunch(*launch, {status, timings, clock->Now()}, metrics);
+        launch->status = status;
+        launch->timings = timings;
+        EndLaunch(launch);
       });
-  if (!enqueued.ok()) {
-    EndLaunch(*launch, {enqueued, BatchTimings(), clock_->Now()}, metrics_);
+  if (enqueued.ok()) return;
+  launch->status = enqueued;
+  EndLaunch(launch);
+}
+
+void BatchExecutor::EndLaunch(const std::shared_ptr<Launch>& launch) {
+  launch->end = clock_->Now();
+  CountLaunch(*launch);
+  for (const auto& request : launch->batch.requests) {
+    AddTimings(*launch, request.get());
+  }
+  std::unique_ptr<GemmRequest> unfinished;
+  if (launch->status.ok()) unfinished = TakeUnfinished(&launch->batch);
+  const auto requests = static_cast<int64_t>(launch->batch.requests.size());
+  const int64_t a_task =
+      AnswersATask(requests, AnswerBytes(launch->batch), answer_threads_);
+  if (a_task == 0) {
+    EndRequests(*launch, {0, requests}, metrics_);
+  } else {
+    for (int64_t first = 0; first < requests; first += a_task) {
+      const Some some = {first, std::min(a_task, requests - first)};
+      answerers_.Submit([launch, some, metrics = metrics_] {
+        EndRequests(*launch, some, metrics);
+      });
+    }
+  }
+  // The executor may be gone after that.
+  std::exchange(launch->finished, nullptr)(std::move(unfinished));
+}
+
+void BatchExecutor::CountLaunch(const Launch& launch) {
+  if (!launch.status.ok()) {
+    metrics_->LaunchFailed(launch.status.code());
+    return;
+  }
+  absl::Time oldest = launch.start;
+  for (const auto& request : launch.batch.requests) {
+    oldest = std::min(oldest, request->waiting_since());
+  }
+  LaunchFigures figures;
+  figures.rows = launch.rows;
+  figures.requests = static_cast<int64_t>(launch.batch.requests.size());
+  figures.queue = launch.start - oldest + launch.timings.wait;
+  figures.kernel = launch.timings.kernel;
+  metrics_->LaunchEnded(figures);
+}
+
+void BatchExecutor::AddTimings(const Launch& launch, GemmRequest* request) {
+  GemmTimings& sum = request->timings;
+  sum.queue += launch.start - request->waiting_since() + launch.timings.wait;
+  sum.host_to_device += launch.timings.host_to_device;
+  sum.kernel += launch.timings.kernel;
+  sum.device_to_host += launch.timings.device_to_host;
+  sum.launch_rows = std::max(sum.launch_rows, launch.rows);
+  sum.launch_requests = std::max(
+      sum.launch_requests, static_cast<int64_t>(launch.batch.requests.size()));
+  request->last_launch_end = launch.end;
+}
+
+void BatchExecutor::EndRequests(Launch& launch, const Some& some,
+                                ServerMetrics* metrics) {
+  for (int64_t i = some.first; i < some.first + some.count; ++i) {
+    EndRequest(std::move(launch.batch.requests[i]), launch.status, launch.end,
+               metrics);
   }
 }
 

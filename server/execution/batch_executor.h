@@ -2,30 +2,56 @@
 //
 // Runs closed batches on a backend: builds the launch from the requests'
 // leases, enqueues it, and ends every request with its share of the timings.
+// To end a request is to send its answer, which takes longer than a launch of
+// few rows: where there are several to send, or long ones, threads share the
+// work and the next launch does not wait for it.
 
 #ifndef QGEMM_SERVER_EXECUTION_BATCH_EXECUTOR_H_
 #define QGEMM_SERVER_EXECUTION_BATCH_EXECUTOR_H_
 
+#include <cstdint>
+#include <memory>
+
 #include "base/clock.h"
+#include "base/worker_pool.h"
 #include "kernels/matrix/backend.h"
 #include "server/metrics/server_metrics.h"
 #include "server/scheduling/batch_scheduler.h"
 
 namespace qgemm {
 
-// Thread-safe. Outlives every batch it was given.
+// Thread-safe. Outlives every launch it was given; the destructor ends the
+// requests of the last.
 class BatchExecutor final : public BatchSink {
  public:
-  // `backend`, `clock` and `metrics` must outlive the executor.
-  BatchExecutor(Backend* backend, const Clock* clock, ServerMetrics* metrics)
-      : backend_(backend), clock_(clock), metrics_(metrics) {}
+  // `backend`, `clock` and `metrics` must outlive the executor. Without answer
+  // threads every request ends on the backend's.
+  BatchExecutor(Backend* backend, const Clock* clock, ServerMetrics* metrics,
+                int answer_threads = 0);
 
   void Submit(ClosedBatch batch, Finished finished) override;
 
  private:
+  struct Launch;
+  // Requests [first, first + count) of a launch.
+  struct Some {
+    int64_t first = 0;
+    int64_t count = 0;
+  };
+
+  // Ends the requests, or has them ended, then the launch.
+  void EndLaunch(const std::shared_ptr<Launch>& launch);
+  void CountLaunch(const Launch& launch);
+  // The request's share of the launch's times.
+  static void AddTimings(const Launch& launch, GemmRequest* request);
+  static void EndRequests(Launch& launch, const Some& some,
+                          ServerMetrics* metrics);
+
   Backend* const backend_;
   const Clock* const clock_;
   ServerMetrics* const metrics_;
+  const int answer_threads_;
+  WorkerPool answerers_;
 };
 
 }  // namespace qgemm

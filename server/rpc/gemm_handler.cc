@@ -17,6 +17,9 @@
 namespace qgemm {
 namespace {
 
+// Of A: some 100 us, as long as decode requests take all in all.
+constexpr int64_t kLongCopyBytes = int64_t{1} << 20;
+
 class GemmCall final : public PayloadCall {
  public:
   GemmCall(GemmHandler* handler, const RpcEnvironment& environment,
@@ -33,19 +36,29 @@ class GemmCall final : public PayloadCall {
   void AcceptNext() override { handler_->Accept(queue()); }
 
   void Serve() override {
-    v1::GemmRequest message;
-    const absl::Status parsed = Read(&message);
+    const absl::Status parsed = Read(&message_);
     if (!parsed.ok()) return Fail(parsed);
     absl::StatusOr<GemmIntake> intake =
-        TakeGemm(environment(), message, payload().bytes,
+        TakeGemm(environment(), message_, payload().bytes,
                  MessageResultLimit(environment().options.max_message_bytes),
                  context().peer());
     if (!intake.ok()) return Fail(intake.status());
     // Before the copy, which an overloaded server has no time for.
-    absl::Status staged = CheckRoom(environment(), *intake);
-    if (staged.ok()) staged = Stage(&*intake);
+    const absl::Status room = CheckRoom(environment(), *intake);
+    if (!room.ok()) return FailRetryably(room);
+    if (intake->plan.a_bytes < kLongCopyBytes) {
+      return StageAndEnqueue(*std::move(intake));
+    }
+    handler_->copiers()->Submit([self = shared_from_this(), this,
+                                 taken = *std::move(intake)]() mutable {
+      StageAndEnqueue(std::move(taken));
+    });
+  }
+
+  void StageAndEnqueue(GemmIntake intake) {
+    const absl::Status staged = Stage(&intake);
     if (!staged.ok()) return FailRetryably(staged);
-    environment().scheduler->Enqueue(Complete(*std::move(intake)));
+    environment().scheduler->Enqueue(Complete(std::move(intake)));
   }
 
   // Moves the activations to the backend's memory.
@@ -91,6 +104,7 @@ class GemmCall final : public PayloadCall {
   void CallerLeft() override { *cancelled_ = true; }
 
   GemmHandler* const handler_;
+  v1::GemmRequest message_;  // the payload may borrow from it
   const std::shared_ptr<std::atomic<bool>> cancelled_ =
       std::make_shared<std::atomic<bool>>(false);
 };

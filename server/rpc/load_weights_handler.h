@@ -16,7 +16,7 @@
 #include "server/rpc/completion_queue.h"
 #include "server/rpc/rpc_environment.h"
 #include "server/rpc/upload_call.h"
-#include "server/rpc/worker_pool.h"
+#include "base/worker_pool.h"
 
 namespace qgemm {
 

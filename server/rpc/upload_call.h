@@ -17,7 +17,7 @@
 #include "base/mutex.h"
 #include "server/rpc/completion_queue.h"
 #include "server/rpc/rpc_environment.h"
-#include "server/rpc/worker_pool.h"
+#include "base/worker_pool.h"
 #include "server/weights/upload_session.h"
 
 namespace qgemm {

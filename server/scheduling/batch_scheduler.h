@@ -23,9 +23,10 @@ namespace qgemm {
 
 // Runs closed batches, within Submit or later, on any thread: computes of each
 // request the rows of in_launch, moves in_launch behind them, and calls `done`
-// of those that are complete or failed. Then `finished`, once, with the request
-// that has rows left, if there is one; such a request is alone in its batch.
-// The batch is not empty.
+// of those that are complete or failed. When the launch has ended, `finished`,
+// once, with the request that has rows left, if there is one; such a request is
+// alone in its batch. The last `done` may come after that. The batch is not
+// empty.
 class BatchSink {
  public:
   using Finished =
@@ -67,7 +68,8 @@ class BatchScheduler {
   void HoldLaunches(absl::Time until);
 
   // Refuses what comes later with UNAVAILABLE; what is queued still runs.
-  // Returns when nothing is queued or in flight, or at `deadline`: what is
+  // Returns when nothing is queued or in flight (a sink may still be ending
+  // requests of the last launches), or at `deadline`: what is
   // still queued then ends with UNAVAILABLE, a large request in flight with the
   // chunk that it is in, and what else is in flight goes on.
   void Drain(absl::Time deadline);

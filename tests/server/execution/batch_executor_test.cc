@@ -171,6 +171,51 @@ TEST_F(BatchExecutorTest, RefusedLaunchEndsEveryRequestWithItsStatus) {
   EXPECT_EQ(ended_before_finished_, 2);
 }
 
+// An executor with threads for answers.
+class AnswerThreadsTest : public BatchExecutorTest {
+ protected:
+  static constexpr int kRequests = 40;
+
+  void CompleteMany(const absl::Status& status) {
+    {
+      BatchExecutor executor(&backend_, &clock_, &metrics_,
+                             /*answer_threads=*/3);
+      ClosedBatch batch;
+      for (int i = 0; i < kRequests; ++i) {
+        batch.requests.push_back(Request(0, 1, absl::Seconds(1)));
+        batch.requests.back()->c = StagingLease();
+        batch.requests.back()->a = StagingLease();
+        batch.requests.back()->done = outcomes_.Recorder(i);
+      }
+      executor.Submit(std::move(batch), [this](auto unfinished) {
+        EXPECT_EQ(unfinished, nullptr);
+        ++finished_;
+      });
+      backend_.Complete(status, Timings());
+      EXPECT_EQ(finished_, 1);
+    }
+    EXPECT_EQ(outcomes_.count(), kRequests) << "all before the executor goes";
+  }
+};
+
+TEST_F(AnswerThreadsTest, EveryRequestEndsOnceWithItsTimings) {
+  CompleteMany(absl::OkStatus());
+  for (int i = 0; i < kRequests; ++i) {
+    ASSERT_EQ(outcomes_.Of(i).size(), 1u) << i;
+    EXPECT_TRUE(outcomes_.Of(i)[0].status.ok());
+    EXPECT_EQ(outcomes_.Of(i)[0].timings.launch_rows, kRequests);
+  }
+}
+
+TEST_F(AnswerThreadsTest, AFailureReachesEveryRequest) {
+  const absl::Status failure = absl::InternalError("the device fell off");
+  CompleteMany(failure);
+  for (int i = 0; i < kRequests; ++i) {
+    ASSERT_EQ(outcomes_.Of(i).size(), 1u) << i;
+    EXPECT_EQ(outcomes_.Of(i)[0].status, failure);
+  }
+}
+
 // Requests of 4 rows, each of one element: 4 bytes of a, 2 of c.
 class ChunkTest : public BatchExecutorTest {
  protected:

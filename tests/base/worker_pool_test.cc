@@ -2,7 +2,7 @@
 //
 // Tasks run, in order, and all of them before the pool goes.
 
-#include "server/rpc/worker_pool.h"
+#include "base/worker_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 //
 // The task queue behind WorkerPool.
 
-#include "server/rpc/worker_pool.h"
+#include "base/worker_pool.h"
 
 #include <utility>
 

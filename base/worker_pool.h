@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads for work that must not hold up a completion queue: hashing and
-// decoding uploads.
+// Threads for work that must not hold up the thread that found it.
 
-#ifndef QGEMM_SERVER_RPC_WORKER_POOL_H_
-#define QGEMM_SERVER_RPC_WORKER_POOL_H_
+#ifndef QGEMM_BASE_WORKER_POOL_H_
+#define QGEMM_BASE_WORKER_POOL_H_
 
 #include <deque>
 #include <thread>
@@ -37,4 +36,4 @@ class WorkerPool {
 
 }  // namespace qgemm
 
-#endif  // QGEMM_SERVER_RPC_WORKER_POOL_H_
+#endif  // QGEMM_BASE_WORKER_POOL_H_
