@@ -8,7 +8,6 @@
 #include <grpcpp/ext/channelz_service_plugin.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
 
 #include <algorithm>
 #include <limits>
@@ -183,8 +182,6 @@ class GrpcServer final : public Server {
     }
     service_.Start();
     serving_ = true;
-    server_->GetHealthCheckService()->SetServingStatus(
-        v1::Qgemm::service_full_name(), true);
     return absl::OkStatus();
   }
 
@@ -201,7 +198,6 @@ class GrpcServer final : public Server {
     if (drained_) return;
     drained_ = true;
     if (serving_) {
-      server_->GetHealthCheckService()->SetServingStatus(false);
       service_.BeginDrain();
     }
     scheduler_.Drain(deadline);
@@ -252,6 +248,9 @@ class GrpcServer final : public Server {
 
   void Configure(grpc::ServerBuilder* builder) {
     service_.Register(builder);
+    // Of reflection and channelz. Threads that poll beside the completion
+    // queues' take events from them, so there is one.
+    builder->SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
     builder->SetMaxReceiveMessageSize(
         static_cast<int>(options_.max_message_bytes));
     builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -321,7 +320,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(
     const ServerOptions& options, std::unique_ptr<Backend> backend) {
   RETURN_IF_ERROR(CheckOptions(options));
   // gRPC has these once a process; they join every server built from here on.
-  grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::channelz::experimental::InitChannelzService();
   auto server = std::make_unique<GrpcServer>(options, std::move(backend));

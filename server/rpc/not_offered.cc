@@ -2,6 +2,8 @@
 
 #include "server/rpc/not_offered.h"
 
+#include <memory>
+
 #include "absl/strings/str_cat.h"
 #include "server/rpc/grpc_status.h"
 
@@ -15,13 +17,6 @@ struct OptionalMethod {
 
 constexpr OptionalMethod kOptionalMethods[] = {
     {kEchoPath, "--enable_echo"}, {kFreezePath, "--enable_freeze"}};
-
-// Ends its call at once and itself with it.
-class RefusingReactor final : public grpc::ServerGenericBidiReactor {
- public:
-  explicit RefusingReactor(const grpc::Status& status) { Finish(status); }
-  void OnDone() override { delete this; }
-};
 
 }  // namespace
 
@@ -37,9 +32,45 @@ absl::Status NotOffered(absl::string_view path) {
       absl::StrCat("the server has no method ", path));
 }
 
-grpc::ServerGenericBidiReactor* NotOfferedService::CreateReactor(
-    grpc::GenericCallbackServerContext* context) {
-  return new RefusingReactor(ToGrpcStatus(NotOffered(context->method())));
+class NotOfferedService::Call : public std::enable_shared_from_this<Call> {
+ public:
+  Call(NotOfferedService* service, CompletionQueue* queue)
+      : service_(service),
+        queue_(queue),
+        token_(service->live_calls_),
+        stream_(&context_) {}
+
+  void Accept() {
+    service_->service_.RequestCall(&context_, &stream_, queue_->queue(),
+                                   queue_->queue(),
+                                   accepted_tag_.Arm(shared_from_this()));
+  }
+
+ private:
+  void OnAccepted(bool ok) {
+    if (!ok) return;
+    service_->Accept(queue_);
+    stream_.Finish(ToGrpcStatus(NotOffered(context_.method())),
+                   finished_tag_.Arm(shared_from_this()));
+  }
+
+  void OnFinished(bool) {}
+
+  NotOfferedService* const service_;
+  CompletionQueue* const queue_;
+  const LiveCalls::Token token_;
+  grpc::GenericServerContext context_;
+  grpc::GenericServerAsyncReaderWriter stream_;
+  CallTag<Call, &Call::OnAccepted> accepted_tag_;
+  CallTag<Call, &Call::OnFinished> finished_tag_;
+};
+
+void NotOfferedService::Register(grpc::ServerBuilder* builder) {
+  builder->RegisterAsyncGenericService(&service_);
+}
+
+void NotOfferedService::Accept(CompletionQueue* queue) {
+  std::make_shared<Call>(this, queue)->Accept();
 }
 
 }  // namespace qgemm

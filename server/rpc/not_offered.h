@@ -7,9 +7,12 @@
 #define QGEMM_SERVER_RPC_NOT_OFFERED_H_
 
 #include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/server_builder.h>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "server/rpc/completion_queue.h"
+#include "server/rpc/live_calls.h"
 
 namespace qgemm {
 
@@ -20,11 +23,24 @@ inline constexpr char kFreezePath[] = "/qgemm.v1.QgemmDebug/Freeze";
 absl::Status NotOffered(absl::string_view path);
 
 // Answers every method that no registered service has with NotOffered.
-// Thread-safe.
-class NotOfferedService final : public grpc::CallbackGenericService {
+// The life of the service: Register, the server is built, Accept. Thread-safe.
+// Must outlive the calls it accepts.
+class NotOfferedService {
  public:
-  grpc::ServerGenericBidiReactor* CreateReactor(
-      grpc::GenericCallbackServerContext* context) override;
+  // `live_calls` must outlive this.
+  explicit NotOfferedService(LiveCalls* live_calls) : live_calls_(live_calls) {}
+
+  void Register(grpc::ServerBuilder* builder);
+
+  // Waits for one more call on `queue`; each accepted call makes room for the
+  // next.
+  void Accept(CompletionQueue* queue);
+
+ private:
+  class Call;
+
+  LiveCalls* const live_calls_;
+  grpc::AsyncGenericService service_;
 };
 
 }  // namespace qgemm

@@ -14,6 +14,7 @@
 #include "server/rpc/debug_service.h"
 #include "server/rpc/gemm_handler.h"
 #include "server/rpc/gemm_stream_handler.h"
+#include "server/rpc/health_service.h"
 #include "server/rpc/load_weights_handler.h"
 #include "server/rpc/not_offered.h"
 #include "server/rpc/queries.h"
@@ -63,12 +64,15 @@ class QgemmService::Handlers {
               [this](const auto& request, auto* response) {
                 return queries_.ServerInfo(request, response);
               }),
-        debug_(&environment_) {}
+        debug_(&environment_),
+        not_offered_(&live_calls_),
+        health_(&live_calls_, v1::Qgemm::service_full_name()) {}
 
   void Register(grpc::ServerBuilder* builder) {
     builder->RegisterService(&service_);
     debug_.Register(builder);
-    builder->RegisterCallbackGenericService(&not_offered_);
+    not_offered_.Register(builder);
+    health_.Register(builder);
     for (int i = 0; i < environment_.options.completion_queues; ++i) {
       queues_.push_back(
           std::make_unique<CompletionQueue>(builder->AddCompletionQueue()));
@@ -85,19 +89,24 @@ class QgemmService::Handlers {
         list_.Accept(queue.get());
         get_.Accept(queue.get());
         info_.Accept(queue.get());
+        health_.Accept(queue.get());
+        not_offered_.Accept(queue.get());
       }
       debug_.Accept(queue.get(), kGemmCallsAwaited, kOtherCallsAwaited);
       queue->Start();
     }
+    health_.SetServing(true);
   }
 
   void BeginDrain() {
+    health_.SetServing(false);
     live_calls_.BeginDrain();
     load_.EndUploads();
     stream_.BeginDrain();
   }
 
   void ShutDown(absl::AnyInvocable<void()> shut_down_server) {
+    health_.EndWatches();
     live_calls_.HoldRefusals(kQuiet, kQuietLimit);
     std::thread release([this] {
       absl::SleepFor(kGoodbye);
@@ -135,6 +144,7 @@ class QgemmService::Handlers {
   Query<v1::GetServerInfoRequest, v1::GetServerInfoResponse> info_;
   DebugService debug_;
   NotOfferedService not_offered_;
+  HealthService health_;
   std::vector<std::unique_ptr<CompletionQueue>> queues_;
 };
 

@@ -24,14 +24,16 @@ class QgemmService {
   explicit QgemmService(RpcEnvironment environment);
   ~QgemmService();
 
-  // Adds the service, that for debugging if it is enabled, and their queues.
+  // Adds the service, that for debugging if it is enabled, health, and their
+  // queues.
   void Register(grpc::ServerBuilder* builder);
 
-  // Serves.
+  // Serves, and says so as its health.
   void Start();
 
-  // Refuses new calls, and requests on streams, and ends uploads with
-  // UNAVAILABLE; streams end when what they accepted is answered.
+  // Health turns to NOT_SERVING. Refuses new calls, and requests on streams,
+  // and ends uploads with UNAVAILABLE; streams end when what they accepted is
+  // answered.
   void BeginDrain();
 
   // Runs `shut_down_server`, which must return when the server's calls have

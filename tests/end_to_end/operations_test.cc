@@ -4,7 +4,7 @@
 // channelz, metrics, and the messages of a server that cannot start.
 
 #include <gmock/gmock.h>
-#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -12,12 +12,15 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/process_cpu.h"
 #include "base/version.h"
+#include "grpc/health/v1/health.grpc.pb.h"
 #include "tests/end_to_end/child_server.h"
 #include "tests/end_to_end/raw_call.h"
 #include "tests/end_to_end/test_server.h"
@@ -25,6 +28,7 @@
 namespace qgemm {
 namespace {
 
+namespace health = ::grpc::health::v1;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -187,6 +191,48 @@ TEST(Services, HealthSaysNotServingWhileTheServerDrains) {
   server.backend().ReleaseAll();
   drain.join();
   call.join();
+}
+
+TEST(Services, HealthKnowsNoOtherService) {
+  TestServer server;
+  const auto health = health::Health::NewStub(server.NewClient().channel());
+  health::HealthCheckRequest request;
+  request.set_service("abacus");
+  health::HealthCheckResponse response;
+  grpc::ClientContext check;
+  const grpc::Status status = health->Check(&check, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(status.error_message(), HasSubstr("\"abacus\""));
+  grpc::ClientContext context;
+  const auto watch = health->Watch(&context, request);
+  ASSERT_TRUE(watch->Read(&response));
+  EXPECT_EQ(response.status(), health::HealthCheckResponse::SERVICE_UNKNOWN);
+  context.TryCancel();
+  EXPECT_FALSE(watch->Read(&response));
+  EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST(Services, AWatchHearsOfTheDrainAndEndsWithTheServer) {
+  constexpr int kWatches = 10;
+  TestServer server;
+  const auto health = health::Health::NewStub(server.NewClient().channel());
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<health::HealthCheckResponse>>>
+      watches;
+  health::HealthCheckResponse response;
+  for (int i = 0; i < kWatches; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    watches.push_back(health->Watch(contexts.back().get(), {}));
+    ASSERT_TRUE(watches.back()->Read(&response));
+    EXPECT_EQ(response.status(), health::HealthCheckResponse::SERVING);
+  }
+  server.server().Drain(absl::InfiniteFuture());
+  for (const auto& watch : watches) {
+    ASSERT_TRUE(watch->Read(&response));
+    EXPECT_EQ(response.status(), health::HealthCheckResponse::NOT_SERVING);
+    EXPECT_FALSE(watch->Read(&response));
+    EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  }
 }
 
 TEST(Services, ReflectionListsTheService) {

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "server/rpc/health_service.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <optional>
+#include <utility>
+
+namespace qgemm {
+
+class HealthService::CheckCall
+    : public std::enable_shared_from_this<CheckCall> {
+ public:
+  CheckCall(HealthService* health, CompletionQueue* queue)
+      : health_(health),
+        queue_(queue),
+        token_(health->live_calls_),
+        responder_(&context_) {}
+
+  void Accept() {
+    health_->service_.RequestCheck(&context_, &request_, &responder_,
+                                   queue_->queue(), queue_->queue(),
+                                   accepted_tag_.Arm(shared_from_this()));
+  }
+
+ private:
+  void OnAccepted(bool ok) {
+    if (!ok) return;
+    health_->AcceptCheck(queue_);
+    void* const tag = finished_tag_.Arm(shared_from_this());
+    if (!health_->Knows(request_.service())) {
+      responder_.FinishWithError(
+          grpc::Status(grpc::StatusCode::NOT_FOUND,
+                       "service = \"" + request_.service() +
+                           "\" is none of this server's"),
+          tag);
+      return;
+    }
+    health::HealthCheckResponse response;
+    {
+      MutexLock lock(&health_->mutex_);
+      response.set_status(health_->StatusOf(request_.service()));
+    }
+    responder_.Finish(response, grpc::Status::OK, tag);
+  }
+
+  void OnFinished(bool) {}
+
+  HealthService* const health_;
+  CompletionQueue* const queue_;
+  const LiveCalls::Token token_;
+  grpc::ServerContext context_;
+  health::HealthCheckRequest request_;
+  grpc::ServerAsyncResponseWriter<health::HealthCheckResponse> responder_;
+  CallTag<CheckCall, &CheckCall::OnAccepted> accepted_tag_;
+  CallTag<CheckCall, &CheckCall::OnFinished> finished_tag_;
+};
+
+// One message or the end at a time. Guarded by the service's mutex.
+class HealthService::WatchCall
+    : public std::enable_shared_from_this<WatchCall> {
+ public:
+  WatchCall(HealthService* health, CompletionQueue* queue)
+      : health_(health),
+        queue_(queue),
+        token_(health->live_calls_),
+        writer_(&context_) {}
+
+  void Accept() {
+    context_.AsyncNotifyWhenDone(done_tag_.Arm(shared_from_this()));
+    health_->service_.RequestWatch(&context_, &request_, &writer_,
+                                   queue_->queue(), queue_->queue(),
+                                   accepted_tag_.Arm(shared_from_this()));
+  }
+
+  // Tells what has changed since the last message, unless one is on its way.
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(health_->mutex_) {
+    if (writing_ || finished_) return;
+    if (gone_ || health_->ending_) {
+      finished_ = true;
+      health_->watches_.erase(shared_from_this());
+      writer_.Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                                  "the server is shutting down"),
+                     finished_tag_.Arm(shared_from_this()));
+      return;
+    }
+    const HealthStatus status = health_->StatusOf(request_.service());
+    if (told_ == status) return;
+    told_ = status;
+    writing_ = true;
+    health::HealthCheckResponse response;
+    response.set_status(status);
+    writer_.Write(response, written_tag_.Arm(shared_from_this()));
+  }
+
+ private:
+  void OnAccepted(bool ok) {
+    if (!ok) {  // the server shut down; gRPC will not return the done tag
+      done_tag_.Disarm();
+      return;
+    }
+    health_->AcceptWatch(queue_);
+    MutexLock lock(&health_->mutex_);
+    health_->watches_.insert(shared_from_this());
+    Advance();
+  }
+
+  void OnWritten(bool ok) {
+    MutexLock lock(&health_->mutex_);
+    writing_ = false;
+    gone_ = gone_ || !ok;
+    Advance();
+  }
+
+  void OnDone(bool) {
+    MutexLock lock(&health_->mutex_);
+    gone_ = true;
+    Advance();
+  }
+
+  void OnFinished(bool) {}
+
+  HealthService* const health_;
+  CompletionQueue* const queue_;
+  const LiveCalls::Token token_;
+  grpc::ServerContext context_;
+  health::HealthCheckRequest request_;
+  grpc::ServerAsyncWriter<health::HealthCheckResponse> writer_;
+  std::optional<HealthStatus> told_;
+  bool writing_ = false;
+  bool gone_ = false;  // the client
+  bool finished_ = false;
+  CallTag<WatchCall, &WatchCall::OnAccepted> accepted_tag_;
+  CallTag<WatchCall, &WatchCall::OnWritten> written_tag_;
+  CallTag<WatchCall, &WatchCall::OnFinished> finished_tag_;
+  CallTag<WatchCall, &WatchCall::OnDone> done_tag_;
+};
+
+HealthService::HealthService(LiveCalls* live_calls, std::string service)
+    : live_calls_(live_calls), service_name_(std::move(service)) {}
+HealthService::~HealthService() = default;
+
+void HealthService::Register(grpc::ServerBuilder* builder) {
+  builder->RegisterService(&service_);
+}
+
+void HealthService::Accept(CompletionQueue* queue) {
+  AcceptCheck(queue);
+  AcceptWatch(queue);
+}
+
+void HealthService::AcceptCheck(CompletionQueue* queue) {
+  std::make_shared<CheckCall>(this, queue)->Accept();
+}
+
+void HealthService::AcceptWatch(CompletionQueue* queue) {
+  std::make_shared<WatchCall>(this, queue)->Accept();
+}
+
+bool HealthService::Knows(const std::string& service) const {
+  return service.empty() || service == service_name_;
+}
+
+HealthStatus HealthService::StatusOf(const std::string& service) const {
+  if (!Knows(service)) return health::HealthCheckResponse::SERVICE_UNKNOWN;
+  return serving_ ? health::HealthCheckResponse::SERVING
+                  : health::HealthCheckResponse::NOT_SERVING;
+}
+
+void HealthService::SetServing(bool serving) {
+  MutexLock lock(&mutex_);
+  serving_ = serving;
+  const std::set<std::shared_ptr<WatchCall>> watches = watches_;
+  for (const std::shared_ptr<WatchCall>& watch : watches) watch->Advance();
+}
+
+void HealthService::EndWatches() {
+  MutexLock lock(&mutex_);
+  ending_ = true;
+  const std::set<std::shared_ptr<WatchCall>> watches = watches_;
+  for (const std::shared_ptr<WatchCall>& watch : watches) watch->Advance();
+}
+
+}  // namespace qgemm
