@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/log.h"
@@ -26,6 +27,12 @@ void ConfigureMalloc() {
   mallopt(M_MMAP_THRESHOLD, 4 << 20);
   mallopt(M_TRIM_THRESHOLD, 32 << 20);
   mallopt(M_ARENA_MAX, 4);
+}
+
+// A distribution's Abseil checks the order of gRPC's locks at every lock, under
+// one lock for the whole process: a quarter of all CPU time on 16 cores.
+void SkipLockOrderChecks() {
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 }
 
 // Blocks the signals that end the server in this thread and those that it
@@ -66,6 +73,7 @@ int Run(int argc, char** argv) {
   const absl::StatusOr<CommandLine> line = ParseServerFlags(argc, argv);
   if (!line.ok()) return Fail(line.status());
   ConfigureMalloc();
+  SkipLockOrderChecks();
   signal(SIGPIPE, SIG_IGN);
   const sigset_t signals = BlockEndSignals();
 

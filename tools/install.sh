@@ -83,7 +83,7 @@ install_archive() {
 
 # Headers that the client's own reach by #include, and those alone.
 install_headers() {
-  local pending=(client/client.h client/allocator_settings.h) header included
+  local pending=(client/client.h client/process_settings.h) header included
   local -A seen=()
   while [ "${#pending[@]}" -gt 0 ]; do
     header="${pending[0]}"

@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "client/allocator_settings.h"
+#include "client/process_settings.h"
 #include "client/client.h"
 
 namespace {
@@ -49,6 +49,7 @@ absl::Status SubmitAll(qgemm::GemmStream* stream,
 
 int main(int argc, char** argv) {
   qgemm::KeepFreedOperandMemory();
+  qgemm::SkipLockOrderChecks();
   const auto client =
       qgemm::Client::Connect(argc > 1 ? argv[1] : "127.0.0.1:50051");
   if (!client.ok()) return Fail(client.status());

@@ -25,6 +25,7 @@
 #include "client/loadtest/report/report_json.h"
 #include "client/loadtest/report/report_table.h"
 #include "client/loadtest/report_files.h"
+#include "client/process_settings.h"
 
 namespace qgemm {
 namespace {
@@ -127,6 +128,8 @@ int RunCompare(int argc, char** argv) {
 }  // namespace qgemm
 
 int main(int argc, char** argv) {
+  qgemm::KeepFreedOperandMemory();
+  qgemm::SkipLockOrderChecks();
   if (argc > 1 && absl::string_view(argv[1]) == "compare") {
     return qgemm::RunCompare(argc, argv);
   }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "client/allocator_settings.h"
+#include "client/process_settings.h"
 
 #include <cstdlib>  // __GLIBC__, if it is that
+
+#include "absl/synchronization/mutex.h"
 
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -18,6 +20,10 @@ void KeepFreedOperandMemory() {
   mallopt(M_MMAP_THRESHOLD, kMapAboveBytes);
   mallopt(M_TRIM_THRESHOLD, kKeepBytes);
 #endif
+}
+
+void SkipLockOrderChecks() {
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 }
 
 }  // namespace qgemm

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "client/allocator_settings.h"
+#include "client/process_settings.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>
 
 #include <cstdlib>
+
+#include "absl/synchronization/mutex.h"
 
 namespace qgemm {
 namespace {
@@ -24,6 +26,20 @@ TEST(KeepFreedOperandMemory, TakesOperandsFromTheHeapAndKeepsThem) {
   KeepFreedOperandMemory();
   EXPECT_EQ(MappedBlocksBeside(kOperandBytes), mallinfo2().hblks);
   EXPECT_GE(mallinfo2().fordblks, kOperandBytes) << "free, and still there";
+}
+
+// Two mutexes taken in both orders, which is no deadlock on one thread, end the
+// process where a debug build of Abseil watches.
+TEST(SkipLockOrderChecks, LetsMutexesBeTakenInAnyOrder) {
+  SkipLockOrderChecks();
+  absl::Mutex a;
+  absl::Mutex b;
+  const auto lock_both = [](absl::Mutex* first, absl::Mutex* second) {
+    const absl::MutexLock outer(first);
+    const absl::MutexLock inner(second);
+  };
+  lock_both(&a, &b);
+  lock_both(&b, &a);
 }
 
 }  // namespace
