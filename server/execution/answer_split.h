@@ -15,7 +15,7 @@ namespace qgemm {
 inline constexpr int64_t kMostAnswersInPlace = 2;
 // What is copied in the time that it takes to wake a thread.
 inline constexpr int64_t kMostAnswerBytesInPlace = int64_t{256} << 10;
-inline constexpr int64_t kFewestAnswersATask = 4;
+inline constexpr int64_t kFewestAnswersATask = 8;
 
 // How many requests a task ends, of `requests` whose answers have
 // `answer_bytes` together, with `threads` threads for such tasks; 0: all end in
