@@ -2,14 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs a named scenario of bench/scenarios: starts a server, loads it, keeps
-# NAME.json and NAME.html (and NAME.svg, the plot of latency by percentile).
+# NAME.json and NAME.html (and NAME.svg, the plot of latency by percentile), and
+# says what of the server's memory and open files the load left behind.
+#
+# A scenario has lines "server FLAGS" and "loadtest FLAGS", and may have
+# "variant VARIANT server FLAGS" and "variant VARIANT loadtest FLAGS": the same
+# with more flags, run after it as NAME-VARIANT and compared with it.
 #
 # Usage: tools/scenario.sh [--bundle DIR] [--out DIR] NAME [LOADTEST FLAG ...]
 #        tools/scenario.sh --list
 #   --bundle DIR  run the programs in DIR/bin instead of building them
 #   --out DIR     where the files go; default: the current folder
-# Flags after the name are added to the scenario's. Ends with the load test's
-# exit code.
+# Flags after the name are added to the scenario's, and its variants'. Ends with
+# the exit code of the first load test that failed.
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -31,9 +36,20 @@ list() {
   done
 }
 
-# The flags that the scenario has for a program, a word a line.
+# flags_for VARIANT PROGRAM: the flags of the scenario, and of the variant if it
+# is not empty, a word a line.
 flags_for() {
-  sed -n "s/^$1 *//p" "$SCENARIOS/$name.txt" | tr -s ' ' '\n'
+  local file="$SCENARIOS/$name.txt"
+  {
+    sed -n "s/^$2 *//p" "$file"
+    if [ -n "$1" ]; then sed -n "s/^variant *$1 *$2 *//p" "$file"; fi
+  } | tr -s ' ' '\n'
+}
+
+# The variants, in the order of their first lines.
+variants() {
+  sed -n 's/^variant *\([^ ]*\) .*/\1/p' "$SCENARIOS/$name.txt" |
+    awk '!seen[$0]++'
 }
 
 bundle=""
@@ -79,35 +95,66 @@ fi
 
 scratch="$(mktemp -d /tmp/qgemm-scenario.XXXXXX)"
 server_pid=""
+stop_server() {
+  [ -n "$server_pid" ] || return 0
+  kill -TERM "$server_pid" 2>/dev/null || true
+  wait "$server_pid" || true
+  server_pid=""
+}
 clean_up() {
-  if [ -n "$server_pid" ]; then
-    kill -TERM "$server_pid" 2>/dev/null || true
-    wait "$server_pid" || true
-  fi
+  stop_server
   rm -rf "$scratch"
 }
 trap clean_up EXIT
 
-mapfile -t server_flags < <(flags_for server)
-mapfile -t loadtest_flags < <(flags_for loadtest)
-"$server" --listen="unix:$scratch/socket" "${server_flags[@]}" \
-  2>"$scratch/server.log" &
-server_pid=$!
-for _ in $(seq 600); do
-  [ -S "$scratch/socket" ] && break
-  kill -0 "$server_pid" 2>/dev/null || break
-  sleep 0.1
-done
-if [ ! -S "$scratch/socket" ]; then
+# start_server FLAG ...
+start_server() {
+  rm -f "$scratch/socket"
+  "$server" --listen="unix:$scratch/socket" "$@" 2>"$scratch/server.log" &
+  server_pid=$!
+  for _ in $(seq 600); do
+    [ -S "$scratch/socket" ] && return 0
+    kill -0 "$server_pid" 2>/dev/null || break
+    sleep 0.1
+  done
   echo "scenario: the server did not start:" >&2
   cat "$scratch/server.log" >&2
   exit 1
-fi
+}
+
+# The server's memory and open files: "312 MiB, 41 files".
+footprint() {
+  local kib files
+  kib="$(awk '/^VmRSS:/ { print $2 }' "/proc/$server_pid/status")"
+  files="$(find "/proc/$server_pid/fd" -mindepth 1 | wc -l)"
+  echo "$((kib / 1024)) MiB, $files files"
+}
+
+# run VARIANT TITLE FLAG ...: a server, its load, and the reports TITLE.*.
+run() {
+  local variant="$1" title="$2" status=0 before
+  shift 2
+  local server_flags loadtest_flags
+  mapfile -t server_flags < <(flags_for "$variant" server)
+  mapfile -t loadtest_flags < <(flags_for "$variant" loadtest)
+  start_server "${server_flags[@]}"
+  before="$(footprint)"
+  "$loadtest" --server="unix:$scratch/socket" --title="$title" \
+    --json="$out/$title.json" --html="$out/$title.html" \
+    --svg="$out/$title.svg" "${loadtest_flags[@]}" "$@" || status=$?
+  echo "footprint  server: $before before, $(footprint) after"
+  stop_server
+  echo "scenario: $out/$title.json, .html and .svg"
+  return "$status"
+}
 
 mkdir -p "$out"
 status=0
-"$loadtest" --server="unix:$scratch/socket" --title="$name" \
-  --json="$out/$name.json" --html="$out/$name.html" --svg="$out/$name.svg" \
-  "${loadtest_flags[@]}" "$@" || status=$?
-echo "scenario: $out/$name.json, .html and .svg"
+run "" "$name" "$@" || status=$?
+for variant in $(variants); do
+  echo
+  run "$variant" "$name-$variant" "$@" || status=$((status ? status : $?))
+  echo
+  "$loadtest" compare "$out/$name.json" "$out/$name-$variant.json" || true
+done
 exit "$status"
