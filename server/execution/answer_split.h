@@ -13,8 +13,9 @@ namespace qgemm {
 
 // To send a short answer takes some 15 us, to wake a thread about as long.
 inline constexpr int64_t kMostAnswersInPlace = 2;
-// What is copied in the time that it takes to wake a thread.
-inline constexpr int64_t kMostAnswerBytesInPlace = int64_t{256} << 10;
+// A megabyte takes some 100 us; what waits for the thread meanwhile loses less
+// than the answer would lose by waiting for another.
+inline constexpr int64_t kMostAnswerBytesInPlace = int64_t{2} << 20;
 inline constexpr int64_t kFewestAnswersATask = 8;
 
 // How many requests a task ends, of `requests` whose answers have

@@ -17,8 +17,9 @@
 namespace qgemm {
 namespace {
 
-// Of A: some 100 us, as long as decode requests take all in all.
-constexpr int64_t kLongCopyBytes = int64_t{1} << 20;
+// Of A: some 200 us, twice what decode requests take all in all. Shorter copies
+// are over before another thread would have begun with them.
+constexpr int64_t kLongCopyBytes = int64_t{2} << 20;
 
 class GemmCall final : public PayloadCall {
  public:
