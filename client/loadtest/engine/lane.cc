@@ -40,10 +40,11 @@ void CountServerTimes(const ServerTimings& timings, ServerTimes* server) {
   server->launch_requests.Record(timings.launch_requests);
 }
 
-void CountError(const absl::Status& status,
-                std::map<absl::StatusCode, ErrorTally>* errors) {
+ErrorTally& CountError(const absl::Status& status,
+                       std::map<absl::StatusCode, ErrorTally>* errors) {
   ErrorTally& tally = (*errors)[status.code()];
   if (tally.count++ == 0) tally.first_message = std::string(status.message());
+  return tally;
 }
 
 int64_t BytesOf(absl::Span<const absl::string_view> pieces) {
@@ -250,7 +251,7 @@ void Lane::Count(const Ended& ended, const EndedRequest& end, absl::Time now) {
   }
   bool error = false;
   if (!end.status.ok()) {
-    error = CountFailure(ended, end);
+    error = CountFailure(ended, end, now);
   } else if (counted) {
     CountAnswer(sent, end, now);
   } else {
@@ -279,7 +280,8 @@ void Lane::CountAnswer(const Sent& sent, const EndedRequest& end,
   CountServerTimes(end.timings, &result_.server);
 }
 
-bool Lane::CountFailure(const Ended& ended, const EndedRequest& end) {
+bool Lane::CountFailure(const Ended& ended, const EndedRequest& end,
+                        absl::Time now) {
   const absl::StatusCode code = end.status.code();
   int64_t* tally = nullptr;
   if (end.cut) {
@@ -296,7 +298,9 @@ bool Lane::CountFailure(const Ended& ended, const EndedRequest& end) {
                &result_.errors);
     return true;
   } else {
-    CountError(end.status, &result_.errors);
+    ErrorTally& tally = CountError(end.status, &result_.errors);
+    if (!tally.latency_ns.has_value()) tally.latency_ns.emplace(kUsualMaxNs);
+    tally.latency_ns->Record(absl::ToInt64Nanoseconds(now - ended.sent.time));
     return true;
   }
   if (ended.sent.request.due >= counted_from_) ++*tally;

@@ -110,7 +110,8 @@ class Lane final : public RequestSink {
   void Count(const Ended& ended, const EndedRequest& end, absl::Time now);
   void CountAnswer(const Sent& sent, const EndedRequest& end, absl::Time now);
   // True for an error, false for what the run itself asked for.
-  bool CountFailure(const Ended& ended, const EndedRequest& end);
+  bool CountFailure(const Ended& ended, const EndedRequest& end,
+                    absl::Time now);
 
   const GeneratorOptions options_;
   const int lane_;

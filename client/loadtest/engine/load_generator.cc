@@ -28,6 +28,9 @@ void MergeErrors(const std::map<absl::StatusCode, ErrorTally>& from,
     ErrorTally& sum = (*into)[code];
     if (sum.count == 0) sum.first_message = tally.first_message;
     sum.count += tally.count;
+    if (!tally.latency_ns.has_value()) continue;
+    if (!sum.latency_ns.has_value()) sum.latency_ns.emplace();
+    sum.latency_ns->Merge(*tally.latency_ns);
   }
 }
 

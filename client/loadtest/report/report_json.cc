@@ -128,9 +128,14 @@ constexpr auto kServerTimes = [](auto& archive, auto& times) {
                   times.launch_requests);
 };
 
+constexpr auto kErrorLatency = [](auto& archive, auto& latency_ns) {
+  DescribeTimes(archive, {"us", "ns"}, latency_ns);
+};
+
 constexpr auto kErrorTally = [](auto& archive, auto& tally) {
   archive.Count("count", tally.count);
   archive.Text("first_message", tally.first_message);
+  archive.Optional("latency", tally.latency_ns, kErrorLatency);
 };
 
 constexpr auto kSeriesPoint = [](auto& archive, auto& point) {

@@ -188,6 +188,13 @@ std::string ErrorLines(const RunResult& run) {
         &text, Line("errors", absl::StrFormat("%d %s: %s", tally.count,
                                               absl::StatusCodeToString(code),
                                               tally.first_message)));
+    if (!tally.latency_ns.has_value()) continue;
+    absl::StrAppend(
+        &text, Line("", absl::StrFormat(
+                            "after us p50 %.1f  p99 %.1f  max %.1f",
+                            PercentileMicroseconds(*tally.latency_ns, 50),
+                            PercentileMicroseconds(*tally.latency_ns, 99),
+                            PercentileMicroseconds(*tally.latency_ns, 100))));
   }
   return text;
 }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,8 @@ struct ServerTimes {
 struct ErrorTally {
   int64_t count = 0;
   std::string first_message;
+  // From sending to the error; none of what was not sent.
+  std::optional<Histogram> latency_ns = std::nullopt;
 };
 
 // One interval of the time series, by when requests ended.

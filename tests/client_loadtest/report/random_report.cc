@@ -119,7 +119,10 @@ void RandomReport::FillCounts(RunResult* run) {
   run->cancelled = Count();
   run->disconnected = Count();
   run->uploads = Count();
-  for (int i = Length(); i > 0; --i) run->errors[Error()] = {Count(), Text()};
+  for (int i = Length(); i > 0; --i) {
+    ErrorTally& tally = run->errors[Error()] = {Count(), Text()};
+    if (Whole(1) == 1) tally.latency_ns = Values();
+  }
 }
 
 RunResult RandomReport::Run() {

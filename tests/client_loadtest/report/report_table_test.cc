@@ -109,8 +109,11 @@ TEST(ReportTable, SeveralClassesHaveALineEach) {
 TEST(ReportTable, ErrorsAreNamedWithTheFirstMessage) {
   RunResult run = ClosedRun();
   run.errors[absl::StatusCode::kNotFound] = {3, "weights \"x\""};
-  EXPECT_THAT(FormatTable(ReportOf(run)),
-              HasSubstr("errors     3 NOT_FOUND: weights \"x\"\n"));
+  run.errors[absl::StatusCode::kNotFound].latency_ns.emplace().Record(2500);
+  EXPECT_THAT(
+      FormatTable(ReportOf(run)),
+      HasSubstr("errors     3 NOT_FOUND: weights \"x\"\n           after "
+                "us p50 2.5  p99 2.5  max 2.5\n"));
 }
 
 TEST(ReportTable, EndsThatTheRunAskedForAreNoErrors) {
