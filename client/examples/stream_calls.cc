@@ -11,8 +11,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "client/process_settings.h"
 #include "client/client.h"
+#include "client/process_settings.h"
 
 namespace {
 
@@ -81,10 +81,11 @@ int main(int argc, char** argv) {
   finished.Update(SubmitAll(stream->get(), single, kRequests, &rows));
   finished.Update((*stream)->Finish());
   if (!finished.ok()) return Fail(finished);
+  constexpr int64_t kAllRows = kManyRows + kRequests;
   std::printf("%lld rows of %lld\n", static_cast<long long>(rows),
-              static_cast<long long>(kManyRows + kRequests));
+              static_cast<long long>(kAllRows));
 
   const auto freed = (*client)->Unload(loaded->weights.id);
   if (!freed.ok()) return Fail(freed.status());
-  return rows == kManyRows + kRequests ? 0 : 1;
+  return rows == kAllRows ? 0 : 1;
 }

@@ -143,9 +143,9 @@ void BatchExecutor::EndLaunch(const std::shared_ptr<Launch>& launch) {
     EndRequests(*launch, {0, requests}, metrics_);
   } else {
     for (int64_t first = 0; first < requests; first += a_task) {
-      const Some some = {first, std::min(a_task, requests - first)};
-      answerers_.Submit([launch, some, metrics = metrics_] {
-        EndRequests(*launch, some, metrics);
+      const RequestRange range = {first, std::min(a_task, requests - first)};
+      answerers_.Submit([launch, range, metrics = metrics_] {
+        EndRequests(*launch, range, metrics);
       });
     }
   }
@@ -182,9 +182,9 @@ void BatchExecutor::AddTimings(const Launch& launch, GemmRequest* request) {
   request->last_launch_end = launch.end;
 }
 
-void BatchExecutor::EndRequests(Launch& launch, const Some& some,
+void BatchExecutor::EndRequests(Launch& launch, const RequestRange& range,
                                 ServerMetrics* metrics) {
-  for (int64_t i = some.first; i < some.first + some.count; ++i) {
+  for (int64_t i = range.first; i < range.first + range.count; ++i) {
     EndRequest(std::move(launch.batch.requests[i]), launch.status, launch.end,
                metrics);
   }

@@ -34,7 +34,7 @@ class BatchExecutor final : public BatchSink {
  private:
   struct Launch;
   // Requests [first, first + count) of a launch.
-  struct Some {
+  struct RequestRange {
     int64_t first = 0;
     int64_t count = 0;
   };
@@ -44,7 +44,7 @@ class BatchExecutor final : public BatchSink {
   void CountLaunch(const Launch& launch);
   // The request's share of the launch's times.
   static void AddTimings(const Launch& launch, GemmRequest* request);
-  static void EndRequests(Launch& launch, const Some& some,
+  static void EndRequests(Launch& launch, const RequestRange& range,
                           ServerMetrics* metrics);
 
   Backend* const backend_;

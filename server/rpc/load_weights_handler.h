@@ -13,10 +13,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "base/mutex.h"
+#include "base/worker_pool.h"
 #include "server/rpc/completion_queue.h"
 #include "server/rpc/rpc_environment.h"
 #include "server/rpc/upload_call.h"
-#include "base/worker_pool.h"
 
 namespace qgemm {
 

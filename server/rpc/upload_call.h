@@ -15,9 +15,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
+#include "base/worker_pool.h"
 #include "server/rpc/completion_queue.h"
 #include "server/rpc/rpc_environment.h"
-#include "base/worker_pool.h"
 #include "server/weights/upload_session.h"
 
 namespace qgemm {

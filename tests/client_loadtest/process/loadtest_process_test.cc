@@ -29,7 +29,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kProgram[] = "client/loadtest/qgemm_loadtest";
 constexpr int kForEver = 1 << 20;
@@ -153,9 +152,10 @@ TEST_F(LoadtestProcessTest, OneFlippedBitIn10000AnswersIsCaught) {
 }
 
 TEST_F(LoadtestProcessTest, AHealthyRunOfEveryFormatPasses) {
-  EXPECT_EQ(Run(Brief({"--synthetic=256x128", "--verify=all",
-                       "--format=kbit2,kbit3,kbit4,kbit5,q4_0,ternary,int4,"
-                       "int4-asymmetric,fp16,bf16",
+  const std::string formats =
+      "--format=kbit2,kbit3,kbit4,kbit5,q4_0,ternary,int4,int4-asymmetric,"
+      "fp16,bf16";
+  EXPECT_EQ(Run(Brief({"--synthetic=256x128", "--verify=all", formats,
                        "--concurrency=4", "--m=1:0.5,5:0.5"})),
             0)
       << last_output_;
