@@ -31,6 +31,11 @@ void WorkerPool::Submit(absl::AnyInvocable<void()> task) {
   wake_.Signal();
 }
 
+void WorkerPool::WaitUntilIdle() {
+  MutexLock lock(&mutex_);
+  while (!tasks_.empty() || running_ > 0) idle_.Wait(&mutex_);
+}
+
 void WorkerPool::Run() {
   while (true) {
     absl::AnyInvocable<void()> task;
@@ -40,8 +45,12 @@ void WorkerPool::Run() {
       if (tasks_.empty()) return;
       task = std::move(tasks_.front());
       tasks_.pop_front();
+      ++running_;
     }
     task();
+    task = nullptr;
+    MutexLock lock(&mutex_);
+    if (--running_ == 0 && tasks_.empty()) idle_.SignalAll();
   }
 }
 

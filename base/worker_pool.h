@@ -5,6 +5,7 @@
 #ifndef QGEMM_BASE_WORKER_POOL_H_
 #define QGEMM_BASE_WORKER_POOL_H_
 
+#include <cstdint>
 #include <deque>
 #include <thread>
 #include <vector>
@@ -24,12 +25,17 @@ class WorkerPool {
 
   void Submit(absl::AnyInvocable<void()> task);
 
+  // Returns when no task is queued or running. Not for a task.
+  void WaitUntilIdle();
+
  private:
   void Run();
 
   Mutex mutex_;
   CondVar wake_;
+  CondVar idle_;
   std::deque<absl::AnyInvocable<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
+  int64_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

@@ -204,6 +204,7 @@ class GrpcServer final : public Server {
       service_.BeginDrain();
     }
     scheduler_.Drain(deadline);
+    executor_.WaitForAnswers();
     if (serving_) {
       // Every accepted call has its answer; what is left are clients that are
       // slow to hang up.

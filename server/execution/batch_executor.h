@@ -31,6 +31,9 @@ class BatchExecutor final : public BatchSink {
 
   void Submit(ClosedBatch batch, Finished finished) override;
 
+  // Returns when every request of the launches that have ended has ended too.
+  void WaitForAnswers() { answerers_.WaitUntilIdle(); }
+
  private:
   struct Launch;
   // Requests [first, first + count) of a launch.

@@ -176,18 +176,23 @@ class AnswerThreadsTest : public BatchExecutorTest {
  protected:
   static constexpr int kRequests = 40;
 
+  ClosedBatch ManyRequests() {
+    ClosedBatch batch;
+    for (int i = 0; i < kRequests; ++i) {
+      batch.requests.push_back(Request(0, 1, absl::Seconds(1)));
+      GemmRequest& request = *batch.requests.back();
+      request.a = StagingLease();  // whose end is counted on one thread
+      request.c = StagingLease();
+      request.done = outcomes_.Recorder(i);
+    }
+    return batch;
+  }
+
   void CompleteMany(const absl::Status& status) {
     {
       BatchExecutor executor(&backend_, &clock_, &metrics_,
                              /*answer_threads=*/3);
-      ClosedBatch batch;
-      for (int i = 0; i < kRequests; ++i) {
-        batch.requests.push_back(Request(0, 1, absl::Seconds(1)));
-        batch.requests.back()->c = StagingLease();
-        batch.requests.back()->a = StagingLease();
-        batch.requests.back()->done = outcomes_.Recorder(i);
-      }
-      executor.Submit(std::move(batch), [this](auto unfinished) {
+      executor.Submit(ManyRequests(), [this](auto unfinished) {
         EXPECT_EQ(unfinished, nullptr);
         ++finished_;
       });
@@ -205,6 +210,15 @@ TEST_F(AnswerThreadsTest, EveryRequestEndsOnceWithItsTimings) {
     EXPECT_TRUE(outcomes_.Of(i)[0].status.ok());
     EXPECT_EQ(outcomes_.Of(i)[0].timings.launch_rows, kRequests);
   }
+}
+
+TEST_F(AnswerThreadsTest, AnswersCanBeWaitedFor) {
+  BatchExecutor executor(&backend_, &clock_, &metrics_, /*answer_threads=*/2);
+  executor.WaitForAnswers();
+  executor.Submit(ManyRequests(), [](auto) {});
+  backend_.Complete(absl::OkStatus(), Timings());
+  executor.WaitForAnswers();
+  EXPECT_EQ(outcomes_.count(), kRequests);
 }
 
 TEST_F(AnswerThreadsTest, AFailureReachesEveryRequest) {
