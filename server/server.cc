@@ -130,9 +130,10 @@ SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
 
 // What the transport takes of the cores; of 16, these gave most requests a
 // second (bench/NOTES.md). Each queue has a thread, which reads requests and
-// copies their operands.
+// copies their operands. Two at the least: with one, calls that came while the
+// server shut down were sometimes cancelled instead of refused.
 int CompletionQueues() {
-  return std::clamp<int>(std::thread::hardware_concurrency() * 5 / 16, 1, 10);
+  return std::clamp<int>(std::thread::hardware_concurrency() * 5 / 16, 2, 10);
 }
 int AnswerThreads() {
   return std::clamp<int>(std::thread::hardware_concurrency() / 8, 1, 4);
