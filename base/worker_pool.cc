@@ -31,6 +31,11 @@ void WorkerPool::Submit(absl::AnyInvocable<void()> task) {
   wake_.Signal();
 }
 
+int64_t WorkerPool::waiting() {
+  MutexLock lock(&mutex_);
+  return static_cast<int64_t>(tasks_.size());
+}
+
 void WorkerPool::WaitUntilIdle() {
   MutexLock lock(&mutex_);
   while (!tasks_.empty() || running_ > 0) idle_.Wait(&mutex_);

@@ -25,6 +25,9 @@ class WorkerPool {
 
   void Submit(absl::AnyInvocable<void()> task);
 
+  // Tasks that no thread has begun with.
+  int64_t waiting();
+
   // Returns when no task is queued or running. Not for a task.
   void WaitUntilIdle();
 

@@ -20,6 +20,9 @@ namespace {
 // Of A: some 200 us, twice what decode requests take all in all. Shorter copies
 // are over before another thread would have begun with them.
 constexpr int64_t kLongCopyBytes = int64_t{2} << 20;
+// With so many waiting, a queue's thread copies itself and takes no more calls
+// meanwhile: what waits holds its message's memory and is in no bound yet.
+constexpr int64_t kMostWaitingCopies = 4;
 
 class GemmCall final : public PayloadCall {
  public:
@@ -47,7 +50,8 @@ class GemmCall final : public PayloadCall {
     // Before the copy, which an overloaded server has no time for.
     const absl::Status room = CheckRoom(environment(), *intake);
     if (!room.ok()) return FailRetryably(room);
-    if (intake->plan.a_bytes < kLongCopyBytes) {
+    if (intake->plan.a_bytes < kLongCopyBytes ||
+        handler_->copiers()->waiting() >= kMostWaitingCopies) {
       return StageAndEnqueue(*std::move(intake));
     }
     handler_->copiers()->Submit([self = shared_from_this(), this,

@@ -74,26 +74,26 @@ class HealthService::WatchCall
                                    accepted_tag_.Arm(shared_from_this()));
   }
 
-  // Tells what has changed since the last message, unless one is on its way.
+  // Tells what has changed since the last message, unless one is on its way;
+  // only then may the call end.
   // The service's mutex is held, which the analysis does not see for every
   // call of a set.
   void Advance() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (writing_ || finished_) return;
-    if (gone_ || health_->ending_) {
+    const HealthStatus status = health_->StatusOf(request_.service());
+    if (told_ != status && !gone_) {
+      told_ = status;
+      writing_ = true;
+      health::HealthCheckResponse response;
+      response.set_status(status);
+      writer_.Write(response, written_tag_.Arm(shared_from_this()));
+    } else if (gone_ || health_->ending_) {
       finished_ = true;
       health_->watches_.erase(shared_from_this());
       writer_.Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE,
                                   "the server is shutting down"),
                      finished_tag_.Arm(shared_from_this()));
-      return;
     }
-    const HealthStatus status = health_->StatusOf(request_.service());
-    if (told_ == status) return;
-    told_ = status;
-    writing_ = true;
-    health::HealthCheckResponse response;
-    response.set_status(status);
-    writer_.Write(response, written_tag_.Arm(shared_from_this()));
   }
 
  private:

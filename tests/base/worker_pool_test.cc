@@ -43,6 +43,7 @@ TEST(WorkerPool, IsIdleWhenWhatWasSubmittedHasRun) {
     for (int i = 0; i < 10; ++i) pool.Submit([&ran] { ++ran; });
     pool.WaitUntilIdle();
     EXPECT_EQ(ran, 10);
+    EXPECT_EQ(pool.waiting(), 0);
   }
 }
 
