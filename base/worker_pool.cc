@@ -36,11 +36,6 @@ int64_t WorkerPool::waiting() {
   return static_cast<int64_t>(tasks_.size());
 }
 
-void WorkerPool::WaitUntilIdle() {
-  MutexLock lock(&mutex_);
-  while (!tasks_.empty() || running_ > 0) idle_.Wait(&mutex_);
-}
-
 void WorkerPool::Run() {
   while (true) {
     absl::AnyInvocable<void()> task;
@@ -50,12 +45,8 @@ void WorkerPool::Run() {
       if (tasks_.empty()) return;
       task = std::move(tasks_.front());
       tasks_.pop_front();
-      ++running_;
     }
     task();
-    task = nullptr;
-    MutexLock lock(&mutex_);
-    if (--running_ == 0 && tasks_.empty()) idle_.SignalAll();
   }
 }
 

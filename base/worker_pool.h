@@ -13,32 +13,28 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "base/mutex.h"
+#include "base/task_runner.h"
 
 namespace qgemm {
 
 // Runs tasks in the order in which they came, on `threads` threads. The
 // destructor runs what is queued, then joins. Thread-safe.
-class WorkerPool {
+class WorkerPool final : public TaskRunner {
  public:
   explicit WorkerPool(int threads);
-  ~WorkerPool();
+  ~WorkerPool() override;
 
-  void Submit(absl::AnyInvocable<void()> task);
+  void Submit(absl::AnyInvocable<void()> task) override;
 
   // Tasks that no thread has begun with.
   int64_t waiting();
-
-  // Returns when no task is queued or running. Not for a task.
-  void WaitUntilIdle();
 
  private:
   void Run();
 
   Mutex mutex_;
   CondVar wake_;
-  CondVar idle_;
   std::deque<absl::AnyInvocable<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
-  int64_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <iostream>
@@ -33,6 +34,16 @@ void ConfigureMalloc() {
 // one lock for the whole process: a quarter of all CPU time on 16 cores.
 void SkipLockOrderChecks() {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+}
+
+// Has each completion queue's thread wait for its own connections. By gRPC's
+// default one thread waits for those of the whole process and wakes the others,
+// which costs a request a third of its time; it is better from some 150
+// connections a queue on, which all are looked at each time here. What the
+// environment says goes.
+void WaitByQueue() {
+  constexpr int kOverwrite = 0;
+  setenv("GRPC_POLL_STRATEGY", "poll", kOverwrite);
 }
 
 // Blocks the signals that end the server in this thread and those that it
@@ -74,6 +85,7 @@ int Run(int argc, char** argv) {
   if (!line.ok()) return Fail(line.status());
   ConfigureMalloc();
   SkipLockOrderChecks();
+  WaitByQueue();
   signal(SIGPIPE, SIG_IGN);
   const sigset_t signals = BlockEndSignals();
 

@@ -129,12 +129,14 @@ SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
 }
 
 // What the transport takes of the cores; of 16, these gave most requests a
-// second (bench/NOTES.md). Each queue has a thread, which reads requests and
-// copies their operands. Two at the least: with one, calls that came while the
-// server shut down were sometimes cancelled instead of refused.
+// second (bench/NOTES.md). Each queue has a thread, which reads requests,
+// copies their operands and sends answers. Two at the least: with one, calls
+// that came while the server shut down were sometimes cancelled instead of
+// refused.
 int CompletionQueues() {
-  return std::clamp<int>(std::thread::hardware_concurrency() * 5 / 16, 2, 10);
+  return std::clamp<int>(std::thread::hardware_concurrency() / 2, 2, 16);
 }
+// For long answers and those of streams.
 int AnswerThreads() {
   return std::clamp<int>(std::thread::hardware_concurrency() / 8, 1, 4);
 }
@@ -147,6 +149,7 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.stream = options.stream;
   rpc.max_queued_bytes = options.scheduler.max_queued_bytes;
   rpc.completion_queues = CompletionQueues();
+  rpc.answer_threads = AnswerThreads();
   rpc.data_path =
       options.data_path == "raw" ? DataPath::kRaw : DataPath::kProtobuf;
   rpc.enable_echo = options.enable_echo;
@@ -161,7 +164,7 @@ class GrpcServer final : public Server {
       : options_(options),
         backend_(std::move(backend)),
         store_(options.weights_budget_bytes, &metrics_),
-        executor_(backend_.get(), &clock_, &metrics_, AnswerThreads()),
+        executor_(backend_.get(), &clock_, &metrics_),
         scheduler_(ToSchedulerOptions(options, backend_->limits()), &executor_,
                    &clock_, &metrics_),
         service_(MakeEnvironment()) {

@@ -41,6 +41,10 @@ class BatchExecutor {
   absl::Status Enqueue(const GemmBatch& batch, const ExecutionPolicy& policy,
                        LargeGemm* large);
 
+  // Whether what was enqueued takes some 10 us but for its product: what Wait
+  // is awake for.
+  bool is_short() const { return by_kernels_; }
+
   // Waits until the device is done with what was enqueued; returns where the
   // time went, the part before Enqueue left out.
   absl::StatusOr<BatchTimings> Wait();

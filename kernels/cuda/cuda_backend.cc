@@ -2,7 +2,8 @@
 //
 // Ties the parts together. A batch is enqueued on a free executor by the thread
 // that brings it, or by the one that finishes the batch before; a completion
-// thread waits for batches in the order of their starts.
+// thread waits for batches in the order of their starts. To wake it takes as
+// long as a short batch: where only one runs and its caller may wait, it does.
 
 #include "kernels/cuda/cuda_backend.h"
 
@@ -169,17 +170,28 @@ class CudaBackend final : public Backend {
     }
     RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
     RETURN_IF_ERROR(CheckSegments(batch, options_.max_batch_rows));
+    const bool may_wait = batch.caller_may_wait;
     WaitingBatch waiting = {std::move(batch), std::move(completion),
                             absl::Now()};
-    MutexLock lock(&launch_mutex_);
-    if (free_.empty()) {
-      waiting_.Push(std::move(waiting));
-      return absl::OkStatus();
+    RunningBatch running;
+    {
+      MutexLock lock(&launch_mutex_);
+      if (free_.empty()) {
+        waiting_.Push(std::move(waiting));
+        return absl::OkStatus();
+      }
+      const bool is_only = free_.size() == executors_.size();
+      // In turn, so that the scratch of each has soon grown to what batches
+      // need.
+      BatchExecutor* const executor = free_.front();
+      free_.erase(free_.begin());
+      running = Start(executor, std::move(waiting));
+      if (!may_wait || !is_only || !executor->is_short()) {
+        running_.Push(std::move(running));
+        return absl::OkStatus();
+      }
     }
-    // In turn, so that the scratch of each has soon grown to what batches need.
-    BatchExecutor* const executor = free_.front();
-    free_.erase(free_.begin());
-    Start(executor, std::move(waiting));
+    Finish(&running);
     return absl::OkStatus();
   }
 
@@ -205,8 +217,10 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  void Start(BatchExecutor* executor, WaitingBatch waiting)
+  RunningBatch Start(BatchExecutor* executor, WaitingBatch waiting)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(launch_mutex_);
+  // Waits for the batch and runs its completion.
+  void Finish(RunningBatch* running) ABSL_LOCKS_EXCLUDED(launch_mutex_);
   void Complete();
   // Gives the executor to the batch that waits longest, if one does.
   void GiveBack(BatchExecutor* executor);
@@ -238,7 +252,7 @@ class CudaBackend final : public Backend {
   std::thread completer_;
 };
 
-void CudaBackend::Start(BatchExecutor* executor, WaitingBatch waiting) {
+RunningBatch CudaBackend::Start(BatchExecutor* executor, WaitingBatch waiting) {
   RunningBatch running;
   running.executor = executor;
   running.wait = absl::Now() - waiting.enqueued;
@@ -247,33 +261,37 @@ void CudaBackend::Start(BatchExecutor* executor, WaitingBatch waiting) {
     running.status = executor->Enqueue(waiting.batch, policy_, large_.get());
   }
   running.waiting = std::move(waiting);
-  running_.Push(std::move(running));
+  return running;
 }
 
 void CudaBackend::Complete() {
   const absl::Status current = SetCurrentDevice(device_.index);
   while (std::optional<RunningBatch> next = running_.Pop()) {
-    absl::Status status = next->status;
-    status.Update(current);
-    // Waits after an error as well: what went before it may still run.
-    absl::StatusOr<BatchTimings> timings = next->executor->Wait();
-    status.Update(timings.status());
-    if (!status.ok() && next->executor->IsContextLost()) SetFailure(status);
-    GiveBack(next->executor);
-    BatchTimings reported;
-    if (timings.ok()) reported = *timings;
-    reported.wait = next->wait;
-    WaitingBatch& done = next->waiting;
-    std::move(done.completion)(std::move(status), reported,
-                               std::move(done.batch));
+    next->status.Update(current);
+    Finish(&*next);
   }
+}
+
+void CudaBackend::Finish(RunningBatch* running) {
+  absl::Status status = running->status;
+  // Waits after an error as well: what went before it may still run.
+  absl::StatusOr<BatchTimings> timings = running->executor->Wait();
+  status.Update(timings.status());
+  if (!status.ok() && running->executor->IsContextLost()) SetFailure(status);
+  GiveBack(running->executor);
+  BatchTimings reported;
+  if (timings.ok()) reported = *timings;
+  reported.wait = running->wait;
+  WaitingBatch& done = running->waiting;
+  std::move(done.completion)(std::move(status), reported,
+                             std::move(done.batch));
 }
 
 void CudaBackend::GiveBack(BatchExecutor* executor) {
   MutexLock lock(&launch_mutex_);
   std::optional<WaitingBatch> next = waiting_.TryPop();
   if (next.has_value()) {
-    Start(executor, *std::move(next));
+    running_.Push(Start(executor, *std::move(next)));
   } else {
     free_.push_back(executor);
   }

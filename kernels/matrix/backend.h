@@ -101,6 +101,9 @@ struct GemmBatch {
   std::shared_ptr<const ResidentWeights> weights;
   MatmulSignature signature;
   std::vector<RowSegment> segments;
+  // Enqueue may take until the batch has ended, where that ends it sooner, and
+  // run the completion on its caller's thread.
+  bool caller_may_wait = false;
 
   int64_t rows() const {
     int64_t sum = 0;
@@ -179,10 +182,10 @@ class Backend {
   virtual absl::Status CheckSupport(const ResidentWeights& weights,
                                     const MatmulSignature& signature) const = 0;
 
-  // Starts the batch and returns at once. Batches of one thread start in
-  // order. On an error nothing was enqueued and `completion` never runs.
-  // Leases behind the segments stay alive until the completion runs. In
-  // steady state it neither blocks nor allocates.
+  // Starts the batch and returns at once, unless its caller may wait. Batches
+  // of one thread start in order. On an error nothing was enqueued and
+  // `completion` never runs. Leases behind the segments stay alive until the
+  // completion runs. In steady state it does not allocate.
   // Errors: those of CheckSupport, INVALID_ARGUMENT (no rows, too many).
   virtual absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) = 0;
 

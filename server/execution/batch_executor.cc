@@ -3,10 +3,12 @@
 #include "server/execution/batch_executor.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <utility>
 
 #include "base/check.h"
+#include "base/task_runner.h"
 #include "server/execution/answer_split.h"
 
 namespace qgemm {
@@ -97,12 +99,10 @@ int64_t AnswerBytes(const ClosedBatch& batch) {
 }  // namespace
 
 BatchExecutor::BatchExecutor(Backend* backend, const Clock* clock,
-                             ServerMetrics* metrics, int answer_threads)
-    : backend_(backend),
-      clock_(clock),
-      metrics_(metrics),
-      answer_threads_(answer_threads),
-      answerers_(answer_threads) {}
+                             ServerMetrics* metrics)
+    : backend_(backend), clock_(clock), metrics_(metrics) {}
+
+BatchExecutor::~BatchExecutor() { WaitForAnswers(); }
 
 void BatchExecutor::Submit(ClosedBatch batch, Finished finished) {
   CHECK(!batch.requests.empty());
@@ -111,6 +111,7 @@ void BatchExecutor::Submit(ClosedBatch batch, Finished finished) {
   launch->finished = std::move(finished);
   launch->start = clock_->Now();
   GemmBatch segments = SegmentsOf(launch->batch);
+  segments.caller_may_wait = launch->batch.is_alone;
   launch->rows = segments.rows();
   const absl::Status enqueued = backend_->Enqueue(
       std::move(segments),
@@ -137,20 +138,40 @@ void BatchExecutor::EndLaunch(const std::shared_ptr<Launch>& launch) {
   std::unique_ptr<GemmRequest> unfinished;
   if (launch->status.ok()) unfinished = TakeUnfinished(&launch->batch);
   const auto requests = static_cast<int64_t>(launch->batch.requests.size());
-  const int64_t a_task =
-      AnswersATask(requests, AnswerBytes(launch->batch), answer_threads_);
-  if (a_task == 0) {
+  if (AnswersInPlace(requests, AnswerBytes(launch->batch))) {
     EndRequests(*launch, {0, requests}, metrics_);
   } else {
-    for (int64_t first = 0; first < requests; first += a_task) {
-      const RequestRange range = {first, std::min(a_task, requests - first)};
-      answerers_.Submit([launch, range, metrics = metrics_] {
-        EndRequests(*launch, range, metrics);
-      });
-    }
+    EndAtHome(launch);
   }
   // The executor may be gone after that.
   std::exchange(launch->finished, nullptr)(std::move(unfinished));
+}
+
+void BatchExecutor::EndAtHome(const std::shared_ptr<Launch>& launch) {
+  auto& requests = launch->batch.requests;
+  std::stable_sort(requests.begin(), requests.end(),
+                   [](const auto& one, const auto& other) {
+                     return std::less<>()(one->home, other->home);
+                   });
+  const auto count = static_cast<int64_t>(requests.size());
+  for (RequestRange range; range.first < count; range.first += range.count) {
+    TaskRunner* const home = requests[range.first]->home;
+    range.count = 1;
+    while (range.count < kMostAnswersATask &&
+           range.first + range.count < count &&
+           requests[range.first + range.count]->home == home) {
+      ++range.count;
+    }
+    if (home == nullptr) {
+      EndRequests(*launch, range, metrics_);
+      continue;
+    }
+    tasks_.Add();
+    home->Submit([this, launch, range] {
+      EndRequests(*launch, range, metrics_);
+      tasks_.Remove();
+    });
+  }
 }
 
 void BatchExecutor::CountLaunch(const Launch& launch) {

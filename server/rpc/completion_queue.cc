@@ -4,6 +4,8 @@
 
 #include "server/rpc/completion_queue.h"
 
+#include <utility>
+
 #include "base/tsan.h"
 
 namespace qgemm {
@@ -32,6 +34,28 @@ void CompletionQueue::ShutDown() {
   } else {
     Run();  // gRPC wants a queue drained even if it never served
   }
+}
+
+void CompletionQueue::Submit(absl::AnyInvocable<void()> task) {
+  bool is_first;
+  {
+    MutexLock lock(&mutex_);
+    is_first = tasks_.empty();
+    tasks_.push_back(std::move(task));
+  }
+  if (is_first) {
+    alarm_.Set(queue_.get(), gpr_inf_past(GPR_CLOCK_MONOTONIC),
+               tasks_tag_.Arm());
+  }
+}
+
+void CompletionQueue::RunTasks() {
+  {
+    MutexLock lock(&mutex_);
+    running_.swap(tasks_);
+  }
+  for (absl::AnyInvocable<void()>& task : running_) task();
+  running_.clear();
 }
 
 void CompletionQueue::Run() {

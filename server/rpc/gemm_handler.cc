@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/task_runner.h"
 #include "server/rpc/call_deadline.h"
 #include "server/rpc/gemm_intake.h"
 #include "server/rpc/payload_call.h"
@@ -20,6 +21,8 @@ namespace {
 // Of A: some 200 us, twice what decode requests take all in all. Shorter copies
 // are over before another thread would have begun with them.
 constexpr int64_t kLongCopyBytes = int64_t{2} << 20;
+// Of C: sent on a thread of its own, for the same reason.
+constexpr int64_t kLongAnswerBytes = kLongCopyBytes;
 // With so many waiting, a queue's thread copies itself and takes no more calls
 // meanwhile: what waits holds its message's memory and is in no bound yet.
 constexpr int64_t kMostWaitingCopies = 4;
@@ -83,6 +86,9 @@ class GemmCall final : public PayloadCall {
     request.arrival = arrival();
     request.deadline = DeadlineOf(context());
     request.cancelled = cancelled_;
+    request.home = intake.plan.c_bytes < kLongAnswerBytes
+                       ? static_cast<TaskRunner*>(queue())
+                       : environment().answerers;
     request.done = [self = shared_from_this(), this,
                     c_bytes = intake.plan.c_bytes](
                        const absl::Status& status, const GemmTimings& timings,

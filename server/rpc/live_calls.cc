@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The count and the held refusals behind LiveCalls.
+// The held refusals behind LiveCalls.
 
 #include "server/rpc/live_calls.h"
 
@@ -9,16 +9,6 @@
 #include "absl/time/clock.h"
 
 namespace qgemm {
-
-LiveCalls::Token::Token(LiveCalls* live_calls) : live_calls_(live_calls) {
-  MutexLock lock(&live_calls_->mutex_);
-  ++live_calls_->count_;
-}
-
-LiveCalls::Token::~Token() {
-  MutexLock lock(&live_calls_->mutex_);
-  if (--live_calls_->count_ == 0) live_calls_->none_.SignalAll();
-}
 
 void LiveCalls::BeginDrain() { draining_ = true; }
 
@@ -58,11 +48,6 @@ void LiveCalls::ReleaseRefusals() {
     refusals.swap(held_);
   }
   for (absl::AnyInvocable<void()>& refuse : refusals) refuse();
-}
-
-void LiveCalls::WaitUntilNone() {
-  MutexLock lock(&mutex_);
-  while (count_ != 0) none_.Wait(&mutex_);
 }
 
 }  // namespace qgemm

@@ -7,13 +7,13 @@
 #define QGEMM_SERVER_RPC_LIVE_CALLS_H_
 
 #include <atomic>
-#include <cstdint>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/live_count.h"
 #include "base/mutex.h"
 
 namespace qgemm {
@@ -24,13 +24,15 @@ class LiveCalls {
   // Held by each call object from its making to its end.
   class Token {
    public:
-    explicit Token(LiveCalls* live_calls);
+    explicit Token(LiveCalls* live_calls) : count_(&live_calls->count_) {
+      count_->Add();
+    }
     Token(const Token&) = delete;
     Token& operator=(const Token&) = delete;
-    ~Token();
+    ~Token() { count_->Remove(); }
 
    private:
-    LiveCalls* const live_calls_;
+    LiveCount* const count_;
   };
 
   // From now on CheckServing refuses.
@@ -50,14 +52,13 @@ class LiveCalls {
   void ReleaseRefusals();
 
   // Returns when no token is held.
-  void WaitUntilNone();
+  void WaitUntilNone() { count_.WaitUntilNone(); }
 
  private:
   std::atomic<bool> draining_{false};
+  LiveCount count_;
   Mutex mutex_;
-  CondVar none_;
   CondVar refused_;
-  int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
   bool holding_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<absl::AnyInvocable<void()>> held_ ABSL_GUARDED_BY(mutex_);
 };

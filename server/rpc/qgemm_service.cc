@@ -10,6 +10,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/worker_pool.h"
 #include "server/rpc/completion_queue.h"
 #include "server/rpc/debug_service.h"
 #include "server/rpc/gemm_handler.h"
@@ -39,7 +40,8 @@ constexpr absl::Duration kGoodbye = absl::Milliseconds(20);
 class QgemmService::Handlers {
  public:
   explicit Handlers(RpcEnvironment environment)
-      : environment_(Complete(std::move(environment), this)),
+      : answerers_(environment.options.answer_threads),
+        environment_(Complete(std::move(environment), this)),
         queries_(&environment_),
         gemm_(&environment_),
         stream_(&environment_),
@@ -127,11 +129,13 @@ class QgemmService::Handlers {
 
   static RpcEnvironment Complete(RpcEnvironment environment, Handlers* self) {
     environment.live_calls = &self->live_calls_;
+    environment.answerers = &self->answerers_;
     environment.service = &self->service_;
     return environment;
   }
 
   LiveCalls live_calls_;
+  WorkerPool answerers_;
   AsyncQgemm service_;
   const RpcEnvironment environment_;
   const Queries queries_;

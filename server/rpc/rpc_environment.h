@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/task_runner.h"
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/backend.h"
 #include "qgemm/v1/qgemm.grpc.pb.h"
@@ -42,6 +43,8 @@ struct RpcOptions {
   int max_uploads = 4;
   // Completion queues, each with a thread.
   int completion_queues = 2;
+  // Threads for answers that would hold up a queue's.
+  int answer_threads = 1;
   DataPath data_path = DataPath::kRaw;
   // RPCs for tests and measurements (debug_service.h).
   bool enable_echo = false;
@@ -58,6 +61,8 @@ struct RpcEnvironment {
   ServerMetrics* metrics = nullptr;
   const Clock* clock = nullptr;
   LiveCalls* live_calls = nullptr;
+  // The home of requests whose answers are long or one of many of a stream.
+  TaskRunner* answerers = nullptr;
   AsyncQgemm* service = nullptr;
 };
 

@@ -99,6 +99,8 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   Work BeginPump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Does the work, and what may start after it.
   void Pump(Work work) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsAlone(const PlannedLaunch& launch) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Work TakeWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Do(Work work) ABSL_LOCKS_EXCLUDED(mutex_);
   void LaunchEnded(LaunchFamily family, RequestPtr unfinished)
@@ -165,6 +167,7 @@ void BatchScheduler::State::Enqueue(RequestPtr request) {
   DroppedRequests dropped;
   Refusal refusal;
   Work work;
+  bool is_alone = false;
   {
     MutexLock lock(&mutex_);
     refusal = CheckRoom(DemandOf(*request), &dropped);
@@ -172,11 +175,17 @@ void BatchScheduler::State::Enqueue(RequestPtr request) {
       metrics_->RequestAccepted(request->m);
       planner_.Add(std::move(request));
       work = BeginPump();
+      is_alone = IsAlone(work.launch);
+      // Others start what comes while this thread waits for its launch.
+      if (is_alone) pumping_ = false;
       ShowDepth();
     }
   }
   EndAll(std::move(dropped), metrics_);
-  if (refusal.status.ok()) {
+  if (is_alone) {
+    work.launch.batch.is_alone = true;
+    Do(std::move(work));
+  } else if (refusal.status.ok()) {
     Pump(std::move(work));
   } else {
     metrics_->RequestDropped(refusal.reason, DropStage::kAdmission);
@@ -201,6 +210,12 @@ void BatchScheduler::State::Pump(Work work) {
     pumping_ = false;
     if (Idle()) idle_changed_.SignalAll();
   }
+}
+
+bool BatchScheduler::State::IsAlone(const PlannedLaunch& launch) const {
+  return launch.batch.requests.size() == 1 &&
+         launch.family == LaunchFamily::kDecode &&
+         planner_.launches_in_flight() == 1 && planner_.depth().requests == 0;
 }
 
 BatchScheduler::State::Work BatchScheduler::State::TakeWork() {

@@ -38,11 +38,12 @@ class BatchSink {
 
 // Thread-safe. The sink is called by whoever made a launch possible, a caller
 // of Enqueue or the end of another launch, one thread at a time, and must not
-// block it. Requests that expired or whose caller went away never reach the
-// sink; they end with DEADLINE_EXCEEDED when the next launch starts or
-// CANCELLED when their turn comes, or when the queue is full. No `done` runs
-// under a lock of the scheduler's, so it may enqueue again; it must neither
-// drain nor destroy the scheduler.
+// block it; only a batch that is alone may come beside another, and may have
+// its thread wait for its end. Requests that expired or whose caller went away
+// never reach the sink; they end with DEADLINE_EXCEEDED when the next launch
+// starts or CANCELLED when their turn comes, or when the queue is full. No
+// `done` runs under a lock of the scheduler's, so it may enqueue again; it must
+// neither drain nor destroy the scheduler.
 class BatchScheduler {
  public:
   // `sink`, `clock` and `metrics` must outlive the scheduler.

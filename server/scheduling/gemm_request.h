@@ -13,6 +13,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/task_runner.h"
 #include "kernels/matrix/backend.h"
 
 namespace qgemm {
@@ -59,6 +60,9 @@ struct GemmRequest {
       absl::AnyInvocable<void(absl::Status status, const GemmTimings& timings,
                               std::unique_ptr<GemmRequest> request)>;
   Done done;
+  // Where `done` runs if it is not worth its while where the launch ended;
+  // null: there. Must outlive the request.
+  TaskRunner* home = nullptr;
 
   // What the launch that it is in computes, the rows before which are done;
   // set by the scheduler.

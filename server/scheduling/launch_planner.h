@@ -50,6 +50,9 @@ struct SchedulerOptions {
 // rows that its in_launch says.
 struct ClosedBatch {
   std::vector<std::unique_ptr<GemmRequest>> requests;
+  // One request of few rows, and nothing else waits or runs: who submits the
+  // batch may as well wait for it.
+  bool is_alone = false;
 };
 
 // What a request would add to what waits.

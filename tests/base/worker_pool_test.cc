@@ -35,18 +35,6 @@ TEST(WorkerPool, KeepsTheOrderOnOneThread) {
   EXPECT_EQ(order, expected);
 }
 
-TEST(WorkerPool, IsIdleWhenWhatWasSubmittedHasRun) {
-  WorkerPool pool(3);
-  pool.WaitUntilIdle();
-  for (int round = 0; round < 100; ++round) {
-    std::atomic<int> ran{0};
-    for (int i = 0; i < 10; ++i) pool.Submit([&ran] { ++ran; });
-    pool.WaitUntilIdle();
-    EXPECT_EQ(ran, 10);
-    EXPECT_EQ(pool.waiting(), 0);
-  }
-}
-
 TEST(WorkerPool, TakesTasksFromTasks) {
   std::atomic<int> ran{0};
   auto pool = std::make_unique<WorkerPool>(2);

@@ -65,6 +65,32 @@ TEST_P(EnqueueTest, CompletesEachBatchOnce) {
   for (const auto& run : runs) EXPECT_EQ(run->completions(), 1);
 }
 
+// One may wait for its batch, however many others run; results do not tell.
+TEST_P(EnqueueTest, CompletesBatchesThatTheirCallersMayWaitFor) {
+  constexpr int kThreads = 3;
+  constexpr int kBatches = 150;
+  BatchSpec spec = {Load("q4_0"), kSignature, {Request(1)}};
+  const BatchResults expected = RunBatch(backend(), spec);
+  spec.caller_may_wait = true;
+  EXPECT_TRUE(RunBatch(backend(), spec) == expected) << "alone";
+  std::vector<std::unique_ptr<BatchRun>> runs;
+  for (int i = 0; i < kBatches; ++i) {
+    spec.caller_may_wait = i % 3 != 0;
+    runs.push_back(std::make_unique<BatchRun>(backend(), spec));
+  }
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&runs, thread] {
+      for (int i = thread; i < kBatches; i += kThreads) {
+        CHECK_OK(runs[i]->Enqueue());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& run : runs) EXPECT_TRUE(run->Wait() == expected);
+  for (const auto& run : runs) EXPECT_EQ(run->completions(), 1);
+}
+
 TEST_P(EnqueueTest, TakesTheMostRowsThatItsLimitsName) {
   const int64_t rows = backend()->limits().max_batch_rows;
   const BatchResults results =

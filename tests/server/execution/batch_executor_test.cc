@@ -2,15 +2,19 @@
 
 #include "server/execution/batch_executor.h"
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/worker_pool.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/execution/answer_split.h"
 #include "tests/server/execution/scripted_backend.h"
 #include "tests/server/metrics/metrics_text.h"
 #include "tests/server/scheduling/outcomes.h"
@@ -171,11 +175,12 @@ TEST_F(BatchExecutorTest, RefusedLaunchEndsEveryRequestWithItsStatus) {
   EXPECT_EQ(ended_before_finished_, 2);
 }
 
-// An executor with threads for answers.
-class AnswerThreadsTest : public BatchExecutorTest {
+// Requests whose homes end them.
+class HomeTest : public BatchExecutorTest {
  protected:
   static constexpr int kRequests = 40;
 
+  // The even ones are at home in one pool, the odd ones in another.
   ClosedBatch ManyRequests() {
     ClosedBatch batch;
     for (int i = 0; i < kRequests; ++i) {
@@ -183,27 +188,31 @@ class AnswerThreadsTest : public BatchExecutorTest {
       GemmRequest& request = *batch.requests.back();
       request.a = StagingLease();  // whose end is counted on one thread
       request.c = StagingLease();
-      request.done = outcomes_.Recorder(i);
+      request.home = &homes_[i % 2];
+      request.done = [this, i, record = outcomes_.Recorder(i)](
+                         absl::Status status, const GemmTimings& timings,
+                         std::unique_ptr<GemmRequest> ended) mutable {
+        threads_[i] = std::this_thread::get_id();
+        record(std::move(status), timings, std::move(ended));
+      };
     }
     return batch;
   }
 
   void CompleteMany(const absl::Status& status) {
-    {
-      BatchExecutor executor(&backend_, &clock_, &metrics_,
-                             /*answer_threads=*/3);
-      executor.Submit(ManyRequests(), [this](auto unfinished) {
-        EXPECT_EQ(unfinished, nullptr);
-        ++finished_;
-      });
-      backend_.Complete(status, Timings());
-      EXPECT_EQ(finished_, 1);
-    }
-    EXPECT_EQ(outcomes_.count(), kRequests) << "all before the executor goes";
+    SubmitBatch(ManyRequests());
+    backend_.Complete(status, Timings());
+    EXPECT_EQ(finished_, 1);
+    EXPECT_EQ(unfinished_, nullptr);
+    executor_.WaitForAnswers();
+    EXPECT_EQ(outcomes_.count(), kRequests);
   }
+
+  std::array<std::thread::id, kRequests> threads_;
+  std::array<WorkerPool, 2> homes_{WorkerPool(1), WorkerPool(1)};
 };
 
-TEST_F(AnswerThreadsTest, EveryRequestEndsOnceWithItsTimings) {
+TEST_F(HomeTest, EveryRequestEndsOnceWithItsTimings) {
   CompleteMany(absl::OkStatus());
   for (int i = 0; i < kRequests; ++i) {
     ASSERT_EQ(outcomes_.Of(i).size(), 1u) << i;
@@ -212,21 +221,38 @@ TEST_F(AnswerThreadsTest, EveryRequestEndsOnceWithItsTimings) {
   }
 }
 
-TEST_F(AnswerThreadsTest, AnswersCanBeWaitedFor) {
-  BatchExecutor executor(&backend_, &clock_, &metrics_, /*answer_threads=*/2);
-  executor.WaitForAnswers();
-  executor.Submit(ManyRequests(), [](auto) {});
-  backend_.Complete(absl::OkStatus(), Timings());
-  executor.WaitForAnswers();
-  EXPECT_EQ(outcomes_.count(), kRequests);
+TEST_F(HomeTest, EveryRequestEndsAtItsHome) {
+  CompleteMany(absl::OkStatus());
+  EXPECT_NE(threads_[0], threads_[1]);
+  for (int i = 0; i < kRequests; ++i) EXPECT_EQ(threads_[i], threads_[i % 2]);
 }
 
-TEST_F(AnswerThreadsTest, AFailureReachesEveryRequest) {
+TEST_F(HomeTest, AFailureReachesEveryRequest) {
   const absl::Status failure = absl::InternalError("the device fell off");
   CompleteMany(failure);
   for (int i = 0; i < kRequests; ++i) {
     ASSERT_EQ(outcomes_.Of(i).size(), 1u) << i;
     EXPECT_EQ(outcomes_.Of(i)[0].status, failure);
+  }
+}
+
+TEST_F(HomeTest, FewShortAnswersDoNotGoThere) {
+  ClosedBatch batch = ManyRequests();
+  batch.requests.resize(kMostAnswersInPlace);
+  SubmitBatch(std::move(batch));
+  backend_.Complete(absl::OkStatus(), Timings());
+  EXPECT_EQ(ended_before_finished_, kMostAnswersInPlace);
+  EXPECT_EQ(threads_[0], std::this_thread::get_id());
+}
+
+TEST_F(BatchExecutorTest, OnlyABatchThatIsAloneMayBeWaitedFor) {
+  for (const bool is_alone : {false, true}) {
+    ClosedBatch batch;
+    batch.requests.push_back(Request(0, 1, absl::Seconds(1)));
+    batch.is_alone = is_alone;
+    SubmitBatch(std::move(batch));
+    EXPECT_EQ(backend_.batch().caller_may_wait, is_alone);
+    backend_.Complete(absl::OkStatus(), Timings());
   }
 }
 

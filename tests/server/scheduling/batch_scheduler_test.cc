@@ -158,6 +158,73 @@ TEST_F(BatchSchedulerTest, MergesWhatMayRunTogetherIfThePolicySaysSo) {
   EXPECT_THAT(sink_.rows(), ElementsAre(1, 2, 3, 4, 6, 5));
 }
 
+TEST_F(BatchSchedulerTest, ABatchBesideNoneIsAlone) {
+  Start(SchedulerOptions());
+  Enqueue(1);
+  EXPECT_TRUE(sink_.Finish(0));
+  Enqueue(2);
+  Enqueue(3);
+  EXPECT_THAT(sink_.alone(), ElementsAre(true, true, false));
+}
+
+// The end of another launch starts it, on a thread that has others to end.
+TEST_F(BatchSchedulerTest, ABatchThatWaitedIsNotAlone) {
+  Start(OneLaunch());
+  Enqueue(1);
+  Enqueue(2);
+  EXPECT_TRUE(sink_.Finish(0));
+  EXPECT_THAT(sink_.alone(), ElementsAre(true, false));
+}
+
+TEST_F(BatchSchedulerTest, ALargeRequestIsNotAlone) {
+  Start(SchedulerOptions());
+  scheduler_->Enqueue(LargeRequest(1000));
+  EXPECT_THAT(sink_.alone(), ElementsAre(false));
+}
+
+// Waits with the batch that is alone until another has come and ended.
+class WaitingSink final : public BatchSink {
+ public:
+  void Submit(ClosedBatch batch, Finished finished) override {
+    if (batch.is_alone) {
+      MutexLock lock(&mutex_);
+      waits_ = true;
+      changed_.SignalAll();
+      while (!other_came_) changed_.Wait(&mutex_);
+    }
+    GemmRequest& request = *batch.requests.front();
+    request.in_launch = {request.in_launch.count, 0};
+    GemmRequest::Done done = std::move(request.done);
+    done(absl::OkStatus(), GemmTimings(), std::move(batch.requests.front()));
+    finished(nullptr);
+    MutexLock lock(&mutex_);
+    other_came_ = true;
+    changed_.SignalAll();
+  }
+
+  void AwaitWaiting() {
+    MutexLock lock(&mutex_);
+    while (!waits_) changed_.Wait(&mutex_);
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool waits_ ABSL_GUARDED_BY(mutex_) = false;
+  bool other_came_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+TEST_F(BatchSchedulerTest, WhoWaitsForABatchHoldsUpNoOther) {
+  WaitingSink sink;
+  BatchScheduler scheduler(SchedulerOptions(), &sink, &clock_, &metrics_);
+  std::thread first([&] { scheduler.Enqueue(Request(1)); });
+  sink.AwaitWaiting();
+  scheduler.Enqueue(Request(2));
+  first.join();
+  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kOk);
+  EXPECT_EQ(outcomes_.CodeOf(2), absl::StatusCode::kOk);
+}
+
 TEST_F(BatchSchedulerTest, FullQueueRefusesAndNamesTheLimit) {
   SchedulerOptions options = OneLaunch();
   options.max_queued_requests = 2;

@@ -25,6 +25,7 @@ class HeldSink final : public BatchSink {
   void Submit(ClosedBatch batch, Finished finished) override {
     MutexLock lock(&mutex_);
     sizes_.push_back(static_cast<int64_t>(batch.requests.size()));
+    alone_.push_back(batch.is_alone);
     for (const auto& request : batch.requests) {
       rows_.push_back(request->m);
       ranges_.push_back(request->in_launch);
@@ -80,6 +81,11 @@ class HeldSink final : public BatchSink {
     MutexLock lock(&mutex_);
     return rows_;
   }
+  // Of every batch, whether it was said to be alone.
+  std::vector<bool> alone() const {
+    MutexLock lock(&mutex_);
+    return alone_;
+  }
   // Rows of every request that a launch ran, in order of coming.
   std::vector<RowRange> ranges() const {
     MutexLock lock(&mutex_);
@@ -100,6 +106,7 @@ class HeldSink final : public BatchSink {
   CondVar changed_;
   std::deque<Held> held_ ABSL_GUARDED_BY(mutex_);
   std::vector<int64_t> sizes_ ABSL_GUARDED_BY(mutex_);
+  std::vector<bool> alone_ ABSL_GUARDED_BY(mutex_);
   std::vector<int64_t> rows_ ABSL_GUARDED_BY(mutex_);
   std::vector<RowRange> ranges_ ABSL_GUARDED_BY(mutex_);
   int64_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Something that runs tasks elsewhere: a pool of threads, an event loop.
+
+#ifndef QGEMM_BASE_TASK_RUNNER_H_
+#define QGEMM_BASE_TASK_RUNNER_H_
+
+#include "absl/functional/any_invocable.h"
+
+namespace qgemm {
+
+// Thread-safe.
+class TaskRunner {
+ public:
+  virtual ~TaskRunner() = default;
+
+  // Has `task` run once, soon, on a thread of the runner's and never within
+  // Submit. Tasks begin in the order in which they were submitted.
+  virtual void Submit(absl::AnyInvocable<void()> task) = 0;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_BASE_TASK_RUNNER_H_
