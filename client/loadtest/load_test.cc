@@ -174,17 +174,39 @@ class LoadTest {
   absl::Status RunAll(const std::vector<LoadedLayer>& layers) {
     report_->weights = Summarize(options_, layers);
     layers_ = layers;
-    if (options_.yardstick) {
-      live_->Say("yardstick");
-      ASSIGN_OR_RETURN(const auto set, LoadSet::Make(options_, layers_));
-      ASSIGN_OR_RETURN(report_->yardstick, Undisturbed([&] {
-                         return MeasureYardstick(options_,
-                                                 PartsFor(*set, nullptr));
-                       }));
-    }
+    if (!options_.yardstick) return RunLoad();
+    ASSIGN_OR_RETURN(const auto set, LoadSet::Make(options_, layers_));
+    live_->Say("yardstick");
+    ASSIGN_OR_RETURN(report_->yardstick, Undisturbed([&] {
+                       return MeasureYardstick(options_,
+                                               PartsFor(*set, nullptr));
+                     }));
+    RETURN_IF_ERROR(CountEchoes(*set));
+    RETURN_IF_ERROR(RunLoad());
+    return stop_ ? absl::OkStatus() : CountEchoes(*set);
+  }
+
+  absl::Status RunLoad() {
     if (options_.find_peak) return FindPeak();
     if (!options_.sweep.values.empty()) return RunSweep();
     return RunPoint(options_, "").status();
+  }
+
+  // What several closed loops get: the mean of before the load and after it,
+  // since the machine's pace drifts.
+  absl::Status CountEchoes(const LoadSet& set) {
+    const ArrivalOptions& arrivals = options_.arrivals;
+    if (arrivals.is_open() || arrivals.concurrency < 2) {
+      return absl::OkStatus();
+    }
+    live_->Say("yardstick");
+    ASSIGN_OR_RETURN(const double rate, Undisturbed([&] {
+                       return MeasureEchoRate(options_, PartsFor(set, nullptr));
+                     }));
+    std::optional<EchoRate>& sum = report_->yardstick->echo_rate;
+    sum = EchoRate{arrivals.concurrency,
+                   sum.has_value() ? (sum->per_second + rate) / 2 : rate};
+    return absl::OkStatus();
   }
 
   RunParts PartsFor(const LoadSet& set, AnswerObserver* observer) {

@@ -2,9 +2,11 @@
 
 #include "client/loadtest/single_run.h"
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
@@ -18,8 +20,13 @@
 namespace qgemm {
 namespace {
 
-constexpr absl::Duration kYardstickTime = absl::Seconds(1);
-constexpr absl::Duration kYardstickWarmup = absl::Milliseconds(200);
+// Of echoes and products in turn, so that both meet the machine's pace as it
+// drifts; each time over a connection of its own.
+constexpr int kYardstickTurns = 5;
+constexpr absl::Duration kYardstickTurn = absl::Milliseconds(200);
+constexpr absl::Duration kYardstickTurnWarmup = absl::Milliseconds(50);
+constexpr absl::Duration kEchoRateTime = absl::Seconds(1);
+constexpr absl::Duration kEchoRateWarmup = absl::Milliseconds(200);
 // The server's limit is the one that counts; this only is above it.
 constexpr int64_t kMaxMessageBytes = int64_t{1} << 30;
 
@@ -105,13 +112,31 @@ class OneMessage final : public RequestPicker {
   PickedRequest picked_;
 };
 
-// `options`, but one client over a connection of its own.
-LoadtestOptions OneClient(LoadtestOptions options) {
+// `options`, but one client over a connection of its own, for one turn.
+LoadtestOptions OneTurn(LoadtestOptions options) {
   options.lanes = options.channels = options.arrivals.concurrency = 1;
+  options.arrivals.warmup = kYardstickTurnWarmup;
+  options.arrivals.duration = kYardstickTurn;
   return options;
 }
 
-// Closed loops that send the only message of a set.
+// Echoes of the set's first message.
+struct Echoes {
+  explicit Echoes(const LoadSet& set) : message(set.Describe(0)) {
+    const std::vector<uint8_t> a = set.OperandOf(message);
+    bytes_out = static_cast<int64_t>(a.size());
+    bytes_back = set.AnswerBytes(message);
+    messages.AddEcho(messages.AddOperand(a), bytes_back);
+  }
+
+  LoadMessage message;
+  int64_t bytes_out = 0;
+  int64_t bytes_back = 0;
+  MessageSet messages;
+};
+
+// Closed loops that send the only message of a set, as long as options.arrivals
+// says.
 absl::StatusOr<RunResult> MeasureMessage(LoadtestOptions options,
                                          const RunParts& parts,
                                          const MessageSet& messages,
@@ -124,8 +149,8 @@ absl::StatusOr<RunResult> MeasureMessage(LoadtestOptions options,
   for (int i = 0; i < options.arrivals.concurrency; ++i) {
     generator.clients.push_back({i});
   }
-  generator.warmup = kYardstickWarmup;
-  generator.duration = kYardstickTime;
+  generator.warmup = options.arrivals.warmup;
+  generator.duration = options.arrivals.duration;
   generator.class_names = {"yardstick"};
   generator.class_rows = {m};
   const OneMessage picker(m);
@@ -172,29 +197,33 @@ absl::StatusOr<RunResult> RunOnce(const LoadtestOptions& options,
 
 absl::StatusOr<Yardstick> MeasureYardstick(const LoadtestOptions& options,
                                            const RunParts& parts) {
-  const LoadMessage message = parts.set->Describe(0);
-  const std::vector<uint8_t> a = parts.set->OperandOf(message);
+  const Echoes echoes(*parts.set);
+  const int64_t m = echoes.message.m;
   Yardstick yardstick;
-  yardstick.bytes_out = static_cast<int64_t>(a.size());
-  yardstick.bytes_back = parts.set->AnswerBytes(message);
-  MessageSet echoes;
-  echoes.AddEcho(echoes.AddOperand(a), yardstick.bytes_back);
-  const LoadtestOptions alone = OneClient(options);
-  ASSIGN_OR_RETURN(const RunResult echo,
-                   MeasureMessage(alone, parts, echoes, message.m));
-  ASSIGN_OR_RETURN(
-      const RunResult gemm,
-      MeasureMessage(alone, parts, parts.set->messages(), message.m));
-  yardstick.echo_ns = echo.send_latency_ns();
-  yardstick.gemm_ns = gemm.send_latency_ns();
-  yardstick.device_ns = gemm.server.device_ns;
-  if (!options.arrivals.is_open() && options.arrivals.concurrency > 1) {
-    ASSIGN_OR_RETURN(const RunResult crowd,
-                     MeasureMessage(options, parts, echoes, message.m));
-    yardstick.echo_rate =
-        EchoRate{options.arrivals.concurrency, crowd.answers_per_second()};
+  yardstick.bytes_out = echoes.bytes_out;
+  yardstick.bytes_back = echoes.bytes_back;
+  const LoadtestOptions turn = OneTurn(options);
+  for (int i = 0; i < kYardstickTurns && !*parts.stop; ++i) {
+    ASSIGN_OR_RETURN(const RunResult echo,
+                     MeasureMessage(turn, parts, echoes.messages, m));
+    ASSIGN_OR_RETURN(const RunResult gemm,
+                     MeasureMessage(turn, parts, parts.set->messages(), m));
+    yardstick.echo_ns.Merge(echo.send_latency_ns());
+    yardstick.gemm_ns.Merge(gemm.send_latency_ns());
+    yardstick.device_ns.Merge(gemm.server.device_ns);
   }
   return yardstick;
+}
+
+absl::StatusOr<double> MeasureEchoRate(LoadtestOptions options,
+                                       const RunParts& parts) {
+  const Echoes echoes(*parts.set);
+  options.arrivals.warmup = kEchoRateWarmup;
+  options.arrivals.duration = kEchoRateTime;
+  ASSIGN_OR_RETURN(
+      const RunResult result,
+      MeasureMessage(options, parts, echoes.messages, echoes.message.m));
+  return result.answers_per_second();
 }
 
 }  // namespace qgemm

@@ -77,7 +77,8 @@ struct Yardstick {
   Histogram gemm_ns;  // round trips of the same shape, one in flight
   // Of those products, as the server timed them: to the device, kernel, back.
   Histogram device_ns;
-  std::optional<EchoRate> echo_rate;  // if the run has several closed loops
+  // If the run has several closed loops: the mean of before and after it.
+  std::optional<EchoRate> echo_rate;
 };
 
 struct VerifyReport {
