@@ -78,6 +78,9 @@ class CallEngine::PendingCall final
       return false;
     }
     outcome_.status = ToAbslStatus(status_);
+    if (outcome_.status.ok() && !outcome_.response.Valid()) {
+      outcome_.status = LostAnswer(cancelled_, absl::Now() >= call_.deadline);
+    }
     if (cancelled_ && !outcome_.status.ok()) {
       outcome_.status = absl::CancelledError(kClientDestroyed);
     }

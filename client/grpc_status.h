@@ -26,6 +26,20 @@ inline absl::Status ToAbslStatus(const grpc::Status& status) {
                       status.error_message());
 }
 
+// What an OK without a message means. gRPC drops a message that has come, but
+// not the status behind it, if the call is cancelled or its deadline passes at
+// that moment (grpc/grpc issues 18234 and 23559).
+inline absl::Status LostAnswer(bool cancelled, bool deadline_passed) {
+  if (cancelled) {
+    return absl::CancelledError("the call was cancelled as its answer came");
+  }
+  if (deadline_passed) {
+    return absl::DeadlineExceededError(
+        "the call's deadline passed as its answer came");
+  }
+  return absl::InternalError("the server's answer has no message");
+}
+
 inline void SetContextDeadline(absl::Time deadline,
                                grpc::ClientContext* context) {
   if (deadline == absl::InfiniteFuture()) return;

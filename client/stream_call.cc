@@ -309,12 +309,12 @@ void StreamCall::OnFinished(bool) {
 }
 
 absl::Status StreamCall::ReasonOf(const grpc::Status& status) const {
-  if (status.error_code() == grpc::StatusCode::CANCELLED &&
+  const bool lacks_answers = status.ok() && !outstanding_.empty();
+  if ((lacks_answers || status.error_code() == grpc::StatusCode::CANCELLED) &&
       (abandoned_ || engine_->IsShutDown())) {
     return absl::CancelledError("the stream was destroyed");
   }
-  const absl::Status reason = ToAbslStatus(status);
-  if (!reason.ok() || outstanding_.empty()) return reason;
+  if (!lacks_answers) return ToAbslStatus(status);
   return absl::InternalError("the server ended the stream without an answer");
 }
 

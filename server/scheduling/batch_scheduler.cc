@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Launches are started by the thread that made them possible: no thread has to
-// wake up between a request and its launch, or between two launches.
+// wake up between a request and its launch, or between two launches. Nor between
+// a launch and its end, if it is alone.
 
 #include "server/scheduling/batch_scheduler.h"
 
@@ -99,6 +100,7 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   Work BeginPump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Does the work, and what may start after it.
   void Pump(Work work) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether the launch, just taken, is all there is.
   bool IsAlone(const PlannedLaunch& launch) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Work TakeWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -135,6 +135,7 @@ class GrpcTransport final : public Transport {
     bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
     ConnectionPtr connection_ ABSL_GUARDED_BY(mutex_);
     std::optional<grpc::ClientContext> context_ ABSL_GUARDED_BY(mutex_);
+    absl::Time deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
     std::unique_ptr<grpc::ClientAsyncResponseReader<grpc::ByteBuffer>> reader_
         ABSL_GUARDED_BY(mutex_);
     grpc::ByteBuffer response_;
@@ -161,9 +162,9 @@ void GrpcTransport::Call::Start(int message, absl::Duration timeout) {
   MutexLock lock(&mutex_);
   connection_ = transport_->ConnectionOf(place_);
   context_.emplace();
-  if (timeout < absl::InfiniteDuration()) {
-    SetContextDeadline(absl::Now() + timeout, &*context_);
-  }
+  deadline_ = absl::InfiniteFuture();
+  if (timeout < absl::InfiniteDuration()) deadline_ = absl::Now() + timeout;
+  SetContextDeadline(deadline_, &*context_);
   const MessageSet& messages = *transport_->messages_;
   reader_ = connection_->stub.PrepareUnaryCall(
       &*context_, messages.method(message),
@@ -196,6 +197,9 @@ void GrpcTransport::Call::TakeEnd(EndedRequest* end,
   const bool ours =
       cancelled_ && status_.error_code() == grpc::StatusCode::CANCELLED;
   end->status = ours ? absl::CancelledError() : ToAbslStatus(status_);
+  if (end->status.ok() && !response_.Valid()) {
+    end->status = LostAnswer(cancelled_, absl::Now() >= deadline_);
+  }
   end->cut = !end->status.ok() && connection_->cut.load();
   response->Swap(&response_);
   response_.Clear();
