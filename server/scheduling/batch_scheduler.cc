@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Launches are started by the thread that made them possible: no thread has to
-// wake up between a request and its launch, or between two launches. Nor between
-// a launch and its end, if it is alone.
+// wake up between a request and its launch, or between two launches. Nor
+// between a launch and its end, if it is alone.
 
 #include "server/scheduling/batch_scheduler.h"
 
