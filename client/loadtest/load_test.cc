@@ -4,32 +4,26 @@
 
 #include "client/loadtest/load_test.h"
 
-#include <sys/utsname.h>
-
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "base/version.h"
 #include "client/client.h"
 #include "client/loadtest/judgement.h"
 #include "client/loadtest/layer_setup.h"
 #include "client/loadtest/load_set.h"
+#include "client/loadtest/own_environment.h"
 #include "client/loadtest/peak_search.h"
 #include "client/loadtest/report/page/sweep_plots.h"
 #include "client/loadtest/single_run.h"
@@ -52,32 +46,6 @@ constexpr double kFirstSearchedRate = 1000;
 constexpr absl::Duration kReconnectTimeout = absl::Seconds(2);
 constexpr absl::Duration kInfoTimeout = absl::Seconds(5);
 constexpr int kConfirmingRunIsLonger = 2;  // times
-
-std::string CpuModel() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const std::pair<absl::string_view, absl::string_view> parts =
-        absl::StrSplit(line, absl::MaxSplits(':', 1));
-    if (!absl::StartsWith(parts.first, "model name")) continue;
-    return std::string(absl::StripAsciiWhitespace(parts.second));
-  }
-  return "";
-}
-
-LoadtestEnvironment OwnEnvironment(const LoadtestOptions& options) {
-  LoadtestEnvironment environment;
-  environment.version = kVersion;
-  environment.client_cpus =
-      static_cast<int>(std::thread::hardware_concurrency());
-  environment.client_cpu = CpuModel();
-  environment.transport = std::string(Name(options.transport));
-  utsname system;
-  if (uname(&system) == 0) {
-    environment.client_system =
-        absl::StrCat(system.sysname, " ", system.release);
-  }
-  return environment;
-}
 
 WeightsSummary Summarize(const LoadtestOptions& options,
                          const std::vector<LoadedLayer>& layers) {
