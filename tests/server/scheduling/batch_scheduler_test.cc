@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests carry their number as their count of rows, so that a sink's record
-// says who came. That nothing comes while launches are held is told by how
-// often the dispatcher has looked at the clock meanwhile.
+// What runs when, and what never does; drains and holds are in
+// batch_scheduler_drain_test.cc.
 
 #include "server/scheduling/batch_scheduler.h"
 
 #include <atomic>
 #include <memory>
-#include <optional>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/server/metrics/metrics_text.h"
-#include "tests/server/scheduling/held_sink.h"
-#include "tests/server/scheduling/outcomes.h"
-#include "tests/support/fake_clock.h"
+#include "tests/server/scheduling/batch_scheduler_fixture.h"
 
 namespace qgemm {
 namespace {
@@ -28,105 +21,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Optional;
-
-class NoWeights final : public ResidentWeights {
- public:
-  NoWeights() : ResidentWeights(1, 1) {}
-  int64_t resident_bytes() const override { return 0; }
-};
-
-StagingLease Bytes(int64_t size_bytes) {
-  return StagingLease(nullptr, size_bytes, nullptr);
-}
-
-// A fake clock that counts who looks at it.
-class WatchedClock final : public Clock {
- public:
-  absl::Time Now() const override {
-    ++looks_;
-    return clock_.Now();
-  }
-  void Advance(absl::Duration duration) { clock_.Advance(duration); }
-  int64_t looks() const { return looks_; }
-
- private:
-  FakeClock clock_;
-  mutable std::atomic<int64_t> looks_{0};
-};
-
-class BatchSchedulerTest : public testing::Test {
- protected:
-  ~BatchSchedulerTest() override { StopAfterFinishingAll(); }
-
-  void Start(const SchedulerOptions& options) {
-    scheduler_ =
-        std::make_unique<BatchScheduler>(options, &sink_, &clock_, &metrics_);
-  }
-
-  // One launch in flight at the most.
-  static SchedulerOptions OneLaunch() {
-    SchedulerOptions options;
-    options.max_launches_in_flight = 1;
-    return options;
-  }
-
-  std::unique_ptr<GemmRequest> Request(int64_t number) {
-    auto request = std::make_unique<GemmRequest>();
-    request->m = number;
-    request->arrival = clock_.Now();
-    request->done = outcomes_.Recorder(number);
-    return request;
-  }
-
-  // One that runs in chunks.
-  std::unique_ptr<GemmRequest> LargeRequest(int64_t rows) {
-    auto request = Request(rows);
-    request->weights = std::make_shared<NoWeights>();
-    return request;
-  }
-
-  void Enqueue(int64_t number) { scheduler_->Enqueue(Request(number)); }
-
-  // Occupies the only launch with request `number`.
-  void Occupy(int64_t number) {
-    Enqueue(number);
-    sink_.WaitForBatches(1);
-  }
-
-  void StopAfterFinishingAll() {
-    if (scheduler_ == nullptr) return;
-    std::atomic<bool> stopped{false};
-    std::thread finisher([&] {
-      while (!stopped) {
-        if (!sink_.Finish(0)) std::this_thread::yield();
-      }
-    });
-    scheduler_.reset();
-    stopped = true;
-    finisher.join();
-  }
-
-  double Dropped(const std::string& reason, const std::string& stage) {
-    return MetricValue(metrics_, "qgemm_requests_dropped_total{reason=\"" +
-                                     reason + "\",stage=\"" + stage + "\"}")
-        .value_or(-1);
-  }
-
-  // Returns when somebody has looked at the clock `count` times, or a launch
-  // has started.
-  void AwaitLooks(int64_t count) {
-    const int64_t enough = clock_.looks() + count;
-    while (clock_.looks() < enough && sink_.sizes().empty()) {
-      std::this_thread::yield();
-    }
-  }
-
-  WatchedClock clock_;
-  ServerMetrics metrics_;
-  Outcomes outcomes_;
-  HeldSink sink_;
-  std::unique_ptr<BatchScheduler> scheduler_;
-};
 
 TEST_F(BatchSchedulerTest, RunsRequestsFirstInFirstOut) {
   Start(OneLaunch());
@@ -457,131 +351,6 @@ TEST_F(BatchSchedulerTest, DoneMayEnqueueAgain) {
   sink_.Finish(0);
   sink_.WaitForBatches(2);
   sink_.Finish(0);
-  EXPECT_EQ(outcomes_.CodeOf(2), absl::StatusCode::kOk);
-}
-
-TEST_F(BatchSchedulerTest, DrainRunsWhatIsQueued) {
-  Start(OneLaunch());
-  for (int64_t number = 0; number < 3; ++number) Enqueue(number);
-  std::thread finisher([this] {
-    for (int64_t batch = 1; batch <= 3; ++batch) {
-      sink_.WaitForBatches(batch);
-      sink_.Finish(0);
-    }
-  });
-  scheduler_->Drain(absl::InfiniteFuture());
-  EXPECT_EQ(outcomes_.count(), 3);
-  finisher.join();
-  EXPECT_EQ(outcomes_.CodeOf(2), absl::StatusCode::kOk);
-}
-
-TEST_F(BatchSchedulerTest, DrainedSchedulerRefusesWithUnavailable) {
-  Start(OneLaunch());
-  scheduler_->Drain(absl::InfiniteFuture());
-  Enqueue(1);
-  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(Dropped("draining", "admission"), 1);
-}
-
-TEST_F(BatchSchedulerTest, DrainEndsWhatIsQueuedAtItsDeadline) {
-  Start(OneLaunch());
-  Occupy(0);
-  Enqueue(1);
-  scheduler_->Drain(clock_.Now());
-  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(outcomes_.count(), 1);  // request 0 goes on
-}
-
-TEST_F(BatchSchedulerTest, DrainEndsWhenTheClockReachesItsDeadline) {
-  Start(OneLaunch());
-  Occupy(0);
-  Enqueue(1);
-  std::thread drainer([this, deadline = clock_.Now() + absl::Hours(1)] {
-    scheduler_->Drain(deadline);
-  });
-  clock_.Advance(absl::Hours(1));
-  outcomes_.WaitFor(1);
-  drainer.join();
-  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kUnavailable);
-}
-
-TEST_F(BatchSchedulerTest, LaunchMayEndAfterTheDrainGaveUp) {
-  Start(OneLaunch());
-  Occupy(0);
-  scheduler_->Drain(clock_.Now());
-  sink_.Finish(0);
-  EXPECT_EQ(outcomes_.CodeOf(0), absl::StatusCode::kOk);
-}
-
-TEST_F(BatchSchedulerTest, HoldStartsNoLaunchBeforeItsEnd) {
-  Start(SchedulerOptions());
-  scheduler_->HoldLaunches(clock_.Now() + absl::Seconds(2));
-  Enqueue(1);
-  Enqueue(2);
-  clock_.Advance(absl::Seconds(2) - absl::Nanoseconds(1));
-  AwaitLooks(5);
-  EXPECT_THAT(sink_.rows(), ElementsAre());
-  clock_.Advance(absl::Nanoseconds(1));
-  sink_.WaitForBatches(2);
-  EXPECT_THAT(sink_.rows(), ElementsAre(1, 2));
-}
-
-TEST_F(BatchSchedulerTest, OfSeveralHoldsTheLastToEndCounts) {
-  Start(SchedulerOptions());
-  scheduler_->HoldLaunches(clock_.Now() + absl::Seconds(2));
-  scheduler_->HoldLaunches(clock_.Now() + absl::Seconds(3));
-  scheduler_->HoldLaunches(clock_.Now() + absl::Seconds(1));
-  Enqueue(1);
-  clock_.Advance(absl::Milliseconds(2999));
-  AwaitLooks(5);
-  EXPECT_THAT(sink_.rows(), ElementsAre());
-  clock_.Advance(absl::Milliseconds(1));
-  sink_.WaitForBatches(1);
-}
-
-TEST_F(BatchSchedulerTest, HoldLeavesLaunchesInFlightAlone) {
-  Start(OneLaunch());
-  Occupy(1);
-  scheduler_->HoldLaunches(absl::InfiniteFuture());
-  sink_.Finish(0);
-  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kOk);
-}
-
-TEST_F(BatchSchedulerTest, HeldQueueKeepsItsBounds) {
-  SchedulerOptions options;
-  options.max_queued_requests = 2;
-  Start(options);
-  scheduler_->HoldLaunches(absl::InfiniteFuture());
-  Enqueue(1);
-  Enqueue(2);
-  Enqueue(3);
-  EXPECT_EQ(outcomes_.CodeOf(3), absl::StatusCode::kResourceExhausted);
-}
-
-TEST_F(BatchSchedulerTest, DrainEndsAHold) {
-  Start(SchedulerOptions());
-  scheduler_->HoldLaunches(absl::InfiniteFuture());
-  Enqueue(1);
-  std::thread drainer([this] { scheduler_->Drain(absl::InfiniteFuture()); });
-  sink_.WaitForBatches(1);
-  sink_.Finish(0);
-  drainer.join();
-  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kOk);
-}
-
-TEST_F(BatchSchedulerTest, NoHoldBeginsInADrain) {
-  Start(OneLaunch());
-  Occupy(1);
-  Enqueue(2);
-  const int64_t looks = clock_.looks();
-  std::thread drainer([this] { scheduler_->Drain(absl::InfiniteFuture()); });
-  // With its only launch in flight, the dispatcher has no need of the clock.
-  while (clock_.looks() == looks) std::this_thread::yield();
-  scheduler_->HoldLaunches(absl::InfiniteFuture());
-  sink_.Finish(0);
-  sink_.WaitForBatches(2);
-  sink_.Finish(0);
-  drainer.join();
   EXPECT_EQ(outcomes_.CodeOf(2), absl::StatusCode::kOk);
 }
 
