@@ -5,6 +5,9 @@
 #ifndef QGEMM_TESTS_CLIENT_LOADTEST_LOADTEST_FLAGS_FIXTURE_H_
 #define QGEMM_TESTS_CLIENT_LOADTEST_LOADTEST_FLAGS_FIXTURE_H_
 
+#include <gtest/gtest.h>
+
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -38,6 +41,23 @@ inline LoadtestFlags ValidFlags() {
   flags.server = "unix:/run/qgemm.sock";
   flags.synthetic = "4096x14336";
   return flags;
+}
+
+// Which must succeed.
+inline LoadtestOptions Parse(const LoadtestFlags& flags,
+                             const LoadtestHost& host = Host()) {
+  const absl::StatusOr<LoadtestOptions> options =
+      ParseLoadtestOptions(flags, host);
+  EXPECT_TRUE(options.ok()) << options.status();
+  return options.ok() ? *options : LoadtestOptions();
+}
+
+// Of valid flags with a change.
+inline LoadtestOptions ParseWith(
+    const std::function<void(LoadtestFlags*)>& change) {
+  LoadtestFlags flags = ValidFlags();
+  change(&flags);
+  return Parse(flags);
 }
 
 }  // namespace qgemm
