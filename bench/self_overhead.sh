@@ -17,10 +17,10 @@ if [ "${1:-}" = --bundle ]; then
   shift 2
 else
   "$ROOT/tools/bazel.sh" build -c opt //server:qgemm_server \
-    //client/loadtest:qgemm_loadtest //bench:minimal_client
+    //loadtest:qgemm_loadtest //bench:minimal_client
   bin="$("$ROOT/tools/bazel.sh" info -c opt bazel-bin)"
   server="$bin/server/qgemm_server"
-  loadtest="$bin/client/loadtest/qgemm_loadtest"
+  loadtest="$bin/loadtest/qgemm_loadtest"
   minimal="$bin/bench/minimal_client"
 fi
 readonly rounds="${1:-7}"

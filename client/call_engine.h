@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
-#include "client/client_options.h"
+#include "client_options.h"
 #include "client/completion_loop.h"
 
 namespace qgemm {

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "client/client_options.h"
+#include "client_options.h"
 #include "client/gemm.h"
 #include "client/gemm_stream.h"
 #include "client/load.h"

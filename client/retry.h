@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "client/client_options.h"
+#include "client_options.h"
 
 namespace qgemm {
 

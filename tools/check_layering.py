@@ -41,9 +41,9 @@ ALLOWED = {
         "kernels/backends", "kernels/matrix", "kernels/formats", "proto",
         "base"],
     "client": KERNELS + ["proto", "base"],
-    "client/cli": KERNELS + ["client", "client/tensor_files", "proto", "base"],
-    "client/loadtest": KERNELS + ["client", "proto", "base"],
-    "client/tensor_files": ["kernels/matrix", "base"],
+    "cli": KERNELS + ["client", "cli/tensor_files", "proto", "base"],
+    "loadtest": KERNELS + ["client", "proto", "base"],
+    "cli/tensor_files": ["kernels/matrix", "base"],
     "client/examples": ["client"],
     "tests": None,  # anything
     "bench": None,

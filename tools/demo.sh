@@ -50,11 +50,11 @@ if [ -n "$bundle" ]; then
 else
   "$ROOT/tools/setup.sh"
   "$ROOT/tools/bazel.sh" build -c opt //server:qgemm_server \
-    //client/cli:qgemm //client/loadtest:qgemm_loadtest
+    //cli:qgemm //loadtest:qgemm_loadtest
   bin="$("$ROOT/tools/bazel.sh" info -c opt bazel-bin)"
   server="$bin/server/qgemm_server"
-  cli="$bin/client/cli/qgemm"
-  loadtest="$bin/client/loadtest/qgemm_loadtest"
+  cli="$bin/cli/qgemm"
+  loadtest="$bin/loadtest/qgemm_loadtest"
   weights="$ROOT/demo/minilm_block.safetensors"
 fi
 

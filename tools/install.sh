@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly VERSION=0.1.0
 readonly LIBRARY=//client:client
 readonly BINARIES=(
-  //server:qgemm_server //client/cli:qgemm //client/loadtest:qgemm_loadtest
+  //server:qgemm_server //cli:qgemm //loadtest:qgemm_loadtest
 )
 
 usage() {
@@ -83,7 +83,7 @@ install_archive() {
 
 # Headers that the client's own reach by #include, and those alone.
 install_headers() {
-  local pending=(client/client.h client/process_settings.h) header included
+  local pending=(client.h client/process_settings.h) header included
   local -A seen=()
   while [ "${#pending[@]}" -gt 0 ]; do
     header="${pending[0]}"

@@ -19,7 +19,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly MAX_BYTES=$((40 * 1000 * 1000))
 readonly BUNDLE=dist/qgemm-bundle
 readonly BINARIES=(
-  //server:qgemm_server //client/cli:qgemm //client/loadtest:qgemm_loadtest
+  //server:qgemm_server //cli:qgemm //loadtest:qgemm_loadtest
   //bench:backend_bench //bench:kernel_bench //bench:minimal_client
 )
 # Of the system's, found wherever the bundle runs.

@@ -87,10 +87,10 @@ if [ -n "$bundle" ]; then
 else
   "$ROOT/tools/setup.sh"
   "$ROOT/tools/bazel.sh" build -c opt //server:qgemm_server \
-    //client/loadtest:qgemm_loadtest
+    //loadtest:qgemm_loadtest
   bin="$("$ROOT/tools/bazel.sh" info -c opt bazel-bin)"
   server="$bin/server/qgemm_server"
-  loadtest="$bin/client/loadtest/qgemm_loadtest"
+  loadtest="$bin/loadtest/qgemm_loadtest"
 fi
 
 scratch="$(mktemp -d /tmp/qgemm-scenario.XXXXXX)"

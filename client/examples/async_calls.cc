@@ -12,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-#include "client/client.h"
+#include "client.h"
 
 namespace {
 

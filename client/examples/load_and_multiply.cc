@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "client/client.h"
+#include "client.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "client/client.h"
+#include "client.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "client/client.h"
+#include "client.h"
 #include "client/process_settings.h"
 
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "client/tensor_files/npy.h"
-#include "client/tensor_files/tensor_file.h"
+#include "cli/tensor_files/npy.h"
+#include "cli/tensor_files/tensor_file.h"
 #include "tests/client/processes.h"
 #include "tests/client/tensor_bytes.h"
 
@@ -33,7 +33,7 @@ class CliTest : public testing::Test {
   }
 
   static CommandResult Qgemm(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), "client/cli/qgemm");
+    arguments.insert(arguments.begin(), "cli/qgemm");
     arguments.push_back("--server=" + server_->target());
     arguments.push_back("--connect_timeout=60s");
     return RunProgram(arguments);
@@ -217,21 +217,21 @@ TEST_F(CliTest, WrongUsageExitsWithTwoAndSaysWhy) {
       {"gemm", "w", "--from=file"},
       {"unload"}};
   for (std::vector<std::string> arguments : cases) {
-    arguments.insert(arguments.begin(), "client/cli/qgemm");
+    arguments.insert(arguments.begin(), "cli/qgemm");
     const CommandResult result = RunProgram(arguments);
     EXPECT_EQ(result.exit_code, kWrongUsage)
         << testing::PrintToString(arguments);
     EXPECT_THAT(result.err, HasSubstr("qgemm"));
     EXPECT_EQ(result.out, "");
   }
-  EXPECT_EQ(RunProgram({"client/cli/qgemm"}).exit_code, kWrongUsage);
+  EXPECT_EQ(RunProgram({"cli/qgemm"}).exit_code, kWrongUsage);
 }
 
 TEST_F(CliTest, HelpOfEveryCommandSucceeds) {
   for (const char* command :
        {"load", "list", "describe", "gemm", "unload", "info"}) {
     const CommandResult result =
-        RunProgram({"client/cli/qgemm", command, "--help"});
+        RunProgram({"cli/qgemm", command, "--help"});
     EXPECT_EQ(result.exit_code, kDone);
     EXPECT_THAT(result.out, HasSubstr("--server"));
   }
@@ -246,7 +246,7 @@ TEST_F(CliTest, BadFilesFailWithTheirReason) {
 
 TEST_F(CliTest, NoServerFails) {
   const CommandResult result =
-      RunProgram({"client/cli/qgemm", "list", "--server=unix:nobody",
+      RunProgram({"cli/qgemm", "list", "--server=unix:nobody",
                   "--connect_timeout=50ms"});
   EXPECT_EQ(result.exit_code, kFailed);
   EXPECT_THAT(result.err, HasSubstr("UNAVAILABLE"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "client/client.h"
+#include "client.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "client/client.h"
+#include "client.h"
 #include "tests/client/fake_service.h"
 
 namespace qgemm {

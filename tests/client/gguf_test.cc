@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "client/tensor_files/gguf.h"
+#include "cli/tensor_files/gguf.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

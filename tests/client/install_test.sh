@@ -64,7 +64,7 @@ compile_with_cmake() {
 
 # The headers stand alone: what they include is installed or the system's.
 only_installed_headers() {
-  [ -f "$PREFIX/include/qgemm/client/client.h" ] || return 1
+  [ -f "$PREFIX/include/qgemm/client.h" ] || return 1
   ! grep -rhoP '^#include "\K[^"]+' "$PREFIX/include/qgemm" | sort -u |
     grep -v '^absl/' | while read -r header; do
     [ -f "$PREFIX/include/qgemm/$header" ] || echo "missing $header"

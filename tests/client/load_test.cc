@@ -15,7 +15,7 @@
 
 #include "base/crc32c.h"
 #include "base/sha256.h"
-#include "client/client.h"
+#include "client.h"
 #include "tests/client/fake_service.h"
 
 namespace qgemm {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "client/tensor_files/safetensors.h"
+#include "cli/tensor_files/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

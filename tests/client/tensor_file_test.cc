@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "client/tensor_files/tensor_file.h"
+#include "cli/tensor_files/tensor_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "client/tensor_files/npy.h"
+#include "cli/tensor_files/npy.h"
 #include "tests/client/tensor_bytes.h"
 
 namespace qgemm {

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cli/gemm_report.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/output.h"
+
+namespace qgemm {
+namespace {
+
+double Microseconds(absl::Duration duration) {
+  return absl::ToDoubleMicroseconds(duration);
+}
+
+OrderedJson ServerJson(const ServerTimings& times) {
+  return {{"queue", Microseconds(times.queue)},
+          {"host_to_device", Microseconds(times.host_to_device)},
+          {"kernel", Microseconds(times.kernel)},
+          {"device_to_host", Microseconds(times.device_to_host)},
+          {"total", Microseconds(times.total)}};
+}
+
+OrderedJson ReportJson(const GemmReport& report) {
+  const GemmResult& result = report.result;
+  OrderedJson object = {{"weights", report.weights.id},
+                        {"format", report.weights.format},
+                        {"m", result.m},
+                        {"n", result.n},
+                        {"k", report.weights.k},
+                        {"mode", std::string(Name(report.signature.mode))},
+                        {"a_type", std::string(Name(report.signature.a_type))},
+                        {"c_type", std::string(Name(report.signature.c_type))},
+                        {"round_trip_us", Microseconds(report.round_trip)},
+                        {"server_us", ServerJson(result.timings)},
+                        {"launch_rows", result.timings.launch_rows},
+                        {"launch_requests", result.timings.launch_requests}};
+  if (report.verified.has_value()) {
+    const OracleReport& verified = *report.verified;
+    object["verify"] = {{"passed", verified.passed()},
+                        {"compared", verified.compared},
+                        {"worst_ratio", verified.worst_ratio},
+                        {"relative_norm", verified.relative_norm}};
+  }
+  return object;
+}
+
+std::string FirstValues(const GemmResult& result) {
+  constexpr size_t kShown = 4;
+  const std::vector<float> values = result.ToFloats();
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, values.size()); ++i) {
+    absl::StrAppendFormat(&text, "%s%.6g", i > 0 ? ", " : "", values[i]);
+  }
+  return text;
+}
+
+std::string VerifyText(const OracleReport& verified) {
+  return absl::StrFormat(
+      "%s: %d values, worst error %.3f of the tolerance, relative norm %.2e",
+      verified.passed() ? "passed" : "FAILED", verified.compared,
+      verified.worst_ratio, verified.relative_norm);
+}
+
+std::string ReportText(const GemmReport& report) {
+  const GemmResult& result = report.result;
+  const ServerTimings& times = result.timings;
+  std::vector<std::pair<std::string, std::string>> fields = {
+      {"C", absl::StrCat(
+                "[", result.m, ", ", result.n, "] ",
+                Name(report.signature.c_type), " = A [", result.m, ", ",
+                report.weights.k, "] ", Name(report.signature.a_type), " * ",
+                report.weights.format, ", mode ", Name(report.signature.mode))},
+      {"round trip",
+       absl::StrFormat("%.0f us", Microseconds(report.round_trip))},
+      {"server",
+       absl::StrFormat("%.0f us: queue %.0f, kernel %.0f",
+                       Microseconds(times.total), Microseconds(times.queue),
+                       Microseconds(times.kernel))},
+      {"C starts with", FirstValues(result)}};
+  if (!report.out_path.empty()) {
+    fields.emplace_back("written to", report.out_path);
+  }
+  if (report.verified.has_value()) {
+    fields.emplace_back("fp64 check", VerifyText(*report.verified));
+  }
+  return FormatFields(fields);
+}
+
+}  // namespace
+
+std::string FormatGemmReport(const GemmReport& report, GemmReportStyle style) {
+  return style == GemmReportStyle::kJson ? FormatJson(ReportJson(report))
+                                         : ReportText(report);
+}
+
+}  // namespace qgemm

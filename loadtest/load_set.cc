@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "loadtest/load_set.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "client/gemm.h"
+#include "loadtest/random/random_bits.h"
+#include "loadtest/workload/random_operands.h"
+
+namespace qgemm {
+namespace {
+
+// The server's limit is the one that counts; this only is above it.
+constexpr int64_t kMaxMessageBytes = int64_t{1} << 30;
+// What the activations of all messages may take together.
+constexpr int64_t kMaxOperandBytes = int64_t{256} << 20;
+
+WorkloadOptions WorkloadOf(const LoadtestOptions& options, size_t layers) {
+  WorkloadOptions workload;
+  workload.layers.layers = static_cast<int>(layers);
+  workload.layers.order = options.layers.walk       ? LayerOrder::kWalk
+                          : options.layers.zipf > 0 ? LayerOrder::kZipf
+                                                    : LayerOrder::kInTurn;
+  workload.layers.zipf_exponent = options.layers.zipf;
+  workload.layers.seed = options.seed;
+  workload.rows = options.request.m;
+  workload.inputs = options.request.inputs;
+  return workload;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LoadSet>> LoadSet::Make(
+    const LoadtestOptions& options, std::vector<LoadedLayer> layers) {
+  WorkloadOptions workload_options = WorkloadOf(options, layers.size());
+  ASSIGN_OR_RETURN(Workload workload, Workload::Create(workload_options));
+  std::unique_ptr<LoadSet> set(
+      new LoadSet(options, std::move(layers), std::move(workload)));
+  RETURN_IF_ERROR(set->AddMessages());
+  return set;
+}
+
+LoadSet::LoadSet(const LoadtestOptions& options,
+                 std::vector<LoadedLayer> layers, Workload workload)
+    : request_(options.request),
+      seed_(options.seed),
+      walk_(options.layers.walk),
+      layers_(std::move(layers)),
+      workload_(std::move(workload)) {
+  for (const RowClass& each : request_.m.classes()) {
+    class_rows_.push_back(each.rows);
+  }
+  if (request_.prefill_clients > 0) class_rows_.push_back(request_.prefill_m);
+}
+
+std::vector<std::string> LoadSet::class_names() const {
+  std::vector<std::string> names;
+  for (int64_t rows : class_rows_) names.push_back(absl::StrCat("m=", rows));
+  if (request_.prefill_clients > 0) {
+    names.back() = absl::StrCat("prefill ", names.back());
+  }
+  return names;
+}
+
+absl::StatusOr<int> LoadSet::InputsThatFit() const {
+  int64_t operand_bytes = 0;  // of one input of everything
+  std::set<int64_t> depths;
+  for (const LoadedLayer& layer : layers_) depths.insert(layer.k);
+  for (int64_t m : class_rows_) {
+    for (const LoadedLayer& layer : layers_) {
+      const int64_t row =
+          layer.k * SizeOf(request_.a_type) + layer.n * SizeOf(request_.c_type);
+      const int64_t bytes = CheckedMul(m, row).value_or(kMaxMessageBytes + 1);
+      if (bytes <= kMaxMessageBytes) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("m = ", m, " rows of ", layer.name, " [", layer.n, ", ",
+                       layer.k, "]: a request and its answer take more than ",
+                       kMaxMessageBytes, " bytes"));
+    }
+    for (int64_t k : depths) operand_bytes += m * k * SizeOf(request_.a_type);
+  }
+  return static_cast<int>(std::clamp<int64_t>(
+      kMaxOperandBytes / std::max<int64_t>(1, operand_bytes), 1,
+      request_.inputs));
+}
+
+absl::Status LoadSet::AddMessages() {
+  ASSIGN_OR_RETURN(inputs_, InputsThatFit());
+  // By k, class and input: layers of equal depth multiply the same A.
+  std::map<std::vector<int64_t>, int> operands;
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    GemmOptions gemm;
+    gemm.weights = layers_[layer].name;
+    gemm.a_type = request_.a_type;
+    gemm.c_type = request_.c_type;
+    gemm.mode = request_.mode;
+    gemm.priority = request_.priority;
+    for (size_t row_class = 0; row_class < class_rows_.size(); ++row_class) {
+      gemm.m = class_rows_[row_class];
+      for (int input = 0; input < inputs_; ++input) {
+        const LoadMessage message{static_cast<int>(layer),
+                                  static_cast<int>(row_class), gemm.m, input};
+        const auto [found, fresh] = operands.try_emplace(
+            {layers_[layer].k, static_cast<int64_t>(row_class), input}, 0);
+        if (fresh) found->second = messages_.AddOperand(OperandOf(message));
+        messages_.AddGemm(gemm, found->second);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+LoadMessage LoadSet::Describe(int message) const {
+  const int classes = static_cast<int>(class_rows_.size());
+  LoadMessage described;
+  described.input = message % inputs_;
+  described.row_class = message / inputs_ % classes;
+  described.layer = message / inputs_ / classes;
+  described.m = class_rows_[described.row_class];
+  return described;
+}
+
+std::vector<uint8_t> LoadSet::OperandOf(const LoadMessage& message) const {
+  const int64_t k = layers_[message.layer].k;
+  uint64_t seed = MixBits(seed_ ^ static_cast<uint64_t>(k));
+  seed = MixBits(seed ^ static_cast<uint64_t>(message.row_class));
+  seed = MixBits(seed ^ static_cast<uint64_t>(message.input));
+  return MakeRandomActivations(request_.a_type, message.m * k, seed);
+}
+
+int64_t LoadSet::AnswerBytes(const LoadMessage& message) const {
+  return message.m * layers_[message.layer].n * SizeOf(request_.c_type);
+}
+
+PickedRequest LoadSet::Pick(int64_t client, int64_t sequence) const {
+  // Arrivals of a walk go through it together; else each is on its own.
+  const bool arrival = client < 0;
+  RequestPick pick =
+      arrival && !walk_
+          ? workload_.Pick(sequence, 0)
+          : workload_.Pick(std::max<int64_t>(0, client), sequence);
+  pick.input %= inputs_;
+  if (client >= kFirstPrefillClient) {
+    pick.row_class = static_cast<int>(class_rows_.size()) - 1;
+  }
+  const int classes = static_cast<int>(class_rows_.size());
+  PickedRequest picked;
+  picked.message =
+      (pick.layer * classes + pick.row_class) * inputs_ + pick.input;
+  picked.row_class = pick.row_class;
+  picked.rows = class_rows_[pick.row_class];
+  picked.bytes_sent =
+      picked.rows * layers_[pick.layer].k * SizeOf(request_.a_type);
+  return picked;
+}
+
+}  // namespace qgemm

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything that a load test has to say, before it is put into a table, JSON
+// or a page.
+
+#ifndef QGEMM_LOADTEST_REPORT_LOADTEST_REPORT_H_
+#define QGEMM_LOADTEST_REPORT_LOADTEST_REPORT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/histogram.h"
+#include "loadtest/report/run_result.h"
+#include "client/server_description.h"
+
+namespace qgemm {
+
+// Why a load test did not simply pass; the value is the exit code.
+enum class Verdict : uint8_t {
+  kPassed = 0,
+  kErrors = 1,         // requests failed, none was answered, or clean-up failed
+  kUsage = 2,          // flags that make no sense; never in a report
+  kSloMissed = 3,      // a percentile above --slo
+  kLag = 4,            // the generator was later than --max_lag
+  kWrongAnswer = 5,    // --verify found one
+  kNotStarted = 6,     // no server, unknown weights, a refused upload
+  kNotWritten = 7,     // a report file could not be written
+  kInterrupted = 130,  // by a signal
+};
+
+// "passed", "errors", "slo missed", …
+absl::string_view Name(Verdict verdict);
+
+struct Finding {
+  Verdict verdict = Verdict::kPassed;
+  std::string message;  // one line for people
+};
+
+struct LoadtestEnvironment {
+  std::string version;        // of the load test
+  int client_cpus = 0;        // hardware threads of the client's machine
+  std::string client_cpu;     // their model; empty if unknown
+  std::string client_system;  // operating system and release
+  std::string transport;      // tcp or unix
+  ServerDescription server;
+};
+
+// The layers under load.
+struct WeightsSummary {
+  std::string text;  // "kbit4 4096x14336", "llama3-8b, kbit4, 224 layers"
+  std::vector<std::string> formats;
+  int64_t layers = 0;
+  int64_t resident_bytes = 0;
+  int64_t largest_k = 0;
+  int64_t largest_n = 0;
+};
+
+// Echoes from as many closed loops, over as many connections, as the run has.
+struct EchoRate {
+  int64_t clients = 0;
+  double per_second = 0;
+};
+
+// A raw echo of the same bytes over the same transport, idle server, one in
+// flight; what is left of a request's time without it and without the
+// device's is the service's own.
+struct Yardstick {
+  int64_t bytes_out = 0;
+  int64_t bytes_back = 0;
+  Histogram echo_ns;  // round trips
+  Histogram gemm_ns;  // round trips of the same shape, one in flight
+  // Of those products, as the server timed them: to the device, kernel, back.
+  Histogram device_ns;
+  // If the run has several closed loops: the mean of before and after it.
+  std::optional<EchoRate> echo_rate;
+};
+
+struct VerifyReport {
+  std::string mode = "none";        // none, sample or all
+  int64_t answers_compared = 0;     // with the first answer to their input
+  int64_t answers_different = 0;    // whose bits were others
+  int64_t elements_checked = 0;     // against fp64
+  double worst_tolerance_used = 0;  // largest error / tolerance; above 1: wrong
+  absl::Status status;              // the first thing found wrong
+};
+
+// Of --find_peak.
+struct PeakResult {
+  std::string slo;         // as asked: "p99=500us"
+  double rate = 0;         // the highest that held, requests/s; 0: none did
+  bool confirmed = false;  // a second, longer run at that rate held too
+};
+
+struct LoadtestReport {
+  // Every flag with its value in effect, in the order of --help.
+  std::vector<std::pair<std::string, std::string>> options;
+  std::string command;  // a line that runs this again
+  std::string title;    // of the page; the scenario's name if it has one
+  absl::Time started_at;
+  LoadtestEnvironment environment;
+  WeightsSummary weights;
+  // One, or one a point of a sweep or search, in the order of running.
+  std::vector<RunResult> runs;
+  size_t headline = 0;  // index of the run that the figures quoted are of
+  std::optional<Yardstick> yardstick;
+  std::optional<PeakResult> peak;
+  VerifyReport verify;
+  std::vector<Finding> findings;  // empty: passed
+
+  // Null if nothing ran.
+  const RunResult* headline_run() const;
+  // The first finding's verdict.
+  Verdict verdict() const;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_LOADTEST_REPORT_LOADTEST_REPORT_H_

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sums and rates over a run's counts.
+
+#include "loadtest/report/run_result.h"
+
+namespace qgemm {
+namespace {
+
+double PerSecond(int64_t count, absl::Duration time) {
+  if (time <= absl::ZeroDuration()) return 0;
+  return static_cast<double>(count) / absl::ToDoubleSeconds(time);
+}
+
+}  // namespace
+
+int64_t RunResult::error_count() const {
+  int64_t sum = 0;
+  for (const auto& [code, tally] : errors) sum += tally.count;
+  return sum;
+}
+
+Histogram RunResult::latency_ns() const {
+  Histogram all;
+  for (const ClassResult& each : classes) all.Merge(each.latency_ns);
+  return all;
+}
+
+Histogram RunResult::send_latency_ns() const {
+  Histogram all;
+  for (const ClassResult& each : classes) all.Merge(each.send_latency_ns);
+  return all;
+}
+
+double RunResult::answers_per_second() const {
+  return PerSecond(answers, measured);
+}
+
+double RunResult::rows_per_second() const { return PerSecond(rows, measured); }
+
+double RunResult::achieved_rate() const { return PerSecond(sent, due_time); }
+
+}  // namespace qgemm

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What one run of the load generator measured: counts, histograms and a time
+// series. Plain values; the engine fills them in, the report shows them.
+
+#ifndef QGEMM_LOADTEST_REPORT_RUN_RESULT_H_
+#define QGEMM_LOADTEST_REPORT_RUN_RESULT_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/histogram.h"
+
+namespace qgemm {
+
+// Requests whose latencies are told apart: those of one number of rows.
+struct ClassResult {
+  std::string name;  // "m=1", "prefill m=2048"
+  int64_t m = 0;     // rows a request
+  // Answers only. From the intended start: for open arrivals when the request
+  // was due, for closed loops when it was sent.
+  Histogram latency_ns;
+  // From the actual send.
+  Histogram send_latency_ns;
+};
+
+// What the server said of the answers' time and launches.
+struct ServerTimes {
+  Histogram queue_ns;
+  Histogram host_to_device_ns;
+  Histogram kernel_ns;
+  Histogram device_to_host_ns;
+  Histogram device_ns;  // the three together
+  Histogram total_ns;
+  Histogram launch_rows;
+  Histogram launch_requests;
+};
+
+struct ErrorTally {
+  int64_t count = 0;
+  std::string first_message;
+  // From sending to the error; none of what was not sent.
+  std::optional<Histogram> latency_ns = std::nullopt;
+};
+
+// One interval of the time series, by when requests ended.
+struct SeriesPoint {
+  absl::Duration start;   // since the measurement began; below 0 in warm-up
+  absl::Duration length;  // 100 ms but for the last
+  int64_t answers = 0;
+  int64_t rows = 0;    // of the answers
+  int64_t errors = 0;  // ends that ErrorTally counts
+  int64_t p50_ns = 0;  // latency from the intended start; 0: no answers
+  int64_t p99_ns = 0;
+  int64_t max_ns = 0;
+  int64_t in_flight = 0;   // when the interval ended
+  int64_t max_lag_ns = 0;  // of requests sent in the interval
+  double launch_rows = 0;  // mean over the answers
+};
+
+// Requests count if they were due after the warm-up and before the end.
+struct RunResult {
+  // What is special about this run among those of a sweep or search:
+  // "rate=2000"; empty if there is one run.
+  std::string label;
+  double asked_rate = 0;  // open arrivals: requests/s on average; 0: closed
+  int concurrency = 1;    // most requests in flight
+  absl::Duration warmup;
+  // From the end of the warm-up to the last counted end.
+  absl::Duration measured;
+  // The part of that in which requests were due: the asked duration, less if
+  // interrupted. Rates of arrival are over this.
+  absl::Duration due_time;
+
+  // Of open arrivals if there are any, else of the closed loops.
+  int64_t due = 0;   // arrivals that were due (open); requests sent (closed)
+  int64_t sent = 0;  // of them, started
+  int64_t answers = 0;
+  int64_t rows = 0;            // of the answers
+  int64_t bytes_sent = 0;      // operands of the answers
+  int64_t bytes_received = 0;  // results of the answers
+  int64_t warmup_answers = 0;  // due during the warm-up; count nowhere else
+
+  // Ends that the run itself asked for; they are no errors.
+  int64_t expired = 0;       // --deadline passed
+  int64_t cancelled = 0;     // by --cancel_rate
+  int64_t disconnected = 0;  // in flight when --disconnect_rate cut the line
+  // The others, of the whole run, warm-up included.
+  std::map<absl::StatusCode, ErrorTally> errors;
+
+  std::vector<ClassResult> classes;  // one or more
+  Histogram lag_ns;  // open arrivals: how late the generator sent, waits for a
+                     // free place in flight not counted
+  ServerTimes server;
+  std::vector<SeriesPoint> series;
+  // Latencies from the intended start in consecutive stretches of equal
+  // length, to a precision of 1/64: what differs between them is what
+  // `compare` draws its confidence intervals from.
+  std::vector<Histogram> blocks_ns;
+
+  absl::Duration client_cpu;  // processor time of the generator's process
+  absl::Duration server_cpu;  // of the server's; zero if it does not say
+  int64_t uploads = 0;        // of --churn
+  bool interrupted = false;   // by a signal
+
+  int64_t error_count() const;
+  // All classes together.
+  Histogram latency_ns() const;
+  Histogram send_latency_ns() const;
+  double answers_per_second() const;
+  double rows_per_second() const;
+  // Arrivals sent a second of due time.
+  double achieved_rate() const;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_LOADTEST_REPORT_RUN_RESULT_H_

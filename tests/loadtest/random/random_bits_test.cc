@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Seeded random numbers against the outputs of the algorithms they are named
+// after, and at the ends of their ranges.
+
+#include "loadtest/random/random_bits.h"
+
+#include <cstdint>
+#include <limits>
+
+#include "gtest/gtest.h"
+
+namespace qgemm {
+namespace {
+
+constexpr uint64_t kAllOnes = std::numeric_limits<uint64_t>::max();
+
+TEST(MixBits, IsSplitmix64) {
+  // The first outputs of splitmix64 for the seed 1234567, as published at
+  // https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64.
+  const uint64_t step = 0x9e3779b97f4a7c15;
+  EXPECT_EQ(MixBits(1234567), 6457827717110365317u);
+  EXPECT_EQ(MixBits(1234567 + step), 3203168211198807973u);
+  EXPECT_EQ(MixBits(1234567 + 2 * step), 9817491932198370423u);
+}
+
+TEST(RandomBits, IsXoshiro256PlusPlusSeededBySplitmix64) {
+  // By another implementation, in Python, that gives the outputs known for
+  // the state {1, 2, 3, 4}: 41943041, 58720359, 3588806011781223.
+  RandomBits random(1234567);
+  EXPECT_EQ(random.Next(), 437095814655224680u);
+  EXPECT_EQ(random.Next(), 8127161015984454572u);
+  EXPECT_EQ(random.Next(), 18128670339019551454u);
+  EXPECT_EQ(random.Next(), 254746599813523466u);
+}
+
+TEST(UnitInterval, LeavesOneOut) {
+  EXPECT_EQ(UnitInterval(0), 0.0);
+  EXPECT_EQ(UnitInterval(kAllOnes), 1.0 - 0x1p-53);
+  EXPECT_EQ(UnitInterval(uint64_t{1} << 63), 0.5);
+}
+
+TEST(OpenUnitInterval, LeavesBothEndsOut) {
+  EXPECT_EQ(OpenUnitInterval(0), 0x1p-53);
+  EXPECT_EQ(OpenUnitInterval(kAllOnes), 1.0 - 0x1p-53);
+}
+
+TEST(BelowCount, CoversTheCountAndNoMore) {
+  EXPECT_EQ(BelowCount(0, 7), 0u);
+  EXPECT_EQ(BelowCount(kAllOnes, 7), 6u);
+  EXPECT_EQ(BelowCount(uint64_t{1} << 63, 8), 4u);
+  EXPECT_EQ(BelowCount(kAllOnes, 1), 0u);
+}
+
+}  // namespace
+}  // namespace qgemm
