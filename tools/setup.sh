@@ -16,7 +16,7 @@ readonly BUILD_PACKAGES=(
   g++ pkg-config ca-certificates
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev prometheus-cpp-dev libssl-dev libc-ares-dev libre2-dev
-  zlib1g-dev nlohmann-json3-dev
+  zlib1g-dev nlohmann-json3-dev libcli11-dev
 )
 readonly TEST_PACKAGES=(
   libgtest-dev libgmock-dev clang-format-14 clang-tidy-14 libclang-rt-14-dev
