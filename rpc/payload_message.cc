@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A walk over the fields that copies all but the operand into a small message
-// of their own, which Protobuf parses.
+// A walk over the fields copies all but the operand into a small message of
+// their own, which Protobuf parses.
 
-#include "proto/payload_message.h"
+#include "rpc/payload_message.h"
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
@@ -40,7 +40,7 @@ constexpr int kMaxLengthBytes = 5;
 constexpr int kMaxVarintBytes = 10;
 
 // Walks a message's fields; false at anything that an encoder would not make,
-// which is then Protobuf's to judge.
+// which is left to Protobuf's parser then.
 class FieldWalker {
  public:
   // Fields other than the operand go to `rest`, byte for byte.
@@ -114,8 +114,7 @@ class FieldWalker {
     uint64_t left = 0;
     if (!CopyVarint(kMaxLengthBytes, &left)) return false;
     rest_->resize(start);
-    payload_->pieces
-        .clear();  // of a field that comes twice the last one counts
+    payload_->pieces.clear();  // the last one counts of a field given twice
     payload_->bytes = static_cast<int64_t>(left);
     while (left > 0) {
       const void* data = nullptr;
@@ -147,6 +146,25 @@ bool ReadInPlace(grpc::ByteBuffer* buffer, google::protobuf::Message* header,
          header->ParseFromString(rest);
 }
 
+// Reads as generated code does: the operand is copied into `header`.
+absl::Status ParseWholeMessage(grpc::ByteBuffer* buffer,
+                               google::protobuf::Message* header,
+                               ReceivedPayload* payload) {
+  payload->pieces.clear();
+  payload->bytes = 0;
+  grpc::ProtoBufferReader reader(buffer);
+  if (!reader.status().ok() || !header->ParseFromZeroCopyStream(&reader)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the message does not parse as ", header->GetTypeName()));
+  }
+  const std::string& operand = header->GetReflection()->GetStringReference(
+      *header, header->GetDescriptor()->FindFieldByNumber(kPayloadField),
+      nullptr);
+  payload->pieces.emplace_back(operand);
+  payload->bytes = static_cast<int64_t>(operand.size());
+  return absl::OkStatus();
+}
+
 using Release = absl::AnyInvocable<void()>;
 
 void RunRelease(void* user_data) {
@@ -171,24 +189,6 @@ absl::Status ReadPayloadMessage(grpc::ByteBuffer* buffer,
                                 ReceivedPayload* payload) {
   if (ReadInPlace(buffer, header, payload)) return absl::OkStatus();
   return ParseWholeMessage(buffer, header, payload);
-}
-
-absl::Status ParseWholeMessage(grpc::ByteBuffer* buffer,
-                               google::protobuf::Message* header,
-                               ReceivedPayload* payload) {
-  payload->pieces.clear();
-  payload->bytes = 0;
-  grpc::ProtoBufferReader reader(buffer);
-  if (!reader.status().ok() || !header->ParseFromZeroCopyStream(&reader)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the message does not parse as ", header->GetTypeName()));
-  }
-  const std::string& operand = header->GetReflection()->GetStringReference(
-      *header, header->GetDescriptor()->FindFieldByNumber(kPayloadField),
-      nullptr);
-  payload->pieces.emplace_back(operand);
-  payload->bytes = static_cast<int64_t>(operand.size());
-  return absl::OkStatus();
 }
 
 void CopyPayload(const ReceivedPayload& payload, uint8_t* destination) {

@@ -3,7 +3,7 @@
 // Reading against Protobuf's parser, over legal and damaged messages cut into
 // slices anywhere; writing, and when what is written is given back.
 
-#include "proto/payload_message.h"
+#include "rpc/payload_message.h"
 
 #include <algorithm>
 #include <random>
@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "qgemm/v1/qgemm.pb.h"
-#include "tests/proto/payload_differential.h"
+#include "tests/rpc/payload_differential.h"
 
 namespace qgemm {
 namespace {

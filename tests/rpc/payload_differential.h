@@ -2,8 +2,8 @@
 //
 // ReadPayloadMessage beside Protobuf's parser on the same bytes.
 
-#ifndef QGEMM_TESTS_PROTO_PAYLOAD_DIFFERENTIAL_H_
-#define QGEMM_TESTS_PROTO_PAYLOAD_DIFFERENTIAL_H_
+#ifndef QGEMM_TESTS_RPC_PAYLOAD_DIFFERENTIAL_H_
+#define QGEMM_TESTS_RPC_PAYLOAD_DIFFERENTIAL_H_
 
 #include <grpcpp/support/byte_buffer.h>
 
@@ -24,4 +24,4 @@ std::string DifferenceOfParsers(absl::string_view bytes,
 
 }  // namespace qgemm
 
-#endif  // QGEMM_TESTS_PROTO_PAYLOAD_DIFFERENTIAL_H_
+#endif  // QGEMM_TESTS_RPC_PAYLOAD_DIFFERENTIAL_H_

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tests/proto/payload_differential.h"
+#include "tests/rpc/payload_differential.h"
 
 #include <grpcpp/support/slice.h>
 
 #include <algorithm>
 
-#include "proto/payload_message.h"
 #include "qgemm/v1/qgemm.pb.h"
+#include "rpc/payload_message.h"
 
 namespace qgemm {
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A gRPC completion queue with a thread of its own, which runs tasks too, and
-// the tags that operations on it carry. The one place that hands tags through
-// gRPC, so that ThreadSanitizer, which does not see into gRPC, is told of each
-// handover here. What a completion means is in the handlers.
+// A gRPC completion queue with threads of its own, and the tags that its
+// operations carry. Tags pass through gRPC here alone, because ThreadSanitizer
+// does not see into gRPC and is told of each handover.
 
-#ifndef QGEMM_SERVER_RPC_COMPLETION_QUEUE_H_
-#define QGEMM_SERVER_RPC_COMPLETION_QUEUE_H_
+#ifndef QGEMM_RPC_COMPLETION_QUEUE_H_
+#define QGEMM_RPC_COMPLETION_QUEUE_H_
 
 #include <grpcpp/alarm.h>
 #include <grpcpp/completion_queue.h>
@@ -23,17 +22,18 @@
 
 namespace qgemm {
 
-// What a completion queue returns when an operation has ended.
+// Receives the end of one operation at a time.
 class CompletionTag {
  public:
   virtual ~CompletionTag() = default;
 
-  // Runs on the queue's thread; must not block. `ok` as gRPC documents it for
-  // the operation.
+  // Runs on a thread of the queue; must not block a queue that serves others.
+  // `ok` is as gRPC documents it for the operation.
   virtual void Complete(bool ok) = 0;
 
  protected:
-  // What to pass to gRPC: publishes all writes so far to Complete's thread.
+  // The tag as gRPC takes it; to be called right where the operation starts.
+  // Publishes all writes so far to the thread that runs Complete.
   void* Publish();
 };
 
@@ -48,7 +48,7 @@ class CallTag final : public CompletionTag {
     return Publish();
   }
 
-  // For a tag that gRPC will not return.
+  // Drops the call, for a tag that gRPC will not return.
   void Disarm() { call_.reset(); }
 
   void Complete(bool ok) override {
@@ -60,25 +60,35 @@ class CallTag final : public CompletionTag {
   std::shared_ptr<Call> call_;
 };
 
-// Start, and ShutDown once no operation can be started and no task submitted
-// any more. Start and ShutDown are for one thread; the rest is for all.
+// Start once, and ShutDown once no operation can be started and no task
+// submitted any more; both on one thread, which is none of the queue's. All
+// else is thread-safe.
 class CompletionQueue final : public TaskRunner {
  public:
+  // A client's queue.
+  CompletionQueue();
+  // A server's, as grpc::ServerBuilder::AddCompletionQueue makes it.
   explicit CompletionQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue);
   ~CompletionQueue() override;
 
-  void Start();
+  void Start(int threads = 1);
 
-  // Ends and joins the thread after the last completion.
+  // Ends and joins the threads after the last completion.
   void ShutDown();
 
-  grpc::ServerCompletionQueue* queue() const { return queue_.get(); }
+  grpc::CompletionQueue* queue() const { return queue_.get(); }
+  // Null for a client's queue.
+  grpc::ServerCompletionQueue* server_queue() const { return server_queue_; }
 
-  // Runs between two completions; must not block.
+  // True on one of the queue's threads.
+  bool OnQueueThread() const;
+
+  // Runs `task` between two completions; it must not block. For queues of one
+  // thread.
   void Submit(absl::AnyInvocable<void()> task) override;
 
  private:
-  // The tag of the alarm that has the thread look at its tasks.
+  // The tag of the alarm that makes the thread run its tasks.
   class TasksTag final : public CompletionTag {
    public:
     explicit TasksTag(CompletionQueue* queue) : queue_(queue) {}
@@ -92,16 +102,17 @@ class CompletionQueue final : public TaskRunner {
   void Run();
   void RunTasks();
 
-  const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  const std::unique_ptr<grpc::CompletionQueue> queue_;
+  grpc::ServerCompletionQueue* const server_queue_;
   TasksTag tasks_tag_{this};
   grpc::Alarm alarm_;  // in flight while there are tasks
   Mutex mutex_;
   std::vector<absl::AnyInvocable<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
-  std::vector<absl::AnyInvocable<void()>> running_;  // of the thread
+  std::vector<absl::AnyInvocable<void()>> running_;  // the thread's own
   bool shut_down_ = false;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace qgemm
 
-#endif  // QGEMM_SERVER_RPC_COMPLETION_QUEUE_H_
+#endif  // QGEMM_RPC_COMPLETION_QUEUE_H_

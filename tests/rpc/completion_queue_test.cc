@@ -2,7 +2,7 @@
 //
 // The tasks of a queue; its completions are what tests/end_to_end is made of.
 
-#include "server/rpc/completion_queue.h"
+#include "rpc/completion_queue.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -92,6 +92,44 @@ TEST_F(CompletionQueueTest, ATaskMaySubmitAnother) {
   queue_->Submit(step);
   tasks.WaitUntilNone();
   EXPECT_EQ(left, 0);
+}
+
+// Counts its completions and tells on which thread they ran.
+class CountingTag final : public CompletionTag {
+ public:
+  CountingTag(const CompletionQueue* queue, LiveCount* pending)
+      : queue_(queue), pending_(pending) {
+    pending_->Add();
+  }
+  void Set() {
+    alarm_.Set(queue_->queue(), gpr_inf_past(GPR_CLOCK_MONOTONIC), Publish());
+  }
+  void Complete(bool) override {
+    if (queue_->OnQueueThread()) ++completions_;
+    pending_->Remove();
+  }
+  int completions() const { return completions_; }
+
+ private:
+  const CompletionQueue* const queue_;
+  LiveCount* const pending_;
+  grpc::Alarm alarm_;
+  int completions_ = 0;
+};
+
+TEST(ClientCompletionQueue, CompletesOnItsThreads) {
+  CompletionQueue queue;
+  queue.Start(/*threads=*/3);
+  EXPECT_EQ(queue.server_queue(), nullptr);
+  EXPECT_FALSE(queue.OnQueueThread());
+  LiveCount pending;
+  std::vector<std::unique_ptr<CountingTag>> tags;
+  for (int i = 0; i < 100; ++i) {
+    tags.push_back(std::make_unique<CountingTag>(&queue, &pending));
+    tags.back()->Set();
+  }
+  pending.WaitUntilNone();
+  for (const auto& tag : tags) EXPECT_EQ(tag->completions(), 1);
 }
 
 }  // namespace
