@@ -6,7 +6,7 @@
 
 #include "base/status_macros.h"
 #include "client/wire.h"
-#include "proto/payload_message.h"
+#include "rpc/payload_message.h"
 
 namespace qgemm {
 

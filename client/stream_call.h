@@ -26,7 +26,7 @@
 #include "client/call_engine.h"
 #include "client/completion_loop.h"
 #include "client/gemm.h"
-#include "proto/payload_message.h"
+#include "rpc/payload_message.h"
 #include "qgemm/v1/qgemm.pb.h"
 
 namespace qgemm {

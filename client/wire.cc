@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/payload_message.h"
+#include "rpc/payload_message.h"
 
 namespace qgemm {
 namespace {
