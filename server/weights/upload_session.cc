@@ -150,14 +150,7 @@ class ActiveUpload final : public UploadSession {
  private:
   absl::Status AppendNext(const UploadChunk& chunk) {
     RETURN_IF_ERROR(cursor_.Check(chunk));
-    const uint32_t crc = Crc32c(chunk.bytes);
-    if (crc != chunk.crc32c) {
-      return absl::DataLossError(absl::StrFormat(
-          "chunk at %s: crc32c of its %d bytes is %08x, but the chunk says "
-          "%08x; upload again",
-          Position(chunk.section, chunk.offset), chunk.bytes.size(), crc,
-          chunk.crc32c));
-    }
+    RETURN_IF_ERROR(CheckCrc(chunk));
     if (chunk.bytes.empty()) return absl::OkStatus();
     hash_.Update(chunk.bytes);
     RETURN_IF_ERROR(decoder_->Append(
@@ -168,10 +161,21 @@ class ActiveUpload final : public UploadSession {
     return absl::OkStatus();
   }
 
+  static absl::Status CheckCrc(const UploadChunk& chunk) {
+    if (!chunk.crc32c.has_value()) return absl::OkStatus();
+    const uint32_t crc = Crc32c(chunk.bytes);
+    if (crc == *chunk.crc32c) return absl::OkStatus();
+    return absl::DataLossError(absl::StrFormat(
+        "chunk at %s: crc32c of its %d bytes is %08x, but the chunk says "
+        "%08x; upload again",
+        Position(chunk.section, chunk.offset), chunk.bytes.size(), crc,
+        *chunk.crc32c));
+  }
+
   absl::Status MissingBytes() const {
     return absl::InvalidArgumentError(absl::StrCat(
         "the upload ended after ", cursor_.received_bytes(), " of ",
-        header_.total_bytes, " bytes: expected ", cursor_.Next()));
+        TotalBytes(header_.spec), " bytes: expected ", cursor_.Next()));
   }
 
   UploadResult Commit(const std::string& id,
@@ -179,7 +183,7 @@ class ActiveUpload final : public UploadSession {
                       const DecodeReport& report) {
     const ResidentWeights* const ours = resident.get();
     StoredWeights weights{id, header_.spec, std::move(resident),
-                          header_.total_bytes};
+                          cursor_.received_bytes()};
     auto held = store_->Commit(std::move(weights), std::move(reservation_),
                                header_.name);
     const bool deduplicated = held->resident.get() != ours;
@@ -204,9 +208,9 @@ absl::Status CheckHeader(const UploadHeader& header,
   if (!header.name.empty()) RETURN_IF_ERROR(ValidateWeightsName(header.name));
   RETURN_IF_ERROR(Validate(header.spec, limits));
   const int64_t expected_bytes = TotalBytes(header.spec);
-  if (header.total_bytes != expected_bytes) {
+  if (header.total_bytes.value_or(expected_bytes) != expected_bytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("total_bytes = ", header.total_bytes,
+        absl::StrCat("total_bytes = ", *header.total_bytes,
                      ", but the shape and format need ", expected_bytes, " (",
                      CanonicalText(header.spec), ")"));
   }

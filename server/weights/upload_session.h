@@ -24,15 +24,15 @@ namespace qgemm {
 struct UploadHeader {
   std::string name;  // may be empty
   WeightsSpec spec;
-  int64_t total_bytes = 0;
+  std::optional<int64_t> total_bytes;  // of all sections; if set, is checked
   std::optional<Sha256Digest> expected_id;
 };
 
 struct UploadChunk {
   Section section;
   int64_t offset = 0;
-  uint32_t crc32c = 0;
-  absl::string_view bytes;  // borrowed for the call
+  std::optional<uint32_t> crc32c;  // of bytes; if set, is checked
+  absl::string_view bytes;         // borrowed for the call
 };
 
 struct UploadResult {

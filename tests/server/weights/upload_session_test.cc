@@ -159,7 +159,7 @@ TEST_F(UploadSessionTest, FinishedUploadIsFoundByItsName) {
   const auto found = store_.Find("layer");
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(*found, result->weights);
-  EXPECT_EQ((*found)->uploaded_bytes, header_.total_bytes);
+  EXPECT_EQ((*found)->uploaded_bytes, TotalBytes(header_.spec));
 }
 
 TEST_F(UploadSessionTest, ResidentCodesAreThoseOfTheBytes) {
@@ -214,7 +214,7 @@ TEST_F(UploadSessionTest, ShortUploadNamesWhatIsMissing) {
   const absl::Status status = session_->Finish().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(),
-              AllOf(HasSubstr(absl::StrCat(header_.total_bytes)),
+              AllOf(HasSubstr(absl::StrCat(TotalBytes(header_.spec))),
                     HasSubstr(absl::StrCat("section codes, offset ",
                                            chunks_.back().offset))));
   ExpectNothingIsLeft();
@@ -293,6 +293,17 @@ TEST_F(UploadSessionTest, CorruptedChunkNamesSectionAndOffset) {
   ExpectNothingIsLeft();
 }
 
+TEST_F(UploadSessionTest, WhatIsAbsentIsNotChecked) {
+  header_.total_bytes.reset();
+  ASSERT_TRUE(Start().ok());
+  for (const OwnedChunk& owned : chunks_) {
+    UploadChunk chunk = owned.View();
+    chunk.crc32c.reset();
+    ASSERT_TRUE(session_->Append(chunk).ok());
+  }
+  ASSERT_TRUE(session_->Finish().ok());
+}
+
 TEST_F(UploadSessionTest, BytesBeyondASectionAreInvalid) {
   ASSERT_TRUE(Start().ok());
   OwnedChunk chunk{Section::kBias, 0, sections_[0] + std::string(1, '\0')};
@@ -340,7 +351,7 @@ TEST_F(UploadSessionTest, WrongHashIsDataLossAndNamesBoth) {
 }
 
 TEST_F(UploadSessionTest, WrongTotalBytesNamesExpectedAndGiven) {
-  const int64_t expected_bytes = header_.total_bytes;
+  const int64_t expected_bytes = TotalBytes(header_.spec);
   for (const int64_t given :
        {expected_bytes - 1, expected_bytes + 1, int64_t{0}, int64_t{-1},
         std::numeric_limits<int64_t>::max()}) {
