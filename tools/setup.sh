@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what building, running and testing qgemm needs on Debian 12, and
-# nothing that is there already. Says what it does.
+# Installs what building, running and testing qgemm needs on Debian 12: only
+# packages that are missing, and no newer version of one that is installed.
+# Says what it does; does nothing the second time.
 #
 # Usage: tools/setup.sh [build|test]   (build: the default; test: also what
 # tools/test.sh needs)
+# QGEMM_UPGRADE=1 lets apt upgrade installed packages where new ones want it.
 set -euo pipefail
 
 readonly PROFILE="${1:-build}"
@@ -52,8 +54,23 @@ install_missing() {
   fi
   say "installing with apt: ${missing[*]}"
   as_root apt-get -q update
+  refuse_upgrades "${missing[@]}"
   as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get -q install -y --no-install-recommends "${missing[@]}"
+}
+
+# Ends the script if installing the packages would upgrade others, which only
+# the machine's owner can ask for. apt simulates "Inst NAME [OLD] (NEW …)".
+refuse_upgrades() {
+  local upgraded
+  [ "${QGEMM_UPGRADE:-0}" != 1 ] || return 0
+  upgraded="$(apt-get -s install --no-install-recommends "$@" |
+    sed -n 's/^Inst \([^ ]*\) \[.*/\1/p' | tr '\n' ' ')"
+  if [ -n "$upgraded" ]; then
+    say "these need newer versions of installed packages: ${upgraded% }" >&2
+    say "upgrade them yourself, or run again with QGEMM_UPGRADE=1" >&2
+    exit 1
+  fi
 }
 
 # A virtual environment outside the tree, with the newest grpcio.
