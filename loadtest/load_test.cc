@@ -25,7 +25,6 @@
 #include "loadtest/load_set.h"
 #include "loadtest/own_environment.h"
 #include "loadtest/peak_search.h"
-#include "loadtest/report/page/sweep_plots.h"
 #include "loadtest/single_run.h"
 #include "loadtest/verify/answer_checker.h"
 #include "loadtest/verify/fp64_check.h"
@@ -144,10 +143,10 @@ class LoadTest {
     layers_ = layers;
     if (!options_.yardstick) return RunLoad();
     ASSIGN_OR_RETURN(const auto set, LoadSet::Make(options_, layers_));
-    live_->Say("yardstick");
-    ASSIGN_OR_RETURN(report_->yardstick, Undisturbed([&] {
-                       return MeasureYardstick(options_,
-                                               PartsFor(*set, nullptr));
+    live_->Say("baseline");
+    ASSIGN_OR_RETURN(report_->baseline, Undisturbed([&] {
+                       return MeasureBaseline(options_,
+                                              PartsFor(*set, nullptr));
                      }));
     RETURN_IF_ERROR(CountEchoes(*set));
     RETURN_IF_ERROR(RunLoad());
@@ -167,11 +166,11 @@ class LoadTest {
     if (arrivals.is_open() || arrivals.concurrency < 2) {
       return absl::OkStatus();
     }
-    live_->Say("yardstick");
+    live_->Say("baseline");
     ASSIGN_OR_RETURN(const double rate, Undisturbed([&] {
                        return MeasureEchoRate(options_, PartsFor(set, nullptr));
                      }));
-    std::optional<EchoRate>& sum = report_->yardstick->echo_rate;
+    std::optional<EchoRate>& sum = report_->baseline->echo_rate;
     sum = EchoRate{arrivals.concurrency,
                    sum.has_value() ? (sum->per_second + rate) / 2 : rate};
     return absl::OkStatus();
@@ -209,14 +208,25 @@ class LoadTest {
     return holds;
   }
 
+  // The last run if its arrivals were open and as fast as `best`'s, or `best`.
+  std::optional<size_t> FasterOpenRun(std::optional<size_t> best) const {
+    const std::vector<RunResult>& runs = report_->runs;
+    if (runs.empty() || !runs.back().is_open()) return best;
+    const bool faster =
+        !best.has_value() || runs.back().asked_rate >= runs[*best].asked_rate;
+    return faster ? runs.size() - 1 : best;
+  }
+
+  // The headline of a sweep of rates is the highest that held.
   absl::Status RunSweep() {
+    std::optional<size_t> best;
     for (size_t i = 0; i < options_.sweep.values.size() && !stop_; ++i) {
       ASSIGN_OR_RETURN(const LoadtestOptions options, SweepPoint(i));
-      RETURN_IF_ERROR(RunPoint(options, options_.sweep.Label(i)).status());
+      ASSIGN_OR_RETURN(const bool held,
+                       RunPoint(options, options_.sweep.Label(i)));
+      if (held) best = FasterOpenRun(best);
     }
-    if (const std::optional<Turn> turn = FindTurn(*report_)) {
-      report_->headline = turn->run;
-    }
+    if (best.has_value()) report_->headline = *best;
     return absl::OkStatus();
   }
 

@@ -141,18 +141,13 @@ ABSL_FLAG(std::string, verify, qgemm::LoadtestFlags().verify,
 ABSL_FLAG(uint64_t, seed, qgemm::LoadtestFlags().seed,
           "Seed of weights, activations, arrivals and picks.");
 ABSL_FLAG(std::string, json, qgemm::LoadtestFlags().json,
-          "Write the report to this file.");
-ABSL_FLAG(std::string, csv, qgemm::LoadtestFlags().csv,
-          "Write the time series, 100 ms a row, to this file.");
+          "Write the report to this file; tools/render_report.py draws it, "
+          "tools/compare_reports.py compares two.");
 ABSL_FLAG(std::string, hgrm, qgemm::LoadtestFlags().hgrm,
           "Write the latency percentiles to this file, as HdrHistogram's "
           "plotter reads them.");
-ABSL_FLAG(std::string, html, qgemm::LoadtestFlags().html,
-          "Write the page with plots to this file.");
-ABSL_FLAG(std::string, svg, qgemm::LoadtestFlags().svg,
-          "Write the plot of latency by percentile to this file.");
 ABSL_FLAG(std::string, title, qgemm::LoadtestFlags().title,
-          "Title of the page.");
+          "Title of the report.");
 ABSL_FLAG(std::string, live, qgemm::LoadtestFlags().live,
           "A line that shows the run on standard error: auto (on a terminal), "
           "on or off.");
@@ -168,8 +163,8 @@ constexpr char kUsage[] =
     "  qgemm_loadtest --server=127.0.0.1:50051 --synthetic=4096x14336\n"
     "      --concurrency=4 --duration=10s --verify=sample\n"
     "  qgemm_loadtest --server=unix:/run/qgemm.sock --walk=llama3-8b\n"
-    "      --rate=2000 --slo=p99=2ms --html=report.html\n"
-    "  qgemm_loadtest compare a.json b.json\n\n"
+    "      --rate=2000 --slo=p99=2ms --json=report.json\n"
+    "\n"
     "Exit codes: 0 passed; 1 requests failed; 2 wrong usage; 3 an --slo\n"
     "missed; 4 the generator late; 5 a wrong answer; 6 not started; 7 a "
     "report\n"
@@ -294,10 +289,7 @@ LoadtestFlags GetFlags() {
   flags.verify = absl::GetFlag(FLAGS_verify);
   flags.seed = absl::GetFlag(FLAGS_seed);
   flags.json = absl::GetFlag(FLAGS_json);
-  flags.csv = absl::GetFlag(FLAGS_csv);
   flags.hgrm = absl::GetFlag(FLAGS_hgrm);
-  flags.html = absl::GetFlag(FLAGS_html);
-  flags.svg = absl::GetFlag(FLAGS_svg);
   flags.title = absl::GetFlag(FLAGS_title);
   flags.live = absl::GetFlag(FLAGS_live);
   return flags;

@@ -16,16 +16,13 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
+#include "client/process_settings.h"
 #include "loadtest/live_line.h"
 #include "loadtest/load_test.h"
 #include "loadtest/loadtest_flags.h"
 #include "loadtest/options.h"
-#include "loadtest/report/compare.h"
-#include "loadtest/report/comparison_table.h"
-#include "loadtest/report/report_json.h"
 #include "loadtest/report/report_table.h"
 #include "loadtest/report_files.h"
-#include "client/process_settings.h"
 
 namespace qgemm {
 namespace {
@@ -102,36 +99,11 @@ int Run(int argc, char** argv) {
   return static_cast<int>(report.verdict());
 }
 
-absl::StatusOr<LoadtestReport> ReadReport(const char* path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path));
-  absl::StatusOr<LoadtestReport> report = ParseReportJson(text);
-  if (report.ok()) return report;
-  return absl::Status(report.status().code(),
-                      absl::StrCat(path, ": ", report.status().message()));
-}
-
-int RunCompare(int argc, char** argv) {
-  if (argc != 4) {
-    return Fail(absl::InvalidArgumentError(
-                    "usage: qgemm_loadtest compare A.json B.json"),
-                Verdict::kUsage);
-  }
-  const absl::StatusOr<LoadtestReport> a = ReadReport(argv[2]);
-  if (!a.ok()) return Fail(a.status(), Verdict::kUsage);
-  const absl::StatusOr<LoadtestReport> b = ReadReport(argv[3]);
-  if (!b.ok()) return Fail(b.status(), Verdict::kUsage);
-  std::cout << FormatComparison(Compare(*a, *b)) << std::flush;
-  return static_cast<int>(std::cout ? Verdict::kPassed : Verdict::kNotWritten);
-}
-
 }  // namespace
 }  // namespace qgemm
 
 int main(int argc, char** argv) {
   qgemm::KeepFreedOperandMemory();
   qgemm::SkipLockOrderChecks();
-  if (argc > 1 && absl::string_view(argv[1]) == "compare") {
-    return qgemm::RunCompare(argc, argv);
-  }
   return qgemm::Run(argc, argv);
 }

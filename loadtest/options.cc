@@ -293,10 +293,7 @@ absl::StatusOr<OutputOptions> ParseOutput(const LoadtestFlags& flags,
                                           const LoadtestHost& host) {
   OutputOptions output;
   output.json = flags.json;
-  output.csv = flags.csv;
   output.hgrm = flags.hgrm;
-  output.html = flags.html;
-  output.svg = flags.svg;
   output.title = flags.title;
   if (flags.live != "auto" && flags.live != "on" && flags.live != "off") {
     return BadFlag("live", flags.live, "auto, on or off");

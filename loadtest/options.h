@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/gemm.h"
+#include "kernels/matrix/types.h"
 #include "loadtest/engine/lane_options.h"
 #include "loadtest/schedule/arrival_process.h"
 #include "loadtest/schedule/arrival_trace.h"
@@ -27,7 +28,6 @@
 #include "loadtest/sweep.h"
 #include "loadtest/workload/model_shapes.h"
 #include "loadtest/workload/row_mix.h"
-#include "kernels/matrix/types.h"
 
 namespace qgemm {
 
@@ -101,10 +101,7 @@ struct LoadtestFlags {
   uint64_t seed = 1;
 
   std::string json;
-  std::string csv;
   std::string hgrm;
-  std::string html;
-  std::string svg;
   std::string title;
   std::string live = "auto";
 };
@@ -162,10 +159,7 @@ struct ChurnOptions {
 struct OutputOptions {
   // Paths; empty: not written.
   std::string json;
-  std::string csv;
   std::string hgrm;
-  std::string html;
-  std::string svg;
   std::string title;
   bool live = false;  // a line that shows the run while it runs
 };

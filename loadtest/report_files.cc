@@ -10,9 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "loadtest/report/hgrm.h"
-#include "loadtest/report/html_page.h"
 #include "loadtest/report/report_json.h"
-#include "loadtest/report/series_csv.h"
 
 namespace qgemm {
 namespace {
@@ -36,10 +34,7 @@ absl::Status WriteReportFiles(const LoadtestReport& report,
     const std::string& path;
     std::function<std::string(const LoadtestReport&)> format;
   } files[] = {{"json", output.json, FormatJson},
-               {"csv", output.csv, FormatSeriesCsv},
-               {"hgrm", output.hgrm, HgrmOf},
-               {"html", output.html, FormatHtml},
-               {"svg", output.svg, FormatSpectrumSvg}};
+               {"hgrm", output.hgrm, HgrmOf}};
   absl::Status first;
   for (const auto& file : files) {
     if (file.path.empty()) continue;

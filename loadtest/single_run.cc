@@ -22,9 +22,9 @@ namespace {
 
 // Of echoes and products in turn, so that both meet the machine's pace as it
 // drifts; each time over a connection of its own.
-constexpr int kYardstickTurns = 5;
-constexpr absl::Duration kYardstickTurn = absl::Milliseconds(200);
-constexpr absl::Duration kYardstickTurnWarmup = absl::Milliseconds(50);
+constexpr int kBaselineTurns = 5;
+constexpr absl::Duration kBaselineTurn = absl::Milliseconds(200);
+constexpr absl::Duration kBaselineTurnWarmup = absl::Milliseconds(50);
 constexpr absl::Duration kEchoRateTime = absl::Seconds(1);
 constexpr absl::Duration kEchoRateWarmup = absl::Milliseconds(200);
 // The server's limit is the one that counts; this only is above it.
@@ -115,8 +115,8 @@ class OneMessage final : public RequestPicker {
 // `options`, but one client over a connection of its own, for one turn.
 LoadtestOptions OneTurn(LoadtestOptions options) {
   options.lanes = options.channels = options.arrivals.concurrency = 1;
-  options.arrivals.warmup = kYardstickTurnWarmup;
-  options.arrivals.duration = kYardstickTurn;
+  options.arrivals.warmup = kBaselineTurnWarmup;
+  options.arrivals.duration = kBaselineTurn;
   return options;
 }
 
@@ -151,7 +151,7 @@ absl::StatusOr<RunResult> MeasureMessage(LoadtestOptions options,
   }
   generator.warmup = options.arrivals.warmup;
   generator.duration = options.arrivals.duration;
-  generator.class_names = {"yardstick"};
+  generator.class_names = {"baseline"};
   generator.class_rows = {m};
   const OneMessage picker(m);
   const SteadyClock clock;
@@ -195,24 +195,24 @@ absl::StatusOr<RunResult> RunOnce(const LoadtestOptions& options,
   return result;
 }
 
-absl::StatusOr<Yardstick> MeasureYardstick(const LoadtestOptions& options,
-                                           const RunParts& parts) {
+absl::StatusOr<Baseline> MeasureBaseline(const LoadtestOptions& options,
+                                         const RunParts& parts) {
   const Echoes echoes(*parts.set);
   const int64_t m = echoes.message.m;
-  Yardstick yardstick;
-  yardstick.bytes_out = echoes.bytes_out;
-  yardstick.bytes_back = echoes.bytes_back;
+  Baseline baseline;
+  baseline.bytes_out = echoes.bytes_out;
+  baseline.bytes_back = echoes.bytes_back;
   const LoadtestOptions turn = OneTurn(options);
-  for (int i = 0; i < kYardstickTurns && !*parts.stop; ++i) {
+  for (int i = 0; i < kBaselineTurns && !*parts.stop; ++i) {
     ASSIGN_OR_RETURN(const RunResult echo,
                      MeasureMessage(turn, parts, echoes.messages, m));
     ASSIGN_OR_RETURN(const RunResult gemm,
                      MeasureMessage(turn, parts, parts.set->messages(), m));
-    yardstick.echo_ns.Merge(echo.send_latency_ns());
-    yardstick.gemm_ns.Merge(gemm.send_latency_ns());
-    yardstick.device_ns.Merge(gemm.server.device_ns);
+    baseline.echo_ns.Merge(echo.send_latency_ns());
+    baseline.gemm_ns.Merge(gemm.send_latency_ns());
+    baseline.device_ns.Merge(gemm.server.device_ns);
   }
-  return yardstick;
+  return baseline;
 }
 
 absl::StatusOr<double> MeasureEchoRate(LoadtestOptions options,

@@ -32,11 +32,11 @@ struct RunParts {
 absl::StatusOr<RunResult> RunOnce(const LoadtestOptions& options,
                                   const RunParts& parts);
 
-// The yardstick of the set's first message: one client, echoes and products in
+// The baseline of the set's first message: one client, echoes and products in
 // turn; without a rate of echoes. Errors: as RunOnce; FAILED_PRECONDITION if
 // the server offers no echo.
-absl::StatusOr<Yardstick> MeasureYardstick(const LoadtestOptions& options,
-                                           const RunParts& parts);
+absl::StatusOr<Baseline> MeasureBaseline(const LoadtestOptions& options,
+                                         const RunParts& parts);
 
 // Echoes a second of that message, from as many closed loops and over as many
 // connections as the options say. Errors: the same.

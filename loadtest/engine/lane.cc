@@ -26,7 +26,7 @@ constexpr int64_t kUsualMaxRows = int64_t{1} << 14;
 // Linux wakes a sleeper up to 50 us late to save power unless told not to.
 void WakeUpOnTime() { prctl(PR_SET_TIMERSLACK, 1); }
 
-void CountServerTimes(const ServerTimings& timings, ServerTimes* server) {
+void CountServerTimes(const ServerTimings& timings, ServerHistograms* server) {
   server->queue_ns.Record(absl::ToInt64Nanoseconds(timings.queue));
   server->host_to_device_ns.Record(
       absl::ToInt64Nanoseconds(timings.host_to_device));
@@ -64,7 +64,7 @@ RunResult EmptyResult(const GeneratorOptions& options) {
     each.latency_ns = each.send_latency_ns = Histogram(kUsualMaxNs);
     result.classes.push_back(std::move(each));
   }
-  ServerTimes& server = result.server;
+  ServerHistograms& server = result.server;
   for (Histogram* times :
        {&server.queue_ns, &server.host_to_device_ns, &server.kernel_ns,
         &server.device_to_host_ns, &server.device_ns, &server.total_ns,

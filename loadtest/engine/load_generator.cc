@@ -34,7 +34,7 @@ void MergeErrors(const std::map<absl::StatusCode, ErrorTally>& from,
   }
 }
 
-void MergeServer(const ServerTimes& from, ServerTimes* into) {
+void MergeServer(const ServerHistograms& from, ServerHistograms* into) {
   into->queue_ns.Merge(from.queue_ns);
   into->host_to_device_ns.Merge(from.host_to_device_ns);
   into->kernel_ns.Merge(from.kernel_ns);

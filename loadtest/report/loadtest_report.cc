@@ -3,6 +3,11 @@
 #include "loadtest/report/loadtest_report.h"
 
 namespace qgemm {
+namespace {
+
+constexpr double kNanosecondsPerMicrosecond = 1000;
+
+}  // namespace
 
 absl::string_view Name(Verdict verdict) {
   switch (verdict) {
@@ -28,8 +33,30 @@ absl::string_view Name(Verdict verdict) {
   return "";
 }
 
+std::optional<double> Baseline::overhead_us() const {
+  if (echo_ns.empty() || gemm_ns.empty() || device_ns.empty()) {
+    return std::nullopt;
+  }
+  return static_cast<double>(gemm_ns.Percentile(50) - echo_ns.Percentile(50) -
+                             device_ns.Percentile(50)) /
+         kNanosecondsPerMicrosecond;
+}
+
 const RunResult* LoadtestReport::headline_run() const {
   return headline < runs.size() ? &runs[headline] : nullptr;
+}
+
+absl::string_view LoadtestReport::option(absl::string_view name) const {
+  for (const auto& [option, value] : options) {
+    if (option == name) return value;
+  }
+  return "";
+}
+
+std::optional<double> LoadtestReport::tokens_per_second(
+    const RunResult& run) const {
+  if (option("walk").empty() || weights.layers == 0) return std::nullopt;
+  return run.rows_per_second() / static_cast<double>(weights.layers);
 }
 
 Verdict LoadtestReport::verdict() const {

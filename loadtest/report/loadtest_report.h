@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything that a load test has to say, before it is put into a table, JSON
-// or a page.
+// Everything that a load test found out, before it becomes a table or JSON.
 
 #ifndef QGEMM_LOADTEST_REPORT_LOADTEST_REPORT_H_
 #define QGEMM_LOADTEST_REPORT_LOADTEST_REPORT_H_
@@ -16,16 +15,16 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/histogram.h"
-#include "loadtest/report/run_result.h"
 #include "client/server_description.h"
+#include "loadtest/report/run_result.h"
 
 namespace qgemm {
 
-// Why a load test did not simply pass; the value is the exit code.
+// Outcome of a load test; the value is the exit code.
 enum class Verdict : uint8_t {
   kPassed = 0,
   kErrors = 1,         // requests failed, none was answered, or clean-up failed
-  kUsage = 2,          // flags that make no sense; never in a report
+  kUsage = 2,          // wrong command line; never in a report
   kSloMissed = 3,      // a percentile above --slo
   kLag = 4,            // the generator was later than --max_lag
   kWrongAnswer = 5,    // --verify found one
@@ -67,18 +66,22 @@ struct EchoRate {
   double per_second = 0;
 };
 
-// A raw echo of the same bytes over the same transport, idle server, one in
-// flight; what is left of a request's time without it and without the
-// device's is the service's own.
-struct Yardstick {
+// The cost of the same bytes without the service: a raw echo over the same
+// transport, idle server, one in flight. A request's time without the echo's
+// and the device's is the service's own.
+struct Baseline {
   int64_t bytes_out = 0;
   int64_t bytes_back = 0;
   Histogram echo_ns;  // round trips
   Histogram gemm_ns;  // round trips of the same shape, one in flight
-  // Of those products, as the server timed them: to the device, kernel, back.
+  // Device time of those products, as the server timed it: copies and kernel.
   Histogram device_ns;
   // If the run has several closed loops: the mean of before and after it.
   std::optional<EchoRate> echo_rate;
+
+  // Median round trip without the medians of echo and device, in microseconds.
+  // Absent if one of the three was not measured.
+  std::optional<double> overhead_us() const;
 };
 
 struct VerifyReport {
@@ -90,7 +93,7 @@ struct VerifyReport {
   absl::Status status;              // the first thing found wrong
 };
 
-// Of --find_peak.
+// Result of --find_peak.
 struct PeakResult {
   std::string slo;         // as asked: "p99=500us"
   double rate = 0;         // the highest that held, requests/s; 0: none did
@@ -100,21 +103,28 @@ struct PeakResult {
 struct LoadtestReport {
   // Every flag with its value in effect, in the order of --help.
   std::vector<std::pair<std::string, std::string>> options;
+  // Names of the flags whose value is not the default.
+  std::vector<std::string> changed_options;
   std::string command;  // a line that runs this again
-  std::string title;    // of the page; the scenario's name if it has one
+  std::string title;    // of the rendered page; the scenario's name
   absl::Time started_at;
   LoadtestEnvironment environment;
   WeightsSummary weights;
   // One, or one a point of a sweep or search, in the order of running.
   std::vector<RunResult> runs;
-  size_t headline = 0;  // index of the run that the figures quoted are of
-  std::optional<Yardstick> yardstick;
+  size_t headline = 0;  // index of the run whose figures are quoted
+  std::optional<Baseline> baseline;
   std::optional<PeakResult> peak;
   VerifyReport verify;
   std::vector<Finding> findings;  // empty: passed
 
   // Null if nothing ran.
   const RunResult* headline_run() const;
+  // Value of a flag; empty if there is no such flag.
+  absl::string_view option(absl::string_view name) const;
+  // Rows per second that went through all layers of a --walk: tokens of a
+  // decoding model. Absent without a walk.
+  std::optional<double> tokens_per_second(const RunResult& run) const;
   // The first finding's verdict.
   Verdict verdict() const;
 };

@@ -5,6 +5,7 @@
 #include "loadtest/report/report_table.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "loadtest/report/run_figures.h"
 
 namespace qgemm {
 namespace {
@@ -28,30 +28,20 @@ constexpr NamedPercentile kPercentiles[] = {
 // More classes than these are counted, not named, in the load line.
 constexpr size_t kMostClassesNamed = 4;
 
-bool IsOpen(const RunResult& run) { return run.asked_rate > 0; }
-
 std::string Line(absl::string_view label, absl::string_view text) {
   return absl::StrFormat("%-10s %s\n", label, text);
 }
+
+double MicrosecondsOf(double nanoseconds) { return nanoseconds / 1000; }
 
 double PercentileMicroseconds(const Histogram& nanoseconds, double percent) {
   return MicrosecondsOf(static_cast<double>(nanoseconds.Percentile(percent)));
 }
 
-// The value of --name, or empty.
-absl::string_view OptionValue(const LoadtestReport& report,
-                              absl::string_view name) {
-  for (const auto& [option, value] : report.options) {
-    if (option == name) return value;
-  }
-  return "";
-}
-
 std::string ServerLine(const LoadtestReport& report) {
   const ServerDescription& server = report.environment.server;
-  return Line("server",
-              absl::StrFormat("%s (%s, %s)", OptionValue(report, "server"),
-                              server.backend, server.device));
+  return Line("server", absl::StrFormat("%s (%s, %s)", report.option("server"),
+                                        server.backend, server.device));
 }
 
 std::string WeightsLine(const WeightsSummary& weights) {
@@ -70,18 +60,18 @@ std::string ClassNames(const RunResult& run) {
 }
 
 std::string ElementTypes(const LoadtestReport& report) {
-  const absl::string_view type = OptionValue(report, "dtype");
+  const absl::string_view type = report.option("dtype");
   if (type.empty()) return "";
-  const absl::string_view out_type = OptionValue(report, "out_dtype");
+  const absl::string_view out_type = report.option("out_dtype");
   return absl::StrFormat(" %s->%s %s", type, out_type.empty() ? type : out_type,
-                         OptionValue(report, "mode"));
+                         report.option("mode"));
 }
 
 std::string LoadLine(const LoadtestReport& report, const RunResult& run) {
   const std::string arrivals =
-      IsOpen(run) ? absl::StrFormat("open arrivals, at most %d in flight",
-                                    run.concurrency)
-                  : absl::StrFormat("concurrency %d", run.concurrency);
+      run.is_open() ? absl::StrFormat("open arrivals, at most %d in flight",
+                                      run.concurrency)
+                    : absl::StrFormat("concurrency %d", run.concurrency);
   const absl::Duration rounding = absl::Milliseconds(1);
   return Line(
       "load",
@@ -92,19 +82,23 @@ std::string LoadLine(const LoadtestReport& report, const RunResult& run) {
 }
 
 std::string RateLine(const RunResult& run) {
-  if (!IsOpen(run)) return "";
+  if (!run.is_open()) return "";
   return Line("rate", absl::StrFormat("%.1f requests/s asked, %.1f achieved "
                                       "(%d sent of %d due)",
                                       run.asked_rate, run.achieved_rate(),
                                       run.sent, run.due));
 }
 
-std::string ThroughputLine(const RunResult& run) {
-  return Line(
-      "throughput",
-      absl::StrFormat("%.1f requests/s, %.1f rows/s (%d requests in %.2f s)",
-                      run.answers_per_second(), run.rows_per_second(),
-                      run.answers, absl::ToDoubleSeconds(run.measured)));
+std::string ThroughputLine(const LoadtestReport& report, const RunResult& run) {
+  std::string text =
+      absl::StrFormat("%.1f requests/s, %.1f rows/s", run.answers_per_second(),
+                      run.rows_per_second());
+  if (const auto tokens = report.tokens_per_second(run)) {
+    absl::StrAppendFormat(&text, ", %.1f tokens/s", *tokens);
+  }
+  absl::StrAppendFormat(&text, " (%d requests in %.2f s)", run.answers,
+                        absl::ToDoubleSeconds(run.measured));
+  return Line("throughput", text);
 }
 
 std::string LatencyText(const Histogram& nanoseconds) {
@@ -134,7 +128,7 @@ std::string ClassLines(const RunResult& run) {
 
 std::string LatencyLines(const RunResult& run) {
   const std::string latency = LatencyText(run.latency_ns());
-  if (!IsOpen(run)) {
+  if (!run.is_open()) {
     return absl::StrCat(Line("latency us", latency), ClassLines(run));
   }
   return absl::StrCat(
@@ -145,7 +139,7 @@ std::string LatencyLines(const RunResult& run) {
 }
 
 std::string LagLine(const RunResult& run) {
-  if (!IsOpen(run)) return "";
+  if (!run.is_open()) return "";
   return Line(
       "lag us",
       absl::StrFormat("p50 %.1f  p99 %.1f  max %.1f  (generator)",
@@ -154,10 +148,10 @@ std::string LagLine(const RunResult& run) {
                       MicrosecondsOf(static_cast<double>(run.lag_ns.max()))));
 }
 
-// What a stage contributes to a line: its mean, its 99th percentile.
+// Picks a stage's figure for a line: its mean, its 99th percentile.
 using StageFigure = double (*)(const Histogram& nanoseconds);
 
-std::string StagesText(const ServerTimes& times, StageFigure figure) {
+std::string StagesText(const ServerHistograms& times, StageFigure figure) {
   return absl::StrFormat(
       "queue %.1f  h2d %.1f  kernel %.1f  d2h %.1f  total %.1f",
       figure(times.queue_ns), figure(times.host_to_device_ns),
@@ -165,7 +159,7 @@ std::string StagesText(const ServerTimes& times, StageFigure figure) {
       figure(times.total_ns));
 }
 
-std::string ServerTimeLines(const ServerTimes& times) {
+std::string ServerTimeLines(const ServerHistograms& times) {
   const StageFigure mean = [](const Histogram& nanoseconds) {
     return MicrosecondsOf(nanoseconds.mean());
   };
@@ -199,7 +193,7 @@ std::string ErrorLines(const RunResult& run) {
   return text;
 }
 
-// Ends that the run asked for, and uploads beside it.
+// Ends that the run asked for, and uploads during it.
 std::string SideCountLine(const RunResult& run) {
   std::vector<std::string> parts;
   if (run.expired > 0) parts.push_back(absl::StrCat(run.expired, " expired"));
@@ -214,11 +208,11 @@ std::string SideCountLine(const RunResult& run) {
 }
 
 std::string CpuLine(const RunResult& run) {
-  std::string text = absl::StrFormat(
-      "client %.1f", CpuMicrosecondsAnAnswer(run.client_cpu, run.answers));
+  std::string text =
+      absl::StrFormat("client %.1f", run.client_cpu_us_per_answer());
   if (run.server_cpu > absl::ZeroDuration()) {
     absl::StrAppendFormat(&text, "  server %.1f",
-                          CpuMicrosecondsAnAnswer(run.server_cpu, run.answers));
+                          run.server_cpu_us_per_answer());
   }
   return Line("cpu us", absl::StrCat(text, "  (a request)"));
 }
@@ -226,33 +220,34 @@ std::string CpuLine(const RunResult& run) {
 std::string RunLines(const LoadtestReport& report, const RunResult& run) {
   return absl::StrCat(
       LoadLine(report, run),
-      run.interrupted ? "interrupted; what was measured so far:\n" : "",
-      RateLine(run), ThroughputLine(run), LatencyLines(run), LagLine(run),
-      ServerTimeLines(run.server), ErrorLines(run), SideCountLine(run),
-      CpuLine(run));
+      run.interrupted ? "interrupted; measured until then:\n" : "",
+      RateLine(run), ThroughputLine(report, run), LatencyLines(run),
+      LagLine(run), ServerTimeLines(run.server), ErrorLines(run),
+      SideCountLine(run), CpuLine(run));
 }
 
-std::string YardstickLine(const LoadtestReport& report) {
-  if (!report.yardstick.has_value()) return "";
-  const YardstickMedians medians = MediansOf(*report.yardstick);
-  const std::string overhead =
-      medians.overhead_us.has_value()
-          ? absl::StrFormat("  overhead %.1f", *medians.overhead_us)
-          : "";
+std::string BaselineLine(const LoadtestReport& report) {
+  if (!report.baseline.has_value()) return "";
+  const Baseline& baseline = *report.baseline;
+  const std::optional<double> overhead_us = baseline.overhead_us();
   return Line(
-      "yardstick",
+      "baseline",
       absl::StrFormat("echo %.1f  device %.1f  round trip %.1f%s  us "
                       "(p50s, one in flight; %d bytes out, %d back)",
-                      medians.echo_us, medians.device_us, medians.round_trip_us,
-                      overhead, report.yardstick->bytes_out,
-                      report.yardstick->bytes_back));
+                      PercentileMicroseconds(baseline.echo_ns, 50),
+                      PercentileMicroseconds(baseline.device_ns, 50),
+                      PercentileMicroseconds(baseline.gemm_ns, 50),
+                      overhead_us.has_value()
+                          ? absl::StrFormat("  overhead %.1f", *overhead_us)
+                          : "",
+                      baseline.bytes_out, baseline.bytes_back));
 }
 
-// How near the run comes to what its connections can carry.
+// The run's throughput against the echoes that the same connections carry.
 std::string EchoRateLine(const LoadtestReport& report) {
   const RunResult* const run = report.headline_run();
-  if (run == nullptr || !report.yardstick.has_value()) return "";
-  const std::optional<EchoRate>& echo_rate = report.yardstick->echo_rate;
+  if (run == nullptr || !report.baseline.has_value()) return "";
+  const std::optional<EchoRate>& echo_rate = report.baseline->echo_rate;
   if (!echo_rate.has_value() || echo_rate->per_second <= 0) return "";
   return Line(
       "echo rate",
@@ -305,17 +300,17 @@ std::string RunRow(const RunResult& run, size_t label_width) {
   return absl::StrFormat(
       "%-*s %11.1f %12.1f %10.1f %10.1f %10.1f %7d %11.2f %10s\n",
       static_cast<int>(label_width), run.label,
-      IsOpen(run) ? run.achieved_rate() : run.answers_per_second(),
+      run.is_open() ? run.achieved_rate() : run.answers_per_second(),
       run.rows_per_second(), PercentileMicroseconds(latency, 50),
       PercentileMicroseconds(latency, 99),
       PercentileMicroseconds(latency, 99.9), run.error_count(),
       run.server.launch_rows.mean(),
-      IsOpen(run)
+      run.is_open()
           ? absl::StrFormat("%.1f", PercentileMicroseconds(run.lag_ns, 99))
           : "-");
 }
 
-// A row a run; nothing for a single one.
+// One row per run; empty for a single run.
 std::string RunRows(const LoadtestReport& report) {
   if (report.runs.size() < 2) return "";
   size_t label_width = 10;
@@ -344,7 +339,7 @@ std::string HeadlineLines(const LoadtestReport& report) {
 std::string FormatTable(const LoadtestReport& report) {
   return absl::StrCat(
       ServerLine(report), WeightsLine(report.weights), RunRows(report),
-      HeadlineLines(report), YardstickLine(report), EchoRateLine(report),
+      HeadlineLines(report), BaselineLine(report), EchoRateLine(report),
       PeakLine(report), VerifyLines(report.verify), FindingLines(report));
 }
 

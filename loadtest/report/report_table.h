@@ -11,8 +11,8 @@
 
 namespace qgemm {
 
-// Lines of a label and its figures. Several runs are a row each, and the lines
-// are then of the headline run.
+// Lines of a label and its figures. Several runs get a row each, and the lines
+// then describe the headline run.
 std::string FormatTable(const LoadtestReport& report);
 
 }  // namespace qgemm

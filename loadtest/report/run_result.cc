@@ -12,6 +12,11 @@ double PerSecond(int64_t count, absl::Duration time) {
   return static_cast<double>(count) / absl::ToDoubleSeconds(time);
 }
 
+double MicrosecondsPerAnswer(absl::Duration cpu, int64_t answers) {
+  if (answers <= 0) return 0;
+  return absl::ToDoubleMicroseconds(cpu) / static_cast<double>(answers);
+}
+
 }  // namespace
 
 int64_t RunResult::error_count() const {
@@ -39,5 +44,13 @@ double RunResult::answers_per_second() const {
 double RunResult::rows_per_second() const { return PerSecond(rows, measured); }
 
 double RunResult::achieved_rate() const { return PerSecond(sent, due_time); }
+
+double RunResult::client_cpu_us_per_answer() const {
+  return MicrosecondsPerAnswer(client_cpu, answers);
+}
+
+double RunResult::server_cpu_us_per_answer() const {
+  return MicrosecondsPerAnswer(server_cpu, answers);
+}
 
 }  // namespace qgemm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one run of the load generator measured: counts, histograms and a time
+// Measurements of one run of the load generator: counts, histograms and a time
 // series. Plain values; the engine fills them in, the report shows them.
 
 #ifndef QGEMM_LOADTEST_REPORT_RUN_RESULT_H_
@@ -18,7 +18,7 @@
 
 namespace qgemm {
 
-// Requests whose latencies are told apart: those of one number of rows.
+// Requests of one number of rows; latencies are kept apart by class.
 struct ClassResult {
   std::string name;  // "m=1", "prefill m=2048"
   int64_t m = 0;     // rows a request
@@ -29,8 +29,9 @@ struct ClassResult {
   Histogram send_latency_ns;
 };
 
-// What the server said of the answers' time and launches.
-struct ServerTimes {
+// Stages of the answers as the server timed them, and the launches that they
+// shared.
+struct ServerHistograms {
   Histogram queue_ns;
   Histogram host_to_device_ns;
   Histogram kernel_ns;
@@ -44,7 +45,7 @@ struct ServerTimes {
 struct ErrorTally {
   int64_t count = 0;
   std::string first_message;
-  // From sending to the error; none of what was not sent.
+  // From sending to the error; absent if nothing was sent.
   std::optional<Histogram> latency_ns = std::nullopt;
 };
 
@@ -65,8 +66,8 @@ struct SeriesPoint {
 
 // Requests count if they were due after the warm-up and before the end.
 struct RunResult {
-  // What is special about this run among those of a sweep or search:
-  // "rate=2000"; empty if there is one run.
+  // Name among the runs of a sweep or search: "rate=2000"; empty if there is
+  // one run.
   std::string label;
   double asked_rate = 0;  // open arrivals: requests/s on average; 0: closed
   int concurrency = 1;    // most requests in flight
@@ -77,7 +78,7 @@ struct RunResult {
   // interrupted. Rates of arrival are over this.
   absl::Duration due_time;
 
-  // Of open arrivals if there are any, else of the closed loops.
+  // Counts of the open arrivals if there are any, else of the closed loops.
   int64_t due = 0;   // arrivals that were due (open); requests sent (closed)
   int64_t sent = 0;  // of them, started
   int64_t answers = 0;
@@ -86,25 +87,25 @@ struct RunResult {
   int64_t bytes_received = 0;  // results of the answers
   int64_t warmup_answers = 0;  // due during the warm-up; count nowhere else
 
-  // Ends that the run itself asked for; they are no errors.
+  // Ends that the run itself asked for; they are not errors.
   int64_t expired = 0;       // --deadline passed
   int64_t cancelled = 0;     // by --cancel_rate
   int64_t disconnected = 0;  // in flight when --disconnect_rate cut the line
-  // The others, of the whole run, warm-up included.
+  // All other ends but answers, over the whole run, warm-up included.
   std::map<absl::StatusCode, ErrorTally> errors;
 
   std::vector<ClassResult> classes;  // one or more
   Histogram lag_ns;  // open arrivals: how late the generator sent, waits for a
                      // free place in flight not counted
-  ServerTimes server;
+  ServerHistograms server;
   std::vector<SeriesPoint> series;
   // Latencies from the intended start in consecutive stretches of equal
-  // length, to a precision of 1/64: what differs between them is what
-  // `compare` draws its confidence intervals from.
+  // length, to a precision of 1/64. tools/compare_reports.py draws confidence
+  // intervals from how much they differ.
   std::vector<Histogram> blocks_ns;
 
   absl::Duration client_cpu;  // processor time of the generator's process
-  absl::Duration server_cpu;  // of the server's; zero if it does not say
+  absl::Duration server_cpu;  // of the server's; zero if unknown
   int64_t uploads = 0;        // of --churn
   bool interrupted = false;   // by a signal
 
@@ -114,8 +115,12 @@ struct RunResult {
   Histogram send_latency_ns() const;
   double answers_per_second() const;
   double rows_per_second() const;
-  // Arrivals sent a second of due time.
+  // Arrivals sent per second of due time.
   double achieved_rate() const;
+  // Processor time per answer; 0 without answers.
+  double client_cpu_us_per_answer() const;
+  double server_cpu_us_per_answer() const;
+  bool is_open() const { return asked_rate > 0; }
 };
 
 }  // namespace qgemm

@@ -48,16 +48,16 @@ auto MembersOf(const LoadtestFlags& flags) {
                priority, client_id, inputs, concurrency, think, rate, arrivals,
                max_lag, duration, warmup, timeout, deadline, cancel_rate,
                cancel_within, disconnect_rate, churn, churn_rate, allow_errors,
-               yardstick, sweep, find_peak, slo, verify, seed, json, csv, hgrm,
-               html, svg, title, live] = flags;
+               yardstick, sweep, find_peak, slo, verify, seed, json, hgrm,
+               title, live] = flags;
   return std::make_tuple(
       server, transport, connect_timeout, channels, threads, weights, synthetic,
       walk, walk_blocks, layers, format, zipf, setup, teardown, m, prefill_m,
       prefill_clients, dtype, out_dtype, mode, priority, client_id, inputs,
       concurrency, think, rate, arrivals, max_lag, duration, warmup, timeout,
       deadline, cancel_rate, cancel_within, disconnect_rate, churn, churn_rate,
-      allow_errors, yardstick, sweep, find_peak, slo, verify, seed, json, csv,
-      hgrm, html, svg, title, live);
+      allow_errors, yardstick, sweep, find_peak, slo, verify, seed, json, hgrm,
+      title, live);
 }
 
 using Members = decltype(MembersOf(LoadtestFlags()));

@@ -51,8 +51,7 @@ TEST(ParseLoadtestOptionsTest, DefaultsDisturbNothing) {
 
 TEST(ParseLoadtestOptionsTest, DefaultsWriteNoFileAndShowNoLine) {
   const OutputOptions output = Parse(ValidFlags()).output;
-  EXPECT_EQ(output.json + output.csv + output.hgrm + output.html + output.svg,
-            "");
+  EXPECT_EQ(output.json + output.hgrm, "");
   EXPECT_FALSE(output.live);
 }
 
@@ -305,15 +304,10 @@ TEST(ParseLoadtestOptionsTest, TheLiveLineIsForTerminals) {
 TEST(ParseLoadtestOptionsTest, OutputsAreTakenAsGiven) {
   const OutputOptions output = ParseWith([](LoadtestFlags* flags) {
                                  flags->json = "1";
-                                 flags->csv = "2";
-                                 flags->hgrm = "3";
-                                 flags->html = "4";
-                                 flags->svg = "5";
-                                 flags->title = "6";
+                                 flags->hgrm = "2";
+                                 flags->title = "3";
                                }).output;
-  EXPECT_EQ(output.json + output.csv + output.hgrm + output.html + output.svg +
-                output.title,
-            "123456");
+  EXPECT_EQ(output.json + output.hgrm + output.title, "123");
 }
 
 TEST(ParseLoadtestOptionsTest, ThePeakOfAnSloMayBeSearched) {

@@ -134,32 +134,32 @@ TEST(ReportTable, TheServersCpuIsThereIfItIsKnown) {
               HasSubstr("cpu us     client 10.0  server 20.0  (a request)\n"));
 }
 
-TEST(ReportTable, TheYardstickShowsTheOverhead) {
+TEST(ReportTable, TheBaselineShowsTheOverhead) {
   LoadtestReport report = ReportOf(ClosedRun());
-  Yardstick& yardstick = report.yardstick.emplace();
-  yardstick.bytes_out = 128;
-  yardstick.bytes_back = 64;
-  yardstick.echo_ns.Record(300);
-  yardstick.gemm_ns.Record(1000);
-  yardstick.device_ns.Record(200);
+  Baseline& baseline = report.baseline.emplace();
+  baseline.bytes_out = 128;
+  baseline.bytes_back = 64;
+  baseline.echo_ns.Record(300);
+  baseline.gemm_ns.Record(1000);
+  baseline.device_ns.Record(200);
   EXPECT_THAT(FormatTable(report),
-              HasSubstr("yardstick  echo 0.3  device 0.2  round trip 1.0  "
+              HasSubstr("baseline   echo 0.3  device 0.2  round trip 1.0  "
                         "overhead 0.5  us (p50s, one in flight; 128 bytes "
                         "out, 64 back)\n"));
 }
 
 TEST(ReportTable, AnswersAreComparedWithTheEchoesOfAsManyClients) {
   LoadtestReport report = ReportOf(ClosedRun());
-  report.yardstick.emplace().echo_rate =
+  report.baseline.emplace().echo_rate =
       EchoRate{64, 4 * report.runs[0].answers_per_second()};
   EXPECT_THAT(FormatTable(report),
               AllOf(HasSubstr("echo rate  "), HasSubstr("/s from 64 clients"),
                     HasSubstr("answers are 25.0 % of that\n")));
 }
 
-TEST(ReportTable, AYardstickWithoutTheDeviceHasNoOverhead) {
+TEST(ReportTable, ABaselineWithoutTheDeviceHasNoOverhead) {
   LoadtestReport report = ReportOf(ClosedRun());
-  report.yardstick.emplace().echo_ns.Record(300);
+  report.baseline.emplace().echo_ns.Record(300);
   EXPECT_THAT(FormatTable(report), Not(HasSubstr("overhead")));
 }
 
@@ -189,7 +189,7 @@ TEST(ReportTable, FindingsAreListed) {
 TEST(ReportTable, AnInterruptedRunSaysSo) {
   RunResult run = ClosedRun();
   run.interrupted = true;
-  EXPECT_THAT(FormatTable(ReportOf(run)), HasSubstr("interrupted; what"));
+  EXPECT_THAT(FormatTable(ReportOf(run)), HasSubstr("interrupted; measured"));
 }
 
 TEST(ReportTable, SeveralRunsAreARowEach) {
