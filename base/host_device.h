@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions that host and device code share: the macro that marks them, and
-// the two divisions every tiling needs.
+// Functions that host and device code share: the macro that begins their
+// definitions, and the two divisions every tiling needs.
 
 #ifndef QGEMM_BASE_HOST_DEVICE_H_
 #define QGEMM_BASE_HOST_DEVICE_H_
@@ -9,9 +9,9 @@
 #include <type_traits>
 
 #ifdef __CUDACC__
-#define QGEMM_HOST_DEVICE __host__ __device__
+#define QGEMM_HOST_DEVICE __host__ __device__ __forceinline__
 #else
-#define QGEMM_HOST_DEVICE
+#define QGEMM_HOST_DEVICE inline
 #endif
 
 namespace qgemm {
