@@ -74,9 +74,8 @@ class CpuBackend final : public Backend {
                          options_.max_weights_bytes, weights_bytes_});
   }
 
-  // Zero for a layer that Begin refuses.
-  int64_t EstimateResidentBytes(const WeightsHeader& header) const override {
-    const absl::StatusOr<PackedLayout> layout = LayoutOf(header);
+  int64_t EstimateResidentBytes(const WeightsShape& shape) const override {
+    const absl::StatusOr<PackedLayout> layout = LayoutOf(shape);
     return layout.ok() ? AlignedMemory::HeldBytes(layout->total_bytes) : 0;
   }
 

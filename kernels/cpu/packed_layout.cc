@@ -22,25 +22,25 @@ constexpr int64_t kMaxElements = int64_t{1} << 50;
 // Shifts any block index to group 0: one scale a row.
 constexpr int kWholeRowShift = 62;
 
-absl::Status CheckShape(const WeightsHeader& header) {
-  if (header.n < 1 || header.k < 1) {
+absl::Status CheckShape(const WeightsShape& shape) {
+  if (shape.n < 1 || shape.k < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "weights: n = ", header.n, ", k = ", header.k, "; both must be >= 1"));
+        "weights: n = ", shape.n, ", k = ", shape.k, "; both must be >= 1"));
   }
   const std::optional<int64_t> elements =
-      CheckedMul(RoundUp(header.n, kTileRows), header.k);
-  if (header.n > kMaxElements || header.k > kMaxElements ||
+      CheckedMul(RoundUp(shape.n, kTileRows), shape.k);
+  if (shape.n > kMaxElements || shape.k > kMaxElements ||
       !elements.has_value() || *elements > kMaxElements) {
     return absl::InvalidArgumentError(
-        absl::StrCat("weights: n = ", header.n, ", k = ", header.k,
+        absl::StrCat("weights: n = ", shape.n, ", k = ", shape.k,
                      " are beyond 2^50 elements"));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> GroupShift(const WeightsHeader& header) {
-  if (header.group_size >= header.k) return kWholeRowShift;
-  switch (header.group_size) {
+absl::StatusOr<int> GroupShift(const WeightsShape& shape) {
+  if (shape.group_size >= shape.k) return kWholeRowShift;
+  switch (shape.group_size) {
     case 32:
       return 0;
     case 64:
@@ -49,37 +49,37 @@ absl::StatusOr<int> GroupShift(const WeightsHeader& header) {
       return 2;
   }
   return absl::UnimplementedError(
-      absl::StrCat("weights: group_size = ", header.group_size,
-                   "; the cpu backend offers 32, 64, 128 and k = ", header.k));
+      absl::StrCat("weights: group_size = ", shape.group_size,
+                   "; the cpu backend offers 32, 64, 128 and k = ", shape.k));
 }
 
-absl::Status CheckQuantized(const WeightsHeader& header) {
-  if (header.bits < 2 || header.bits > 5) {
+absl::Status CheckQuantized(const WeightsShape& shape) {
+  if (shape.bits < 2 || shape.bits > 5) {
     return absl::UnimplementedError(absl::StrCat(
-        "weights: bits = ", header.bits, "; the cpu backend offers 2 to 5"));
+        "weights: bits = ", shape.bits, "; the cpu backend offers 2 to 5"));
   }
-  if (header.group_size < 1) {
+  if (shape.group_size < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "weights: group_size = ", header.group_size, "; it must be >= 1"));
+        "weights: group_size = ", shape.group_size, "; it must be >= 1"));
   }
   return absl::OkStatus();
 }
 
-absl::Status FillQuantized(const WeightsHeader& header, PackedLayout& layout) {
-  RETURN_IF_ERROR(CheckQuantized(header));
-  ASSIGN_OR_RETURN(layout.group_shift, GroupShift(header));
-  layout.groups = header.groups_per_row();
-  layout.tile_code_bytes = layout.blocks * BlockBytes(header.bits);
+absl::Status FillQuantized(const WeightsShape& shape, PackedLayout& layout) {
+  RETURN_IF_ERROR(CheckQuantized(shape));
+  ASSIGN_OR_RETURN(layout.group_shift, GroupShift(shape));
+  layout.groups = shape.groups_per_row();
+  layout.tile_code_bytes = layout.blocks * BlockBytes(shape.bits);
   layout.tile_scale_bytes =
-      layout.groups * kTileRows * SizeOf(header.scale_type);
-  if (header.has_zeros) layout.tile_zero_bytes = layout.groups * kTileRows;
+      layout.groups * kTileRows * SizeOf(shape.scale_type);
+  if (shape.has_zeros) layout.tile_zero_bytes = layout.groups * kTileRows;
   return absl::OkStatus();
 }
 
-absl::Status FillDense(const WeightsHeader& header, PackedLayout& layout) {
-  if (SizeOf(header.dense_type) != 2) {
+absl::Status FillDense(const WeightsShape& shape, PackedLayout& layout) {
+  if (SizeOf(shape.dense_type) != 2) {
     return absl::UnimplementedError(
-        absl::StrCat("weights: dense type ", Name(header.dense_type),
+        absl::StrCat("weights: dense type ", Name(shape.dense_type),
                      "; the cpu backend offers fp16 and bf16"));
   }
   layout.tile_code_bytes = layout.blocks * kBlockElements * kTileRows * 2;
@@ -95,22 +95,22 @@ int64_t Take(int64_t bytes, PackedLayout& layout) {
 
 }  // namespace
 
-absl::StatusOr<PackedLayout> LayoutOf(const WeightsHeader& header) {
-  RETURN_IF_ERROR(CheckShape(header));
+absl::StatusOr<PackedLayout> LayoutOf(const WeightsShape& shape) {
+  RETURN_IF_ERROR(CheckShape(shape));
   PackedLayout layout;
-  layout.tiles = CeilDiv(header.n, kTileRows);
-  layout.blocks = CeilDiv(header.k, kBlockElements);
-  if (header.kind == WeightsHeader::Kind::kDense) {
-    RETURN_IF_ERROR(FillDense(header, layout));
+  layout.tiles = CeilDiv(shape.n, kTileRows);
+  layout.blocks = CeilDiv(shape.k, kBlockElements);
+  if (shape.dense) {
+    RETURN_IF_ERROR(FillDense(shape, layout));
   } else {
-    RETURN_IF_ERROR(FillQuantized(header, layout));
+    RETURN_IF_ERROR(FillQuantized(shape, layout));
   }
   layout.codes_offset = Take(layout.tiles * layout.tile_code_bytes, layout);
   layout.scales_offset = Take(layout.tiles * layout.tile_scale_bytes, layout);
   layout.zeros_offset = Take(layout.tiles * layout.tile_zero_bytes, layout);
-  layout.bias_offset = Take(header.bias.empty() ? 0 : header.n * 4, layout);
+  layout.bias_offset = Take(shape.has_bias ? shape.n * 4 : 0, layout);
   layout.permutation_offset =
-      Take(header.permutation.empty() ? 0 : header.k * 4, layout);
+      Take(shape.has_permutation ? shape.k * 4 : 0, layout);
   return layout;
 }
 

@@ -33,9 +33,8 @@ struct PackedLayout {
 
 // The layout of a layer. Errors: INVALID_ARGUMENT (n, k or group_size not
 // positive, or beyond 64 bits of bytes), UNIMPLEMENTED (a code width, group
-// size or dense type without microkernels). Reads of the header what
-// Backend::EstimateResidentBytes names.
-absl::StatusOr<PackedLayout> LayoutOf(const WeightsHeader& header);
+// size or dense type without microkernels).
+absl::StatusOr<PackedLayout> LayoutOf(const WeightsShape& shape);
 
 }  // namespace qgemm
 

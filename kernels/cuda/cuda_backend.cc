@@ -143,8 +143,8 @@ class CudaBackend final : public Backend {
     return std::make_unique<CudaWeightsBuilder>(std::move(budget));
   }
 
-  int64_t EstimateResidentBytes(const WeightsHeader& header) const override {
-    return cuda::EstimateResidentBytes(header, device_.traits);
+  int64_t EstimateResidentBytes(const WeightsShape& shape) const override {
+    return cuda::EstimateResidentBytes(shape, device_.traits);
   }
 
   absl::StatusOr<StagingLease> AcquireStaging(int64_t size_bytes) override {
@@ -170,7 +170,7 @@ class CudaBackend final : public Backend {
     }
     RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
     RETURN_IF_ERROR(CheckSegments(batch, options_.max_batch_rows));
-    const bool may_wait = batch.caller_may_wait;
+    const bool may_wait = batch.hint == ExecutionHint::kMayRunInline;
     WaitingBatch waiting = {std::move(batch), std::move(completion),
                             absl::Now()};
     RunningBatch running;

@@ -65,15 +65,12 @@ int64_t FasterThanWide(const TileLayout& layout, const DeviceTraits& device) {
 
 }  // namespace
 
-int64_t EstimateResidentBytes(const WeightsHeader& header,
+int64_t EstimateResidentBytes(const WeightsShape& shape,
                               const DeviceTraits& device) {
-  if (header.kind == WeightsHeader::Kind::kDense) {
-    const absl::StatusOr<DenseLayout> layout = DenseLayoutOf(header);
+  if (shape.dense) {
+    const absl::StatusOr<DenseLayout> layout = DenseLayoutOf(shape);
     return layout.ok() ? layout->total_bytes : 0;
   }
-  // A header that is made for an estimate does not say so.
-  WeightsHeader shape = header;
-  shape.integer_codes = shape.integer_codes || shape.has_zeros;
   const absl::StatusOr<TileLayout> layout = TileLayoutOf(shape, device);
   return layout.ok() ? layout->total_bytes : 0;
 }

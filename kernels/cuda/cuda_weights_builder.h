@@ -34,10 +34,9 @@ struct CudaWeightsBudget {
   std::shared_ptr<UploadLanePool> lanes;
 };
 
-// What a layer of that header will hold, in bytes; zero for one that Begin
-// refuses whatever the limits. Reads of the header what
-// Backend::EstimateResidentBytes names.
-int64_t EstimateResidentBytes(const WeightsHeader& header,
+// The bytes that a layer of that shape will hold; 0 for one that Begin refuses
+// whatever the limits.
+int64_t EstimateResidentBytes(const WeightsShape& shape,
                               const DeviceTraits& device);
 
 // Used by one thread at a time.

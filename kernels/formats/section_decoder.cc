@@ -40,7 +40,7 @@ SectionDecoder::SectionDecoder(const WeightsSpec& spec, WeightsSink* sink)
     : spec_(spec),
       sections_(SectionsOf(spec)),
       sink_(sink),
-      header_(ShapeOf(spec)) {}
+      header_(HeaderOf(spec)) {}
 
 absl::Status SectionDecoder::OnSectionEnd(Section) { return absl::OkStatus(); }
 

@@ -143,7 +143,9 @@ int64_t TotalBytes(const WeightsSpec& spec) {
   return total;
 }
 
-WeightsHeader ShapeOf(const WeightsSpec& spec) {
+WeightsShape ShapeOf(const WeightsSpec& spec) { return HeaderOf(spec); }
+
+WeightsHeader HeaderOf(const WeightsSpec& spec) {
   WeightsHeader header;
   header.n = spec.n;
   header.k = spec.k;

@@ -105,9 +105,12 @@ std::vector<SectionSize> SectionsOf(const WeightsSpec& spec);
 // The sum of SectionsOf.
 int64_t TotalBytes(const WeightsSpec& spec);
 
-// The header that the canonical form of a valid spec will have, with bias and
-// permutation sized but not filled: enough to estimate resident bytes.
-WeightsHeader ShapeOf(const WeightsSpec& spec);
+// The header that the canonical form of a valid spec begins with: default
+// codebook, and bias and permutation sized but not filled.
+WeightsHeader HeaderOf(const WeightsSpec& spec);
+
+// The shape of HeaderOf.
+WeightsShape ShapeOf(const WeightsSpec& spec);
 
 // The text whose hash, continued over the section bytes in order, is the
 // weight's id (docs/formats.md#identity).

@@ -95,15 +95,20 @@ struct RowSegment {
   uint8_t* c = nullptr;        // [rows, n] of the signature's c_type
 };
 
+// How Enqueue may run a batch.
+enum class ExecutionHint : uint8_t {
+  kAsync,         // returns at once
+  kMayRunInline,  // may run the batch and its completion before it returns,
+                  // where that ends the batch sooner than waking a thread
+};
+
 // Work for one launch: one layer, one signature, the rows of one or many
 // requests. C = A * W^T + bias for every segment.
 struct GemmBatch {
   std::shared_ptr<const ResidentWeights> weights;
   MatmulSignature signature;
   std::vector<RowSegment> segments;
-  // Enqueue may take until the batch has ended, where that ends it sooner, and
-  // run the completion on its caller's thread.
-  bool caller_may_wait = false;
+  ExecutionHint hint = ExecutionHint::kAsync;
 
   int64_t rows() const {
     int64_t sum = 0;
@@ -168,10 +173,9 @@ class Backend {
   // UNIMPLEMENTED (no kernel for such a layer), RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() = 0;
 
-  // What a layer of this header will hold, in bytes; the same as its
-  // resident_bytes(). Needs kind, n, k, bits, group_size, scale_type,
-  // has_zeros and dense_type, and whether bias and permutation are empty.
-  virtual int64_t EstimateResidentBytes(const WeightsHeader& header) const = 0;
+  // The bytes that a layer of this shape will hold, the same as its
+  // resident_bytes(); 0 for a layer that Begin refuses whatever its limits.
+  virtual int64_t EstimateResidentBytes(const WeightsShape& shape) const = 0;
 
   // Host memory for operands, possibly from a pool; contents are undefined.
   // Errors: RESOURCE_EXHAUSTED.
@@ -182,7 +186,7 @@ class Backend {
   virtual absl::Status CheckSupport(const ResidentWeights& weights,
                                     const MatmulSignature& signature) const = 0;
 
-  // Starts the batch and returns at once, unless its caller may wait. Batches
+  // Starts the batch and returns at once, but for its hint. Batches
   // of one thread start in order. On an error nothing was enqueued and
   // `completion` never runs. Leases behind the segments stay alive until the
   // completion runs. In steady state it does not allocate.

@@ -53,6 +53,34 @@ struct WeightsHeader {
   int64_t groups_per_row() const { return CeilDiv(k, group_size); }
 };
 
+// The scalars of a header: all that the size of a resident layer and the choice
+// of its kernels depend on.
+struct WeightsShape {
+  WeightsShape() = default;
+  // A header stands for its shape.
+  WeightsShape(const WeightsHeader& header);  // NOLINT(google-explicit-*)
+
+  bool dense = false;
+  int64_t n = 0;
+  int64_t k = 0;
+  bool has_bias = false;
+
+  // Quantized only.
+  int bits = 0;
+  int64_t group_size = 0;
+  ScaleType scale_type = ScaleType::kFloat16;
+  bool has_zeros = false;
+  bool has_permutation = false;
+  bool integer_codes = false;
+  bool supports_a8 = false;
+  bool ternary_codes = false;  // the codebook is -1, 0, 1, 0
+
+  // Dense only.
+  FloatType dense_type = FloatType::kFloat16;
+
+  int64_t groups_per_row() const { return CeilDiv(k, group_size); }
+};
+
 // A rectangle of codes: rows [row_begin, row_begin + rows), columns
 // [k_begin, k_begin + columns), one code a byte, row-major without gaps.
 struct CodePanel {

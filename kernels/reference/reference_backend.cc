@@ -43,8 +43,8 @@ class ReferenceBackend final : public Backend {
     return NewReferenceBuilder(limits_, &weights_memory_);
   }
 
-  int64_t EstimateResidentBytes(const WeightsHeader& header) const override {
-    return CanonicalBytes(header);
+  int64_t EstimateResidentBytes(const WeightsShape& shape) const override {
+    return CanonicalBytes(shape);
   }
 
   absl::StatusOr<StagingLease> AcquireStaging(int64_t size_bytes) override {

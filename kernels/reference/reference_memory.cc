@@ -78,17 +78,15 @@ class ReferenceBuilder final : public WeightsBuilder {
 
 }  // namespace
 
-int64_t CanonicalBytes(const WeightsHeader& header) {
-  int64_t bytes = header.bias.empty() ? 0 : header.n * sizeof(float);
-  const int64_t elements = header.n * header.k;
-  if (header.kind == WeightsHeader::Kind::kDense) {
-    return bytes + elements * SizeOf(header.dense_type);
-  }
-  const int64_t groups = header.n * header.groups_per_row();
-  bytes += elements + groups * SizeOf(header.scale_type);
-  if (header.has_zeros) bytes += groups;
-  if (!header.permutation.empty()) bytes += header.k * sizeof(int32_t);
-  return bytes + (int64_t{sizeof(float)} << header.bits);
+int64_t CanonicalBytes(const WeightsShape& shape) {
+  int64_t bytes = shape.has_bias ? shape.n * sizeof(float) : 0;
+  const int64_t elements = shape.n * shape.k;
+  if (shape.dense) return bytes + elements * SizeOf(shape.dense_type);
+  const int64_t groups = shape.n * shape.groups_per_row();
+  bytes += elements + groups * SizeOf(shape.scale_type);
+  if (shape.has_zeros) bytes += groups;
+  if (shape.has_permutation) bytes += shape.k * sizeof(int32_t);
+  return bytes + (int64_t{sizeof(float)} << shape.bits);
 }
 
 std::unique_ptr<WeightsBuilder> NewReferenceBuilder(const BackendLimits& limits,

@@ -16,7 +16,7 @@
 namespace qgemm {
 
 // Bytes of a layer in canonical form.
-int64_t CanonicalBytes(const WeightsHeader& header);
+int64_t CanonicalBytes(const WeightsShape& shape);
 
 // A builder of ReferenceWeights within `limits`, counted in `ledger`, which
 // must outlive it and them.

@@ -111,7 +111,8 @@ void BatchExecutor::Submit(ClosedBatch batch, Finished finished) {
   launch->finished = std::move(finished);
   launch->start = clock_->Now();
   GemmBatch segments = SegmentsOf(launch->batch);
-  segments.caller_may_wait = launch->batch.is_alone;
+  segments.hint = launch->batch.is_alone ? ExecutionHint::kMayRunInline
+                                         : ExecutionHint::kAsync;
   launch->rows = segments.rows();
   const absl::Status enqueued = backend_->Enqueue(
       std::move(segments),

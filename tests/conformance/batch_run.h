@@ -32,7 +32,7 @@ struct BatchSpec {
   std::vector<RequestRows> requests;
   // What C and the bytes around it hold before the batch.
   uint8_t poison = 0xa5;
-  bool caller_may_wait = false;
+  ExecutionHint hint = ExecutionHint::kAsync;
 };
 
 // Used once; must be waited for if Enqueue succeeded.

@@ -86,7 +86,7 @@ class StagingBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() override {
     return absl::UnimplementedError("no builder");
   }
-  int64_t EstimateResidentBytes(const WeightsHeader&) const override {
+  int64_t EstimateResidentBytes(const WeightsShape&) const override {
     return 0;
   }
   absl::Status CheckSupport(const ResidentWeights&,

@@ -121,8 +121,8 @@ absl::StatusOr<std::unique_ptr<WeightsBuilder>> FakeAsyncBackend::NewBuilder() {
 }
 
 int64_t FakeAsyncBackend::EstimateResidentBytes(
-    const WeightsHeader& header) const {
-  return CanonicalBytes(header);
+    const WeightsShape& shape) const {
+  return CanonicalBytes(shape);
 }
 
 absl::StatusOr<StagingLease> FakeAsyncBackend::AcquireStaging(

@@ -64,7 +64,7 @@ class FakeAsyncBackend final : public Backend {
   int64_t leases() const { return leases_.load(); }
 
   absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() override;
-  int64_t EstimateResidentBytes(const WeightsHeader& header) const override;
+  int64_t EstimateResidentBytes(const WeightsShape& shape) const override;
   absl::StatusOr<StagingLease> AcquireStaging(int64_t size_bytes) override;
   absl::Status CheckSupport(const ResidentWeights& weights,
                             const MatmulSignature& signature) const override;

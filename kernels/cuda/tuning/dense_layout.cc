@@ -18,29 +18,28 @@ constexpr int64_t kMaxElements = int64_t{1} << 50;
 
 }  // namespace
 
-absl::StatusOr<DenseLayout> DenseLayoutOf(const WeightsHeader& header) {
-  if (header.n < 1 || header.k < 1) {
+absl::StatusOr<DenseLayout> DenseLayoutOf(const WeightsShape& shape) {
+  if (shape.n < 1 || shape.k < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "weights: n = ", header.n, ", k = ", header.k, "; both must be >= 1"));
+        "weights: n = ", shape.n, ", k = ", shape.k, "; both must be >= 1"));
   }
-  const std::optional<int64_t> elements = CheckedMul(header.n, header.k);
+  const std::optional<int64_t> elements = CheckedMul(shape.n, shape.k);
   if (!elements.has_value() || *elements > kMaxElements) {
     return absl::InvalidArgumentError(
-        absl::StrCat("weights: n = ", header.n, ", k = ", header.k,
+        absl::StrCat("weights: n = ", shape.n, ", k = ", shape.k,
                      " are beyond 2^50 elements"));
   }
-  if (header.dense_type == FloatType::kFloat32) {
+  if (shape.dense_type == FloatType::kFloat32) {
     return absl::UnimplementedError(
         "weights: dense type = fp32; the cuda backend offers fp16 and bf16");
   }
   DenseLayout layout;
-  layout.n = header.n;
-  layout.k = header.k;
-  layout.type = header.dense_type;
+  layout.n = shape.n;
+  layout.k = shape.k;
+  layout.type = shape.dense_type;
   layout.bias_offset = RoundUp(layout.n * layout.row_bytes(), kAlignment);
-  layout.total_bytes =
-      layout.bias_offset +
-      (header.bias.empty() ? 0 : RoundUp(header.n * 4, kAlignment));
+  layout.total_bytes = layout.bias_offset +
+                       (shape.has_bias ? RoundUp(shape.n * 4, kAlignment) : 0);
   return layout;
 }
 

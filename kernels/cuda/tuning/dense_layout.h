@@ -26,7 +26,7 @@ struct DenseLayout {
 
 // The layout of a dense layer. Errors: INVALID_ARGUMENT (shape below 1 or
 // beyond 2^50 elements), UNIMPLEMENTED (another type).
-absl::StatusOr<DenseLayout> DenseLayoutOf(const WeightsHeader& header);
+absl::StatusOr<DenseLayout> DenseLayoutOf(const WeightsShape& shape);
 
 }  // namespace qgemm::cuda
 

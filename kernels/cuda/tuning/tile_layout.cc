@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -21,32 +20,32 @@ constexpr int64_t kAlignment = 256;
 // Far beyond any memory, and far enough from overflow for the sums here.
 constexpr int64_t kMaxElements = int64_t{1} << 50;
 
-absl::Status CheckShape(const WeightsHeader& header) {
-  if (header.n < 1 || header.k < 1) {
+absl::Status CheckShape(const WeightsShape& shape) {
+  if (shape.n < 1 || shape.k < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "weights: n = ", header.n, ", k = ", header.k, "; both must be >= 1"));
+        "weights: n = ", shape.n, ", k = ", shape.k, "; both must be >= 1"));
   }
-  if (header.n <= kMaxElements && header.k <= kMaxElements) {
+  if (shape.n <= kMaxElements && shape.k <= kMaxElements) {
     const std::optional<int64_t> elements =
-        CheckedMul(RoundUp(header.n, kTileRows * kMaxRowTiles),
-                   RoundUp(header.k, kTileColumns));
+        CheckedMul(RoundUp(shape.n, kTileRows * kMaxRowTiles),
+                   RoundUp(shape.k, kTileColumns));
     if (elements.has_value() && *elements <= kMaxElements) {
       return absl::OkStatus();
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat("weights: n = ", header.n,
-                                                 ", k = ", header.k,
+  return absl::InvalidArgumentError(absl::StrCat("weights: n = ", shape.n,
+                                                 ", k = ", shape.k,
                                                  " are beyond 2^50 elements"));
 }
 
-absl::Status CheckCodes(const WeightsHeader& header) {
-  if (header.bits < 2 || header.bits > 5) {
+absl::Status CheckCodes(const WeightsShape& shape) {
+  if (shape.bits < 2 || shape.bits > 5) {
     return absl::UnimplementedError(absl::StrCat(
-        "weights: bits = ", header.bits, "; the cuda backend offers 2 to 5"));
+        "weights: bits = ", shape.bits, "; the cuda backend offers 2 to 5"));
   }
-  if (header.has_zeros && (header.bits != 4 || !header.integer_codes)) {
+  if (shape.has_zeros && (shape.bits != 4 || !shape.integer_codes)) {
     return absl::UnimplementedError(absl::StrCat(
-        "weights: zeros with bits = ", header.bits,
+        "weights: zeros with bits = ", shape.bits,
         "; the cuda backend offers zeros with 4-bit integer codes"));
   }
   return absl::OkStatus();
@@ -66,42 +65,41 @@ ScaleKind KindOf(ScaleType type) {
   return ScaleKind::kRow;
 }
 
-absl::Status SetScales(const WeightsHeader& header, TileLayout& layout) {
-  if (header.group_size < 1) {
+absl::Status SetScales(const WeightsShape& shape, TileLayout& layout) {
+  if (shape.group_size < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "weights: group_size = ", header.group_size, "; it must be >= 1"));
+        "weights: group_size = ", shape.group_size, "; it must be >= 1"));
   }
-  if (header.group_size >= header.k) {
+  if (shape.group_size >= shape.k) {
     layout.scale_kind = ScaleKind::kRow;
     return absl::OkStatus();
   }
-  if (header.group_size != 32 && header.group_size != 64 &&
-      header.group_size != 128) {
+  if (shape.group_size != 32 && shape.group_size != 64 &&
+      shape.group_size != 128) {
     return absl::UnimplementedError(absl::StrCat(
-        "weights: group_size = ", header.group_size,
-        "; the cuda backend offers 32, 64, 128 and k = ", header.k));
+        "weights: group_size = ", shape.group_size,
+        "; the cuda backend offers 32, 64, 128 and k = ", shape.k));
   }
-  layout.scale_kind = KindOf(header.scale_type);
-  layout.groups = static_cast<int>(kTileColumns / header.group_size);
+  layout.scale_kind = KindOf(shape.scale_type);
+  layout.groups = static_cast<int>(kTileColumns / shape.group_size);
   const bool e4m4 = layout.scale_kind == ScaleKind::kE4m4;
   if (e4m4 && layout.groups != 4) {
     return absl::UnimplementedError(
-        absl::StrCat("weights: e4m4 scales of group_size = ", header.group_size,
+        absl::StrCat("weights: e4m4 scales of group_size = ", shape.group_size,
                      "; the cuda backend offers 32"));
   }
-  if (!e4m4 && header.bits != 4) {
+  if (!e4m4 && shape.bits != 4) {
     return absl::UnimplementedError(absl::StrCat(
-        "weights: ", Name(header.scale_type), " scales of group_size = ",
-        header.group_size, " with bits = ", header.bits,
+        "weights: ", Name(shape.scale_type), " scales of group_size = ",
+        shape.group_size, " with bits = ", shape.bits,
         "; the cuda backend offers them with 4 bits"));
   }
   return absl::OkStatus();
 }
 
-bool IsTernary(const WeightsHeader& header, const TileLayout& layout) {
-  return header.bits == 2 && !header.has_zeros &&
-         layout.scale_kind == ScaleKind::kRow &&
-         header.codebook == std::vector<float>{-1, 0, 1, 0};
+bool IsTernary(const WeightsShape& shape, const TileLayout& layout) {
+  return shape.bits == 2 && !shape.has_zeros &&
+         layout.scale_kind == ScaleKind::kRow && shape.ternary_codes;
 }
 
 // Slots of the ring beside the activations of 64 tokens, the most there are.
@@ -143,33 +141,33 @@ int64_t Take(int64_t bytes, TileLayout& layout) {
 
 }  // namespace
 
-absl::StatusOr<TileLayout> TileLayoutOf(const WeightsHeader& header,
+absl::StatusOr<TileLayout> TileLayoutOf(const WeightsShape& shape,
                                         const DeviceTraits& device) {
-  RETURN_IF_ERROR(CheckShape(header));
-  RETURN_IF_ERROR(CheckCodes(header));
+  RETURN_IF_ERROR(CheckShape(shape));
+  RETURN_IF_ERROR(CheckCodes(shape));
   TileLayout layout;
-  layout.n = header.n;
-  layout.k = header.k;
-  layout.bits = header.bits;
-  layout.has_zeros = header.has_zeros;
-  RETURN_IF_ERROR(SetScales(header, layout));
-  layout.codes = IsTernary(header, layout) ? kTernaryCodes : layout.bits;
-  layout.column_tiles = CeilDiv(header.k, kTileColumns);
-  layout.code_bytes = int64_t{kTileRows} * kTileColumns * header.bits / 8;
+  layout.n = shape.n;
+  layout.k = shape.k;
+  layout.bits = shape.bits;
+  layout.has_zeros = shape.has_zeros;
+  RETURN_IF_ERROR(SetScales(shape, layout));
+  layout.codes = IsTernary(shape, layout) ? kTernaryCodes : layout.bits;
+  layout.column_tiles = CeilDiv(shape.k, kTileColumns);
+  layout.code_bytes = int64_t{kTileRows} * kTileColumns * shape.bits / 8;
   if (layout.scale_kind != ScaleKind::kRow) {
     layout.scale_bytes =
-        int64_t{kTileRows} * layout.groups * SizeOf(header.scale_type);
+        int64_t{kTileRows} * layout.groups * SizeOf(shape.scale_type);
   }
-  if (header.has_zeros) layout.zero_bytes = kTileRows * layout.groups;
+  if (shape.has_zeros) layout.zero_bytes = kTileRows * layout.groups;
   SetPartition(device, layout);
   Take(layout.tiles_bytes(), layout);
   const bool row_scales = layout.scale_kind == ScaleKind::kRow;
   layout.row_scales_offset =
       Take(row_scales ? layout.padded_n() * 4 : 0, layout);
-  layout.bias_offset = Take(header.bias.empty() ? 0 : header.n * 4, layout);
+  layout.bias_offset = Take(shape.has_bias ? shape.n * 4 : 0, layout);
   layout.permutation_offset =
-      Take(header.permutation.empty() ? 0 : header.k * 4, layout);
-  layout.codebook_offset = Take(int64_t{4} << header.bits, layout);
+      Take(shape.has_permutation ? shape.k * 4 : 0, layout);
+  layout.codebook_offset = Take(int64_t{4} << shape.bits, layout);
   return layout;
 }
 

@@ -96,7 +96,7 @@ struct TileLayout {
 // The layout of a quantized layer on that device.
 // Errors: INVALID_ARGUMENT (shape below 1 or beyond 2^50 elements),
 // UNIMPLEMENTED (bits, group size or scales that no kernel reads).
-absl::StatusOr<TileLayout> TileLayoutOf(const WeightsHeader& header,
+absl::StatusOr<TileLayout> TileLayoutOf(const WeightsShape& shape,
                                         const DeviceTraits& device);
 
 }  // namespace qgemm::cuda

@@ -65,7 +65,7 @@ TEST(WeightsDecoder, HeaderIsTheShapeOfTheSpec) {
     const auto decoded = RandomUpload(spec, &random).Decode();
     ASSERT_TRUE(decoded.ok()) << decoded.status();
     const WeightsHeader& header = decoded->weights.header();
-    const WeightsHeader shape = ShapeOf(spec);
+    const WeightsHeader shape = HeaderOf(spec);
     EXPECT_EQ(header.kind, shape.kind);
     EXPECT_EQ(header.bits, shape.bits);
     EXPECT_EQ(header.codebook.size(), shape.codebook.size());

@@ -251,7 +251,8 @@ TEST_F(BatchExecutorTest, OnlyABatchThatIsAloneMayBeWaitedFor) {
     batch.requests.push_back(Request(0, 1, absl::Seconds(1)));
     batch.is_alone = is_alone;
     SubmitBatch(std::move(batch));
-    EXPECT_EQ(backend_.batch().caller_may_wait, is_alone);
+    EXPECT_EQ(backend_.batch().hint,
+              is_alone ? ExecutionHint::kMayRunInline : ExecutionHint::kAsync);
     backend_.Complete(absl::OkStatus(), Timings());
   }
 }

@@ -39,7 +39,7 @@ class ScriptedBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() override {
     return absl::UnimplementedError("no builder");
   }
-  int64_t EstimateResidentBytes(const WeightsHeader&) const override {
+  int64_t EstimateResidentBytes(const WeightsShape&) const override {
     return 0;
   }
   absl::StatusOr<StagingLease> AcquireStaging(int64_t) override {
