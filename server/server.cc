@@ -22,12 +22,11 @@
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "kernels/backends/backends.h"
-#include "server/execution/batch_executor.h"
-#include "server/listen_address.h"
-#include "server/listen_probe.h"
+#include "server/listen.h"
 #include "server/metrics/metrics_endpoint.h"
 #include "server/metrics/server_metrics.h"
 #include "server/rpc/qgemm_service.h"
+#include "server/scheduling/batch_dispatcher.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -164,9 +163,9 @@ class GrpcServer final : public Server {
       : options_(options),
         backend_(std::move(backend)),
         store_(options.weights_budget_bytes, &metrics_),
-        executor_(backend_.get(), &clock_, &metrics_),
-        scheduler_(ToSchedulerOptions(options, backend_->limits()), &executor_,
-                   &clock_, &metrics_),
+        dispatcher_(backend_.get(), &clock_, &metrics_),
+        scheduler_(ToSchedulerOptions(options, backend_->limits()),
+                   &dispatcher_, &clock_, &metrics_),
         service_(MakeEnvironment()) {
     metrics_.SampleMemory([backend = backend_.get()] {
       const BackendMemory memory = backend->memory();
@@ -208,7 +207,7 @@ class GrpcServer final : public Server {
       service_.BeginDrain();
     }
     scheduler_.Drain(deadline);
-    executor_.WaitForAnswers();
+    dispatcher_.WaitForCompletions();
     if (serving_) {
       // Every accepted call has its answer; what is left are clients that are
       // slow to hang up.
@@ -296,7 +295,7 @@ class GrpcServer final : public Server {
   ServerMetrics metrics_;
   const std::unique_ptr<Backend> backend_;
   WeightStore store_;
-  BatchExecutor executor_;
+  BatchDispatcher dispatcher_;
   BatchScheduler scheduler_;
   QgemmService service_;
   std::unique_ptr<grpc::Server> server_;

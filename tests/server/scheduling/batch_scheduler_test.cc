@@ -80,17 +80,16 @@ TEST_F(BatchSchedulerTest, ALargeRequestIsNotAlone) {
 class WaitingSink final : public BatchSink {
  public:
   void Submit(ClosedBatch batch, Finished finished) override {
-    if (batch.is_alone) {
+    if (batch.hint == ExecutionHint::kMayRunInline) {
       MutexLock lock(&mutex_);
       waits_ = true;
       changed_.SignalAll();
       while (!other_came_) changed_.Wait(&mutex_);
     }
-    GemmRequest& request = *batch.requests.front();
-    request.in_launch = {request.in_launch.count, 0};
-    GemmRequest::Done done = std::move(request.done);
-    done(absl::OkStatus(), GemmTimings(), std::move(batch.requests.front()));
-    finished(nullptr);
+    ScheduledRequest& scheduled = batch.requests.front();
+    scheduled.state.in_launch = {scheduled.state.in_launch.count, 0};
+    Complete(std::move(scheduled), absl::OkStatus());
+    finished(std::nullopt);
     MutexLock lock(&mutex_);
     other_came_ = true;
     changed_.SignalAll();

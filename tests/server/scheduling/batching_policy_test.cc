@@ -46,7 +46,7 @@ QueueSnapshot OfRows(QueueSnapshot queue, int64_t rows) {
 }
 
 QueueSnapshot Bulk(QueueSnapshot queue) {
-  queue.family = LaunchFamily::kBulk;
+  queue.kind = LaunchKind::kChunk;
   queue.rows = 2048;
   return queue;
 }
@@ -164,7 +164,7 @@ TEST(NextQueueTest, NoQueuesHaveNoNext) {
 
 TEST(NextQueueTest, BulkIsPassedOverWhileItMayNotLaunch) {
   std::vector<QueueSnapshot> queues = {DueIn(Bulk(Waits(5000)), 1)};
-  const LaunchTurn turn = {kNow, kPreferred, false};
+  const DecisionContext turn = {kNow, kPreferred, false};
   EXPECT_FALSE(NextQueue(queues, turn, Options()).has_value());
   queues.push_back(Waits(1));
   const std::optional<QueueChoice> choice = NextQueue(queues, turn, Options());

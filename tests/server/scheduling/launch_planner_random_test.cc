@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -64,6 +65,7 @@ class Schedule {
     std::string client;
     int64_t rows = 0;
     int64_t next_row = 0;
+    absl::Time waiting_since;
     bool refused = false;
     bool dropped = false;
     bool in_flight = false;
@@ -113,6 +115,7 @@ class Schedule {
     Known& known = known_[request.get()];
     known.client = request->client;
     known.rows = request->m;
+    known.waiting_since = now_;
     order_[OrderKey(*request)].push_back(request.get());
     planner_.Add(std::move(request));
     ++accepted_;
@@ -131,7 +134,7 @@ class Schedule {
   }
 
   void Drop(DroppedRequest entry) {
-    const GemmRequest& request = *entry.request;
+    const GemmRequest& request = *entry.scheduled.request;
     if (entry.reason == DropReason::kDeadline) {
       EXPECT_LE(request.deadline, now_);
     } else {
@@ -143,19 +146,20 @@ class Schedule {
 
   void CheckBatch(const PlannedLaunch& launch) {
     const auto& requests = launch.batch.requests;
-    const GemmRequest& first = *requests.front();
+    const GemmRequest& first = *requests.front().request;
     int64_t rows = 0;
-    for (const auto& request : requests) {
-      EXPECT_EQ(request->weights, first.weights);
-      EXPECT_EQ(request->signature, first.signature);
-      EXPECT_GT(request->deadline, now_);
-      EXPECT_FALSE(request->is_cancelled());
-      rows += request->in_launch.count;
-      CheckRequest(*request);
+    for (const ScheduledRequest& scheduled : requests) {
+      const GemmRequest& request = *scheduled.request;
+      EXPECT_EQ(request.weights, first.weights);
+      EXPECT_EQ(request.signature, first.signature);
+      EXPECT_GT(request.deadline, now_);
+      EXPECT_FALSE(request.is_cancelled());
+      rows += scheduled.state.in_launch.count;
+      CheckRequest(scheduled);
     }
     EXPECT_LE(static_cast<int64_t>(requests.size()),
               options_.batching.max_requests);
-    const bool bulk = launch.family == LaunchFamily::kBulk;
+    const bool bulk = launch.kind == LaunchKind::kChunk;
     EXPECT_LE(rows, bulk ? options_.batching.chunks.max_rows
                          : options_.batching.max_rows);
     if (bulk) {
@@ -165,14 +169,16 @@ class Schedule {
   }
 
   // First in first out within a client, priority and kind; every row once.
-  void CheckRequest(const GemmRequest& request) {
+  void CheckRequest(const ScheduledRequest& scheduled) {
+    const GemmRequest& request = *scheduled.request;
+    const RowRange& in_launch = scheduled.state.in_launch;
     ASSERT_EQ(known_.count(&request), 1u);
     Known& known = known_[&request];
     EXPECT_FALSE(known.in_flight);
-    EXPECT_EQ(request.in_launch.first, known.next_row);
-    EXPECT_GT(request.in_launch.count, 0);
+    EXPECT_EQ(in_launch.first, known.next_row);
+    EXPECT_GT(in_launch.count, 0);
     if (request.m <= options_.batching.max_rows) {
-      EXPECT_EQ(request.in_launch.count, request.m);
+      EXPECT_EQ(in_launch.count, request.m);
     }
     std::vector<const GemmRequest*>& order = order_[OrderKey(request)];
     const auto waits = [this](const GemmRequest* other) {
@@ -187,12 +193,12 @@ class Schedule {
   // all that waits, half of them the aged, in turns.
   void CheckWaits(const PlannedLaunch& launch) {
     const bool bulk_is_full =
-        launch.family == LaunchFamily::kBulk || BulkInFlight() > 0;
+        launch.kind == LaunchKind::kChunk || BulkInFlight() > 0;
     for (auto& [request, known] : known_) {
       if (known.in_flight) continue;
       const bool is_bulk = known.rows > options_.batching.max_rows;
       if (is_bulk && bulk_is_full) continue;
-      if (now_ - request->waiting_since() < options_.policy.age_cap) continue;
+      if (now_ - known.waiting_since < options_.policy.age_cap) continue;
       ++known.launches_meanwhile;
       EXPECT_LE(known.launches_meanwhile, kLaunchesForAll);
     }
@@ -201,7 +207,7 @@ class Schedule {
   void CheckInFlight() {
     EXPECT_LE(static_cast<int>(in_flight_.size()),
               options_.max_launches_in_flight);
-    EXPECT_LE(BulkInFlight(), options_.max_bulk_launches_in_flight);
+    EXPECT_LE(BulkInFlight(), options_.max_chunks_in_flight);
     EXPECT_EQ(planner_.launches_in_flight(),
               static_cast<int>(in_flight_.size()));
   }
@@ -209,7 +215,7 @@ class Schedule {
   int BulkInFlight() const {
     return static_cast<int>(std::count_if(
         in_flight_.begin(), in_flight_.end(), [](const PlannedLaunch& launch) {
-          return launch.family == LaunchFamily::kBulk;
+          return launch.kind == LaunchKind::kChunk;
         }));
   }
 
@@ -220,22 +226,23 @@ class Schedule {
                        Draw(0, static_cast<int64_t>(in_flight_.size()) - 1);
     PlannedLaunch launch = std::move(*place);
     in_flight_.erase(place);
-    std::unique_ptr<GemmRequest> unfinished;
-    for (auto& request : launch.batch.requests) {
-      RowRange& range = request->in_launch;
+    std::optional<ScheduledRequest> unfinished;
+    for (ScheduledRequest& scheduled : launch.batch.requests) {
+      RowRange& range = scheduled.state.in_launch;
       range = {range.first + range.count, 0};
-      request->last_launch_end = now_;
-      Known& known = known_[request.get()];
+      scheduled.state.last_launch_end = now_;
+      Known& known = known_[scheduled.request.get()];
       known.in_flight = false;
       known.next_row = range.first;
-      if (request->rows_left() > 0) {
-        unfinished = std::move(request);
+      known.waiting_since = now_;
+      if (scheduled.rows_left() > 0) {
+        unfinished = std::move(scheduled);
       } else {
-        Forget(*request);
+        Forget(*scheduled.request);
         ++computed_;
       }
     }
-    planner_.LaunchEnded(launch.family, std::move(unfinished));
+    planner_.LaunchEnded(launch.kind, std::move(unfinished));
   }
 
   void Forget(const GemmRequest& request) {

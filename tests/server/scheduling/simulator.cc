@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -133,14 +134,15 @@ class Simulation {
     in_flight_.pop();
     const bool counts = now_ >= count_from_;
     if (counts) ++launches_;
-    for (const auto& request : launch.batch.requests) {
+    for (const ScheduledRequest& scheduled : launch.batch.requests) {
+      const GemmRequest& request = *scheduled.request;
       if (counts) {
-        latency_ns_.Record(absl::ToInt64Nanoseconds(now_ - request->arrival));
+        latency_ns_.Record(absl::ToInt64Nanoseconds(now_ - request.arrival));
       }
       if (load_.pattern == AccessPattern::kOneMatrix) continue;
-      ArriveIn(Turnaround(), ClientOf(*request));
+      ArriveIn(Turnaround(), ClientOf(request));
     }
-    planner_.LaunchEnded(launch.family, nullptr);
+    planner_.LaunchEnded(launch.kind, std::nullopt);
   }
 
   SimulatedRun Result() const {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Launches on a scripted backend: segments, timings, completions, metrics.
 
-#include "server/execution/batch_executor.h"
+#include "server/scheduling/batch_dispatcher.h"
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,10 +17,9 @@
 #include "base/worker_pool.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/execution/answer_split.h"
-#include "tests/server/execution/scripted_backend.h"
 #include "tests/server/metrics/metrics_text.h"
 #include "tests/server/scheduling/outcomes.h"
+#include "tests/server/scheduling/scripted_backend.h"
 #include "tests/support/fake_clock.h"
 
 namespace qgemm {
@@ -31,22 +33,24 @@ class EmptyWeights final : public ResidentWeights {
   int64_t resident_bytes() const override { return 0; }
 };
 
-class BatchExecutorTest : public testing::Test {
+class BatchDispatcherTest : public testing::Test {
  protected:
   // Waits for `waited` already; its operands are bytes [4 * number, + 4) of
   // a_ and c_.
-  std::unique_ptr<GemmRequest> Request(int64_t number, int64_t rows,
-                                       absl::Duration waited) {
-    auto request = std::make_unique<GemmRequest>();
+  ScheduledRequest Request(int64_t number, int64_t rows,
+                           absl::Duration waited) {
+    ScheduledRequest scheduled;
+    scheduled.request = std::make_unique<GemmRequest>();
+    GemmRequest* const request = scheduled.request.get();
     request->weights = weights_;
     request->signature.mode = ComputeMode::kA32;
     request->m = rows;
-    request->in_launch = {0, rows};
+    scheduled.state.in_launch = {0, rows};
     request->a = StagingLease(a_ + 4 * number, 4, [this] { ++returned_; });
     request->c = StagingLease(c_ + 4 * number, 4, [this] { ++returned_; });
     request->arrival = clock_.Now() - waited;
     request->done = outcomes_.Recorder(number);
-    return request;
+    return scheduled;
   }
 
   // Two requests of 3 and 5 rows.
@@ -58,7 +62,7 @@ class BatchExecutorTest : public testing::Test {
   }
 
   void SubmitBatch(ClosedBatch batch) {
-    executor_.Submit(std::move(batch), [this](auto unfinished) {
+    dispatcher_.Submit(std::move(batch), [this](auto unfinished) {
       unfinished_ = std::move(unfinished);
       ++finished_;
       ended_before_finished_ = outcomes_.count();
@@ -79,17 +83,28 @@ class BatchExecutorTest : public testing::Test {
   int returned_ = 0;  // leases
   int finished_ = 0;
   int64_t ended_before_finished_ = 0;
-  std::unique_ptr<GemmRequest> unfinished_;
+  std::optional<ScheduledRequest> unfinished_;
   FakeClock clock_;
   ServerMetrics metrics_;
   Outcomes outcomes_;
   std::shared_ptr<const ResidentWeights> weights_ =
       std::make_shared<EmptyWeights>();
   ScriptedBackend backend_;
-  BatchExecutor executor_{&backend_, &clock_, &metrics_};
+  BatchDispatcher dispatcher_{&backend_, &clock_, &metrics_};
 };
 
-TEST_F(BatchExecutorTest, SegmentsPointIntoTheLeasesInOrder) {
+TEST(CompletesInlineTest, FewShortAnswersDo) {
+  EXPECT_TRUE(CompletesInline(0, 0));
+  EXPECT_TRUE(CompletesInline(1, 8192));
+  EXPECT_TRUE(CompletesInline(kMaxInlineCompletions, kMaxInlineAnswerBytes));
+}
+
+TEST(CompletesInlineTest, NeitherManyNorLongAnswersDo) {
+  EXPECT_FALSE(CompletesInline(kMaxInlineCompletions + 1, 8192));
+  EXPECT_FALSE(CompletesInline(1, kMaxInlineAnswerBytes + 1));
+}
+
+TEST_F(BatchDispatcherTest, SegmentsPointIntoTheLeasesInOrder) {
   SubmitTwo();
   const GemmBatch& batch = backend_.batch();
   ASSERT_EQ(batch.segments.size(), 2u);
@@ -102,14 +117,14 @@ TEST_F(BatchExecutorTest, SegmentsPointIntoTheLeasesInOrder) {
   backend_.Complete(absl::OkStatus(), Timings());
 }
 
-TEST_F(BatchExecutorTest, LaunchHasTheRequestsWeightsAndSignature) {
+TEST_F(BatchDispatcherTest, LaunchHasTheRequestsWeightsAndSignature) {
   SubmitTwo();
   EXPECT_EQ(backend_.batch().weights, weights_);
   EXPECT_EQ(backend_.batch().signature.mode, ComputeMode::kA32);
   backend_.Complete(absl::OkStatus(), Timings());
 }
 
-TEST_F(BatchExecutorTest, LeasesStayUntilTheLaunchEnds) {
+TEST_F(BatchDispatcherTest, LeasesStayUntilTheLaunchEnds) {
   SubmitTwo();
   EXPECT_EQ(returned_, 0);
   EXPECT_EQ(outcomes_.count(), 0);
@@ -117,27 +132,27 @@ TEST_F(BatchExecutorTest, LeasesStayUntilTheLaunchEnds) {
   EXPECT_EQ(returned_, 4);
 }
 
-TEST_F(BatchExecutorTest, WeightsAreReleasedWhenTheLaunchEnds) {
+TEST_F(BatchDispatcherTest, WeightsAreReleasedWhenTheLaunchEnds) {
   SubmitTwo();
   backend_.Complete(absl::OkStatus(), Timings());
   EXPECT_EQ(weights_.use_count(), 1);
 }
 
-TEST_F(BatchExecutorTest, QueueTimeIsEachRequestsOwnWithTheBackendsWait) {
+TEST_F(BatchDispatcherTest, QueueTimeIsEachRequestsOwnWithTheBackendsWait) {
   SubmitTwo();
   backend_.Complete(absl::OkStatus(), Timings());
   EXPECT_EQ(outcomes_.Of(0).at(0).timings.queue, absl::Seconds(9));
   EXPECT_EQ(outcomes_.Of(1).at(0).timings.queue, absl::Seconds(3));
 }
 
-TEST_F(BatchExecutorTest, TimeAfterTheStartIsNotQueueTime) {
+TEST_F(BatchDispatcherTest, TimeAfterTheStartIsNotQueueTime) {
   SubmitTwo();
   clock_.Advance(absl::Seconds(100));
   backend_.Complete(absl::OkStatus(), Timings());
   EXPECT_EQ(outcomes_.Of(1).at(0).timings.queue, absl::Seconds(3));
 }
 
-TEST_F(BatchExecutorTest, OtherTimesAndSizesAreTheLaunches) {
+TEST_F(BatchDispatcherTest, OtherTimesAndSizesAreTheLaunches) {
   SubmitTwo();
   backend_.Complete(absl::OkStatus(), Timings());
   const GemmTimings timings = outcomes_.Of(1).at(0).timings;
@@ -148,7 +163,7 @@ TEST_F(BatchExecutorTest, OtherTimesAndSizesAreTheLaunches) {
   EXPECT_EQ(timings.launch_requests, 2);
 }
 
-TEST_F(BatchExecutorTest, FinishesOnceAfterEveryRequestHasEnded) {
+TEST_F(BatchDispatcherTest, FinishesOnceAfterEveryRequestHasEnded) {
   SubmitTwo();
   EXPECT_EQ(finished_, 0);
   backend_.Complete(absl::OkStatus(), Timings());
@@ -156,7 +171,7 @@ TEST_F(BatchExecutorTest, FinishesOnceAfterEveryRequestHasEnded) {
   EXPECT_EQ(ended_before_finished_, 2);
 }
 
-TEST_F(BatchExecutorTest, FailedLaunchEndsEveryRequestWithItsStatus) {
+TEST_F(BatchDispatcherTest, FailedLaunchEndsEveryRequestWithItsStatus) {
   const absl::Status failure = absl::InternalError("the device fell off");
   SubmitTwo();
   backend_.Complete(failure, BatchTimings());
@@ -165,7 +180,7 @@ TEST_F(BatchExecutorTest, FailedLaunchEndsEveryRequestWithItsStatus) {
   EXPECT_EQ(finished_, 1);
 }
 
-TEST_F(BatchExecutorTest, RefusedLaunchEndsEveryRequestWithItsStatus) {
+TEST_F(BatchDispatcherTest, RefusedLaunchEndsEveryRequestWithItsStatus) {
   const absl::Status refusal = absl::UnimplementedError("no such kernel");
   backend_.AnswerEnqueue(refusal);
   SubmitTwo();
@@ -175,20 +190,20 @@ TEST_F(BatchExecutorTest, RefusedLaunchEndsEveryRequestWithItsStatus) {
   EXPECT_EQ(ended_before_finished_, 2);
 }
 
-// Requests whose homes end them.
-class HomeTest : public BatchExecutorTest {
+// Requests that name a completion executor.
+class CompletionExecutorTest : public BatchDispatcherTest {
  protected:
   static constexpr int kRequests = 40;
 
-  // The even ones are at home in one pool, the odd ones in another.
+  // The even ones name one pool, the odd ones another.
   ClosedBatch ManyRequests() {
     ClosedBatch batch;
     for (int i = 0; i < kRequests; ++i) {
       batch.requests.push_back(Request(0, 1, absl::Seconds(1)));
-      GemmRequest& request = *batch.requests.back();
+      GemmRequest& request = *batch.requests.back().request;
       request.a = StagingLease();  // whose end is counted on one thread
       request.c = StagingLease();
-      request.home = &homes_[i % 2];
+      request.completion_executor = &executors_[i % 2];
       request.done = [this, i, record = outcomes_.Recorder(i)](
                          absl::Status status, const GemmTimings& timings,
                          std::unique_ptr<GemmRequest> ended) mutable {
@@ -203,16 +218,16 @@ class HomeTest : public BatchExecutorTest {
     SubmitBatch(ManyRequests());
     backend_.Complete(status, Timings());
     EXPECT_EQ(finished_, 1);
-    EXPECT_EQ(unfinished_, nullptr);
-    executor_.WaitForAnswers();
+    EXPECT_FALSE(unfinished_.has_value());
+    dispatcher_.WaitForCompletions();
     EXPECT_EQ(outcomes_.count(), kRequests);
   }
 
   std::array<std::thread::id, kRequests> threads_;
-  std::array<WorkerPool, 2> homes_{WorkerPool(1), WorkerPool(1)};
+  std::array<WorkerPool, 2> executors_{WorkerPool(1), WorkerPool(1)};
 };
 
-TEST_F(HomeTest, EveryRequestEndsOnceWithItsTimings) {
+TEST_F(CompletionExecutorTest, EveryRequestEndsOnceWithItsTimings) {
   CompleteMany(absl::OkStatus());
   for (int i = 0; i < kRequests; ++i) {
     ASSERT_EQ(outcomes_.Of(i).size(), 1u) << i;
@@ -221,13 +236,13 @@ TEST_F(HomeTest, EveryRequestEndsOnceWithItsTimings) {
   }
 }
 
-TEST_F(HomeTest, EveryRequestEndsAtItsHome) {
+TEST_F(CompletionExecutorTest, EveryRequestCompletesOnItsExecutor) {
   CompleteMany(absl::OkStatus());
   EXPECT_NE(threads_[0], threads_[1]);
   for (int i = 0; i < kRequests; ++i) EXPECT_EQ(threads_[i], threads_[i % 2]);
 }
 
-TEST_F(HomeTest, AFailureReachesEveryRequest) {
+TEST_F(CompletionExecutorTest, AFailureReachesEveryRequest) {
   const absl::Status failure = absl::InternalError("the device fell off");
   CompleteMany(failure);
   for (int i = 0; i < kRequests; ++i) {
@@ -236,43 +251,43 @@ TEST_F(HomeTest, AFailureReachesEveryRequest) {
   }
 }
 
-TEST_F(HomeTest, FewShortAnswersDoNotGoThere) {
+TEST_F(CompletionExecutorTest, FewShortAnswersAreNotPosted) {
   ClosedBatch batch = ManyRequests();
-  batch.requests.resize(kMostAnswersInPlace);
+  batch.requests.resize(kMaxInlineCompletions);
   SubmitBatch(std::move(batch));
   backend_.Complete(absl::OkStatus(), Timings());
-  EXPECT_EQ(ended_before_finished_, kMostAnswersInPlace);
+  EXPECT_EQ(ended_before_finished_, kMaxInlineCompletions);
   EXPECT_EQ(threads_[0], std::this_thread::get_id());
 }
 
-TEST_F(BatchExecutorTest, OnlyABatchThatIsAloneMayBeWaitedFor) {
-  for (const bool is_alone : {false, true}) {
+TEST_F(BatchDispatcherTest, BackendGetsTheBatchesHint) {
+  for (const ExecutionHint hint :
+       {ExecutionHint::kAsync, ExecutionHint::kMayRunInline}) {
     ClosedBatch batch;
     batch.requests.push_back(Request(0, 1, absl::Seconds(1)));
-    batch.is_alone = is_alone;
+    batch.hint = hint;
     SubmitBatch(std::move(batch));
-    EXPECT_EQ(backend_.batch().hint,
-              is_alone ? ExecutionHint::kMayRunInline : ExecutionHint::kAsync);
+    EXPECT_EQ(backend_.batch().hint, hint);
     backend_.Complete(absl::OkStatus(), Timings());
   }
 }
 
 // Requests of 4 rows, each of one element: 4 bytes of a, 2 of c.
-class ChunkTest : public BatchExecutorTest {
+class ChunkTest : public BatchDispatcherTest {
  protected:
   void SubmitChunk(const RowRange& rows) {
     auto request = Request(0, 4, absl::Seconds(8));
-    request->signature.a_type = FloatType::kFloat32;
-    request->signature.c_type = FloatType::kFloat16;
-    request->in_launch = rows;
+    request.request->signature.a_type = FloatType::kFloat32;
+    request.request->signature.c_type = FloatType::kFloat16;
+    request.state.in_launch = rows;
     ClosedBatch batch;
     batch.requests.push_back(std::move(request));
     SubmitBatch(std::move(batch));
   }
   void SubmitNext() {
     ClosedBatch batch;
-    unfinished_->in_launch.count = unfinished_->rows_left();
-    batch.requests.push_back(std::move(unfinished_));
+    unfinished_->state.in_launch.count = unfinished_->rows_left();
+    batch.requests.push_back(*std::exchange(unfinished_, std::nullopt));
     SubmitBatch(std::move(batch));
   }
 };
@@ -292,10 +307,10 @@ TEST_F(ChunkTest, RequestWithRowsLeftComesBackUnended) {
   backend_.Complete(absl::OkStatus(), Timings());
   EXPECT_EQ(finished_, 1);
   EXPECT_EQ(outcomes_.count(), 0);
-  ASSERT_NE(unfinished_, nullptr);
-  EXPECT_EQ(unfinished_->in_launch.first, 2);
+  ASSERT_TRUE(unfinished_.has_value());
+  EXPECT_EQ(unfinished_->state.in_launch.first, 2);
   EXPECT_EQ(unfinished_->rows_left(), 2);
-  EXPECT_EQ(unfinished_->last_launch_end, clock_.Now());
+  EXPECT_EQ(unfinished_->state.last_launch_end, clock_.Now());
 }
 
 TEST_F(ChunkTest, TimesAreSumsOverTheLaunches) {
@@ -316,11 +331,11 @@ TEST_F(ChunkTest, FailedChunkEndsTheRequest) {
   SubmitChunk({0, 2});
   backend_.Complete(absl::InternalError("the device fell off"), Timings());
   EXPECT_EQ(outcomes_.Of(0).at(0).status.code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(unfinished_, nullptr);
+  EXPECT_FALSE(unfinished_.has_value());
   EXPECT_EQ(finished_, 1);
 }
 
-TEST_F(BatchExecutorTest, CountsStagesOfEachRequest) {
+TEST_F(BatchDispatcherTest, CountsStagesOfEachRequest) {
   SubmitTwo();
   clock_.Advance(absl::Seconds(100));
   backend_.Complete(absl::OkStatus(), Timings());
@@ -339,11 +354,11 @@ TEST_F(BatchExecutorTest, CountsStagesOfEachRequest) {
       Optional(210.0));
 }
 
-TEST_F(BatchExecutorTest, CountsRequestsThatWereComputedForNobody) {
+TEST_F(BatchDispatcherTest, CountsRequestsThatWereComputedForNobody) {
   auto expired = Request(0, 1, absl::Seconds(1));
-  expired->deadline = clock_.Now() + absl::Seconds(5);
+  expired.request->deadline = clock_.Now() + absl::Seconds(5);
   auto cancelled = Request(1, 1, absl::Seconds(1));
-  cancelled->cancelled = std::make_shared<std::atomic<bool>>(true);
+  cancelled.request->cancelled = std::make_shared<std::atomic<bool>>(true);
   ClosedBatch batch;
   batch.requests.push_back(std::move(expired));
   batch.requests.push_back(std::move(cancelled));
@@ -359,7 +374,7 @@ TEST_F(BatchExecutorTest, CountsRequestsThatWereComputedForNobody) {
   }
 }
 
-TEST_F(BatchExecutorTest, CountsLaunchesByTheirOldestRequest) {
+TEST_F(BatchDispatcherTest, CountsLaunchesByTheirOldestRequest) {
   SubmitTwo();
   backend_.Complete(absl::OkStatus(), Timings());
   EXPECT_THAT(MetricValue(metrics_, "qgemm_launch_rows_sum"), Optional(8.0));
@@ -371,7 +386,7 @@ TEST_F(BatchExecutorTest, CountsLaunchesByTheirOldestRequest) {
               Optional(32.0));
 }
 
-TEST_F(BatchExecutorTest, CountsFailedLaunchesApart) {
+TEST_F(BatchDispatcherTest, CountsFailedLaunchesApart) {
   SubmitTwo();
   backend_.Complete(absl::InternalError("the device fell off"), Timings());
   EXPECT_THAT(

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A backend that does nothing but take batches: the test answers Enqueue and
-// ends the batch, with timings of its choice.
+// Backend that only takes batches: the test sets Enqueue's status and ends the
+// batch with timings of its choice.
 
-#ifndef QGEMM_TESTS_SERVER_EXECUTION_SCRIPTED_BACKEND_H_
-#define QGEMM_TESTS_SERVER_EXECUTION_SCRIPTED_BACKEND_H_
+#ifndef QGEMM_TESTS_SERVER_SCHEDULING_SCRIPTED_BACKEND_H_
+#define QGEMM_TESTS_SERVER_SCHEDULING_SCRIPTED_BACKEND_H_
 
 #include <memory>
 #include <utility>
@@ -18,10 +18,10 @@ namespace qgemm {
 // Holds one batch at a time. Not thread-safe.
 class ScriptedBackend final : public Backend {
  public:
-  // What Enqueue answers from here on.
+  // Sets the status that Enqueue returns from here on.
   void AnswerEnqueue(absl::Status status) { answer_ = std::move(status); }
 
-  // The batch that is enqueued; there must be one.
+  // Returns the enqueued batch; there must be one.
   const GemmBatch& batch() const { return batch_; }
   bool has_batch() const { return completion_ != nullptr; }
 
@@ -61,4 +61,4 @@ class ScriptedBackend final : public Backend {
 
 }  // namespace qgemm
 
-#endif  // QGEMM_TESTS_SERVER_EXECUTION_SCRIPTED_BACKEND_H_
+#endif  // QGEMM_TESTS_SERVER_SCHEDULING_SCRIPTED_BACKEND_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "server/metrics/locked_histogram.h"
+#include "server/metrics/metric_families.h"
 
 #include <algorithm>
 #include <cstdint>

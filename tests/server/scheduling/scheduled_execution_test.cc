@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scheduler, executor and an asynchronous backend together: every request
+// Scheduler, dispatcher and an asynchronous backend together: every request
 // gets its own product, whatever it was merged with, and all memory returns.
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "gtest/gtest.h"
-#include "server/execution/batch_executor.h"
+#include "server/scheduling/batch_dispatcher.h"
 #include "server/scheduling/batch_scheduler.h"
 #include "tests/support/fake_async_backend.h"
 #include "tests/support/fake_clock.h"
@@ -99,7 +99,7 @@ class ScheduledExecutionTest : public testing::Test {
   ServerMetrics metrics_;
   Answers answers_;
   FakeAsyncBackend backend_;
-  BatchExecutor executor_{&backend_, &clock_, &metrics_};
+  BatchDispatcher dispatcher_{&backend_, &clock_, &metrics_};
 };
 
 TEST_F(ScheduledExecutionTest, EveryRequestGetsItsOwnProduct) {
@@ -111,7 +111,7 @@ TEST_F(ScheduledExecutionTest, EveryRequestGetsItsOwnProduct) {
   options.batching.max_requests = 8;
   std::vector<std::vector<float>> expected;
   {
-    BatchScheduler scheduler(options, &executor_, &clock_, &metrics_);
+    BatchScheduler scheduler(options, &dispatcher_, &clock_, &metrics_);
     for (int64_t number = 0; number < kRequests; ++number) {
       const bool doubles = RandomInt(0, 3, &random_) != 0;
       const int64_t m = RandomInt(1, 20, &random_);
@@ -130,7 +130,7 @@ TEST_F(ScheduledExecutionTest, TimeHeldIsTimeInTheQueue) {
   ASSERT_TRUE(weights.ok()) << weights.status();
   const absl::Duration hold = absl::Milliseconds(200);
   {
-    BatchScheduler scheduler(SchedulerOptions(), &executor_, &clock_,
+    BatchScheduler scheduler(SchedulerOptions(), &dispatcher_, &clock_,
                              &metrics_);
     scheduler.HoldLaunches(clock_.Now() + hold);
     scheduler.Enqueue(Request(0, 1, *weights));
@@ -146,7 +146,7 @@ TEST_F(ScheduledExecutionTest, AllMemoryReturnsWhenLaunchesFail) {
     ASSERT_TRUE(weights.ok()) << weights.status();
     backend_.FailEnqueues(5, absl::ResourceExhaustedError("refused"));
     backend_.FailCompletions(5, absl::InternalError("failed"));
-    BatchScheduler scheduler(SchedulerOptions(), &executor_, &clock_,
+    BatchScheduler scheduler(SchedulerOptions(), &dispatcher_, &clock_,
                              &metrics_);
     for (int64_t number = 0; number < kRequests; ++number) {
       scheduler.Enqueue(Request(number, 1, *weights));

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A walk along predicted successors ends at the first occupied layer.
 
-#include "server/scheduling/successors.h"
+#include "server/scheduling/layer_sequence_predictor.h"
 
 #include <algorithm>
 
 namespace qgemm {
 
-void Successors::Observe(LayerPlace* from, LayerPlace* to, absl::Time now) {
+void LayerSequencePredictor::Observe(SequenceLayer* from, SequenceLayer* to,
+                                     absl::Time now) {
   ++to->clients;
   to->last_arrival = now;
   if (from == nullptr) return;
@@ -21,15 +24,16 @@ void Successors::Observe(LayerPlace* from, LayerPlace* to, absl::Time now) {
   }
 }
 
-void Successors::BeginDecision(absl::Time now) {
+void LayerSequencePredictor::BeginDecision(absl::Time now) {
   steps_left_ = kStepsPerDecision;
   present_since_ = now - kPresence;
 }
 
-std::optional<int64_t> Successors::LayersBehind(const LayerPlace& place) {
+std::optional<int64_t> LayerSequencePredictor::LayersBehind(
+    const SequenceLayer& layer) {
   int64_t layers = 1;
-  for (const LayerPlace* ahead = place.successor;
-       ahead != nullptr && ahead != &place && steps_left_ > 0;
+  for (const SequenceLayer* ahead = layer.successor;
+       ahead != nullptr && ahead != &layer && steps_left_ > 0;
        ahead = ahead->successor, ++layers) {
     --steps_left_;
     if (IsOccupied(*ahead)) return layers;
