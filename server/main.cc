@@ -14,7 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/log.h"
-#include "server/port_file.h"
+#include "server/listen.h"
 #include "server/server.h"
 #include "server/server_flags.h"
 
