@@ -86,9 +86,9 @@ class GemmCall final : public PayloadCall {
     request.arrival = arrival();
     request.deadline = DeadlineOf(context());
     request.cancelled = cancelled_;
-    request.home = intake.plan.c_bytes < kLongAnswerBytes
-                       ? static_cast<TaskRunner*>(queue())
-                       : environment().answerers;
+    request.completion_executor = intake.plan.c_bytes < kLongAnswerBytes
+                                      ? static_cast<TaskRunner*>(queue())
+                                      : environment().answerers;
     request.done = [self = shared_from_this(), this,
                     c_bytes = intake.plan.c_bytes](
                        const absl::Status& status, const GemmTimings& timings,

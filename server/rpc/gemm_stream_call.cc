@@ -157,7 +157,7 @@ void GemmStreamCall::Address(const v1::GemmStreamRequest& message,
   request.deadline = std::min(DeadlineOf(context_),
                               DeadlineAfter(arrival_, message.timeout_ms()));
   // One stream's answers would keep its queue's thread from reading.
-  request.home = environment_->answerers;
+  request.completion_executor = environment_->answerers;
   const int64_t fragment_bytes =
       FragmentBytes(message, environment_->options.max_message_bytes);
   request.done = [self = shared_from_this(), id = message.request_id(),

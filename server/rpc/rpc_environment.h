@@ -61,7 +61,7 @@ struct RpcEnvironment {
   ServerMetrics* metrics = nullptr;
   const Clock* clock = nullptr;
   LiveCalls* live_calls = nullptr;
-  // The home of requests whose answers are long or one of many of a stream.
+  // Completion executor of requests whose answers are long, and of streams.
   TaskRunner* answerers = nullptr;
   AsyncQgemm* service = nullptr;
 };
