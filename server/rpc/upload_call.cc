@@ -7,6 +7,7 @@
 #include "server/rpc/upload_call.h"
 
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -101,8 +102,10 @@ void UploadCall::ConsumeNext(std::unique_ptr<Message> message) {
   message.reset();
   if (!status.ok()) {
     End(status);
-  } else if (session_->deduplicated().has_value()) {
-    End(*session_->deduplicated());
+  } else if (deduplicated_.has_value()) {
+    UploadResult held = std::move(deduplicated_->result);
+    deduplicated_.reset();
+    End(std::move(held));
   }
 }
 
@@ -126,9 +129,14 @@ absl::Status UploadCall::StartSession(const v1::WeightsHeader& header) {
   }
   const WeightsLimits& limits = environment_->options.weights_limits;
   ASSIGN_OR_RETURN(const UploadHeader upload, ToUploadHeader(header, limits));
-  ASSIGN_OR_RETURN(session_,
+  ASSIGN_OR_RETURN(UploadSession::Started started,
                    UploadSession::Start(upload, limits, environment_->backend,
                                         environment_->store));
+  if (auto* const held = std::get_if<Deduplicated>(&started)) {
+    deduplicated_ = std::move(*held);
+  } else {
+    session_ = std::get<std::unique_ptr<UploadSession>>(std::move(started));
+  }
   return absl::OkStatus();
 }
 

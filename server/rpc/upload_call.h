@@ -9,6 +9,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
+#include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -66,7 +67,7 @@ class UploadCall : public std::enable_shared_from_this<UploadCall> {
   // On a worker. One message or the end of the stream.
   void Work();
   void ConsumeNext(std::unique_ptr<Message> message);
-  // Done if the status is an error or the session found the weights held.
+  // Completes the upload if the status is an error or deduplicated_ is set.
   absl::Status Consume(const Message& message);
   absl::Status StartSession(const v1::WeightsHeader& header);
   absl::Status AppendChunk(const v1::WeightsChunk& chunk);
@@ -84,7 +85,8 @@ class UploadCall : public std::enable_shared_from_this<UploadCall> {
 
   grpc::ServerContext context_;
   grpc::ServerAsyncReader<v1::LoadWeightsResponse, Message> reader_;
-  std::unique_ptr<UploadSession> session_;  // the worker's
+  std::unique_ptr<UploadSession> session_;    // the worker's
+  std::optional<Deduplicated> deduplicated_;  // the worker's
 
   Mutex mutex_;
   std::unique_ptr<Message> incoming_ ABSL_GUARDED_BY(mutex_);

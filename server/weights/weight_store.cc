@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Replaced records are released after the lock: the last reference frees
+// memory.
 
 #include "server/weights/weight_store.h"
 
@@ -26,7 +29,7 @@ bool IsNameCharacter(unsigned char c) {
   return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '/' || c == '-';
 }
 
-// What a caller sent, safe to print and not too long.
+// Returns a caller's text, safe to print and not too long.
 std::string Quoted(absl::string_view text) {
   const bool is_long = text.size() > kMaxNameLength;
   return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kMaxNameLength)),
@@ -39,17 +42,30 @@ absl::Status UnknownWeights(absl::string_view name_or_id) {
                    LooksLikeId(name_or_id) ? "id" : "name", " on this server"));
 }
 
-// The memory of a layer and its share of the budget: the share is given back
-// after the memory.
+// A layer and its share of the budget, which is given back after the memory.
 struct BudgetedWeights {
-  BudgetReservation reservation;
+  ByteReservation reservation;
   std::shared_ptr<const ResidentWeights> resident;
 };
 
-// A pointer to the layer whose last copy gives back its share of the budget.
+ByteBudgetOptions ToBudgetOptions(int64_t budget_bytes,
+                                  ServerMetrics* metrics) {
+  ByteBudgetOptions options;
+  options.name = "weights budget";
+  if (budget_bytes > 0) options.limit_bytes = budget_bytes;
+  options.advice = "unload weights or raise --weights_budget_bytes";
+  if (metrics != nullptr) {
+    options.on_change = [metrics](int64_t used_bytes) {
+      metrics->SetWeightsBytes(used_bytes);
+    };
+  }
+  return options;
+}
+
+// Returns a pointer to the layer whose last copy gives back its reservation.
 std::shared_ptr<const ResidentWeights> WithBudget(
     std::shared_ptr<const ResidentWeights> resident,
-    BudgetReservation reservation) {
+    ByteReservation reservation) {
   auto owner = std::make_shared<BudgetedWeights>();
   const ResidentWeights* const layer = resident.get();
   owner->reservation = std::move(reservation);
@@ -82,18 +98,15 @@ absl::Status ValidateWeightsName(absl::string_view name) {
 
 WeightStore::WeightStore(int64_t budget_bytes, ServerMetrics* metrics)
     : metrics_(metrics),
-      ledger_(std::make_shared<BudgetLedger>(budget_bytes, metrics)) {
+      budget_bytes_(budget_bytes),
+      budget_(ToBudgetOptions(budget_bytes, metrics)) {
   if (metrics_ != nullptr) metrics_->SetWeightsBudget(budget_bytes);
 }
 
 WeightStore::~WeightStore() = default;
 
-absl::StatusOr<BudgetReservation> WeightStore::Reserve(int64_t bytes) {
-  return BudgetReservation::Take(ledger_, bytes);
-}
-
 std::shared_ptr<const StoredWeights> WeightStore::Commit(
-    StoredWeights weights, BudgetReservation reservation,
+    StoredWeights weights, ByteReservation reservation,
     const std::string& name) {
   CHECK(weights.resident != nullptr);
   weights.resident =

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -99,10 +100,16 @@ class UploadSessionTest : public testing::Test {
   }
 
   absl::Status Start() {
-    auto session =
+    auto started =
         UploadSession::Start(header_, WeightsLimits(), &backend_, &store_);
-    if (!session.ok()) return session.status();
-    session_ = *std::move(session);
+    if (!started.ok()) return started.status();
+    session_ = nullptr;
+    deduplicated_ = std::nullopt;
+    if (auto* const held = std::get_if<Deduplicated>(&*started)) {
+      deduplicated_ = std::move(*held);
+    } else {
+      session_ = std::get<std::unique_ptr<UploadSession>>(*std::move(started));
+    }
     return absl::OkStatus();
   }
 
@@ -143,7 +150,9 @@ class UploadSessionTest : public testing::Test {
   std::vector<std::string> sections_;  // in SectionsOf order
   std::vector<OwnedChunk> chunks_;
   Sha256Digest id_;
+  // Result of Start: one of the two.
   std::unique_ptr<UploadSession> session_;
+  std::optional<Deduplicated> deduplicated_;
 };
 
 TEST_F(UploadSessionTest, IdIsTheHashOfHeaderTextAndBytes) {
@@ -293,7 +302,7 @@ TEST_F(UploadSessionTest, CorruptedChunkNamesSectionAndOffset) {
   ExpectNothingIsLeft();
 }
 
-TEST_F(UploadSessionTest, WhatIsAbsentIsNotChecked) {
+TEST_F(UploadSessionTest, AbsentByteCountAndChecksumsAreNotChecked) {
   header_.total_bytes.reset();
   ASSERT_TRUE(Start().ok());
   for (const OwnedChunk& owned : chunks_) {
@@ -385,7 +394,7 @@ TEST_F(UploadSessionTest, BudgetThatIsFullRefusesTheHeader) {
   auto others = store_.Reserve(kBudgetBytes);
   ASSERT_TRUE(others.ok()) << others.status();
   EXPECT_EQ(Start().code(), absl::StatusCode::kResourceExhausted);
-  *others = BudgetReservation();
+  *others = ByteReservation();
   EXPECT_TRUE(Start().ok());
 }
 
@@ -424,8 +433,8 @@ TEST_F(UploadSessionTest, HeldIdAnswersAtOnceAndBindsTheName) {
   header_.name = "another";
   header_.expected_id = id_;
   ASSERT_TRUE(Start().ok());
-  ASSERT_TRUE(session_->deduplicated().has_value());
-  EXPECT_TRUE(session_->deduplicated()->deduplicated);
+  ASSERT_TRUE(deduplicated_.has_value());
+  EXPECT_TRUE(deduplicated_->result.deduplicated);
   EXPECT_THAT(store_.Describe("another")->names,
               ElementsAre("another", "layer"));
   EXPECT_EQ(store_.reserved_bytes(), reserved_bytes);
@@ -434,7 +443,7 @@ TEST_F(UploadSessionTest, HeldIdAnswersAtOnceAndBindsTheName) {
 TEST_F(UploadSessionTest, IdThatIsNotHeldIsUploaded) {
   header_.expected_id = id_;
   ASSERT_TRUE(Start().ok());
-  EXPECT_FALSE(session_->deduplicated().has_value());
+  EXPECT_FALSE(deduplicated_.has_value());
 }
 
 TEST_F(UploadSessionTest, HeldIdUnderAnotherSpecIsInvalid) {
