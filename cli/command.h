@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "cli/flag_set.h"
-#include "client.h"
+#include "qgemm/client.h"
 
 namespace qgemm {
 

@@ -23,8 +23,8 @@ class DescribeCommand final : public Command {
   }
   absl::Status Run(const CommonFlags& common) override {
     ASSIGN_OR_RETURN(const auto client, common.Connect());
-    ASSIGN_OR_RETURN(const WeightsDescription layer,
-                     client->Describe(weights_, common.Deadline()));
+    ASSIGN_OR_RETURN(const WeightsInfo layer,
+                     client->GetWeights(weights_, common.Deadline()));
     if (common.json) {
       Print(FormatJson(ToJson(layer)));
     } else {

@@ -16,8 +16,8 @@
 #include "cli/layer_source.h"
 #include "cli/output.h"
 #include "cli/random_values.h"
-#include "cli/verify.h"
 #include "cli/tensor_files/npy.h"
+#include "cli/verify.h"
 
 namespace qgemm {
 namespace {
@@ -118,10 +118,10 @@ absl::Status WriteResult(const std::string& path, const GemmResult& result) {
 }
 
 absl::StatusOr<GemmResult> MultiplyOverStream(Client* client,
-                                              const GemmOptions& options) {
+                                              const GemmRequest& options) {
   GemmStreamOptions stream_options;
   stream_options.deadline = options.deadline;
-  ASSIGN_OR_RETURN(const auto stream, client->OpenStream(stream_options));
+  ASSIGN_OR_RETURN(const auto stream, client->GemmStream(stream_options));
   absl::StatusOr<GemmResult> result = absl::InternalError("no answer");
   RETURN_IF_ERROR(stream
                       ->Submit(options,
@@ -204,7 +204,7 @@ class GemmCommand final : public Command {
                 signature_.a_type);
   }
 
-  absl::StatusOr<OracleReport> Verify(const WeightsDescription& weights,
+  absl::StatusOr<OracleReport> Verify(const WeightsInfo& weights,
                                       const Activations& a,
                                       const GemmResult& result) {
     if (layer_.format.empty()) layer_.format = weights.format;
@@ -227,10 +227,10 @@ class GemmCommand final : public Command {
 absl::Status GemmCommand::Run(const CommonFlags& common) {
   ASSIGN_OR_RETURN(const auto client, common.Connect());
   const absl::Time deadline = common.Deadline();
-  ASSIGN_OR_RETURN(const WeightsDescription weights,
-                   client->Describe(flags_.weights, deadline));
+  ASSIGN_OR_RETURN(const WeightsInfo weights,
+                   client->GetWeights(flags_.weights, deadline));
   ASSIGN_OR_RETURN(const Activations a, MakeActivations(weights.k));
-  GemmOptions options;
+  GemmRequest options;
   options.weights = weights.id;  // what --verify compares with
   options.m = a.m;
   options.a = a.bytes;

@@ -17,7 +17,7 @@ double Microseconds(absl::Duration duration) {
   return absl::ToDoubleMicroseconds(duration);
 }
 
-OrderedJson ServerJson(const ServerTimings& times) {
+OrderedJson ServerJson(const Timings& times) {
   return {{"queue", Microseconds(times.queue)},
           {"host_to_device", Microseconds(times.host_to_device)},
           {"kernel", Microseconds(times.kernel)},
@@ -68,7 +68,7 @@ std::string VerifyText(const OracleReport& verified) {
 
 std::string ReportText(const GemmReport& report) {
   const GemmResult& result = report.result;
-  const ServerTimings& times = result.timings;
+  const Timings& times = result.timings;
   std::vector<std::pair<std::string, std::string>> fields = {
       {"C", absl::StrCat(
                 "[", result.m, ", ", result.n, "] ",

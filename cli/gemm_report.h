@@ -9,16 +9,16 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "client/gemm.h"
-#include "client/load.h"
 #include "kernels/matrix/fp64_oracle.h"
 #include "kernels/matrix/types.h"
+#include "qgemm/gemm.h"
+#include "qgemm/weights.h"
 
 namespace qgemm {
 
 // References are borrowed for the call.
 struct GemmReport {
-  const WeightsDescription& weights;
+  const WeightsInfo& weights;
   const MatmulSignature& signature;
   const GemmResult& result;
   absl::Duration round_trip;

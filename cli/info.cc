@@ -11,7 +11,7 @@
 namespace qgemm {
 namespace {
 
-OrderedJson InfoJson(const ServerDescription& server) {
+OrderedJson InfoJson(const ServerInfo& server) {
   return {{"version", server.version},
           {"backend", server.backend},
           {"device", server.device},
@@ -29,7 +29,7 @@ OrderedJson InfoJson(const ServerDescription& server) {
           {"process_cpu_seconds", absl::ToDoubleSeconds(server.process_cpu)}};
 }
 
-std::string InfoText(const ServerDescription& server) {
+std::string InfoText(const ServerInfo& server) {
   const std::string budget = server.weights_budget_bytes == 0
                                  ? std::string("no budget")
                                  : FormatBytes(server.weights_budget_bytes);
@@ -63,8 +63,8 @@ class InfoCommand final : public Command {
   }
   absl::Status Run(const CommonFlags& common) override {
     ASSIGN_OR_RETURN(const auto client, common.Connect());
-    ASSIGN_OR_RETURN(const ServerDescription server,
-                     client->ServerInfo(common.Deadline()));
+    ASSIGN_OR_RETURN(const ServerInfo server,
+                     client->GetServerInfo(common.Deadline()));
     if (common.json) {
       Print(FormatJson(InfoJson(server)));
     } else {

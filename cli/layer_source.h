@@ -14,9 +14,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/flag_set.h"
-#include "client/load.h"
 #include "cli/tensor_files/tensor_file.h"
 #include "kernels/formats/weights_encoder.h"
+#include "qgemm/weights.h"
 
 namespace qgemm {
 

@@ -23,7 +23,7 @@ class ListCommand final : public Command {
   }
   absl::Status Run(const CommonFlags& common) override {
     ASSIGN_OR_RETURN(const auto client, common.Connect());
-    ASSIGN_OR_RETURN(const auto layers, client->List(common.Deadline()));
+    ASSIGN_OR_RETURN(const auto layers, client->ListWeights(common.Deadline()));
     if (common.json) {
       OrderedJson weights = OrderedJson::array();
       for (const auto& layer : layers) weights.push_back(ToJson(layer));
@@ -38,11 +38,11 @@ class ListCommand final : public Command {
 
  private:
   static std::vector<std::vector<std::string>> Rows(
-      const std::vector<WeightsDescription>& layers) {
+      const std::vector<WeightsInfo>& layers) {
     constexpr size_t kShownDigits = 12;
     std::vector<std::vector<std::string>> rows = {
         {"NAMES", "FORMAT", "N", "K", "RESIDENT", "ID"}};
-    for (const WeightsDescription& layer : layers) {
+    for (const WeightsInfo& layer : layers) {
       rows.push_back(
           {layer.names.empty() ? "-" : absl::StrJoin(layer.names, ","),
            layer.format, absl::StrCat(layer.n), absl::StrCat(layer.k),

@@ -62,7 +62,7 @@ std::string FormatJson(const OrderedJson& json) {
          "\n";
 }
 
-OrderedJson ToJson(const WeightsDescription& weights) {
+OrderedJson ToJson(const WeightsInfo& weights) {
   return {{"id", weights.id},
           {"names", weights.names},
           {"n", weights.n},
@@ -75,7 +75,7 @@ OrderedJson ToJson(const WeightsDescription& weights) {
 }
 
 std::vector<std::pair<std::string, std::string>> FieldsOf(
-    const WeightsDescription& weights) {
+    const WeightsInfo& weights) {
   return {{"id", weights.id},
           {"names", absl::StrJoin(weights.names, ", ")},
           {"format", weights.format},

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/load.h"
+#include "qgemm/weights.h"
 
 namespace qgemm {
 
@@ -34,11 +34,11 @@ std::string FormatJson(const OrderedJson& json);
 // To stdout.
 void Print(const std::string& text);
 
-OrderedJson ToJson(const WeightsDescription& weights);
+OrderedJson ToJson(const WeightsInfo& weights);
 
 // One line a field of the description.
 std::vector<std::pair<std::string, std::string>> FieldsOf(
-    const WeightsDescription& weights);
+    const WeightsInfo& weights);
 
 }  // namespace qgemm
 

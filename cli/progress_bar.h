@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "client/load.h"
+#include "qgemm/weights.h"
 
 namespace qgemm {
 

@@ -24,7 +24,7 @@ class UnloadCommand final : public Command {
   absl::Status Run(const CommonFlags& common) override {
     ASSIGN_OR_RETURN(const auto client, common.Connect());
     ASSIGN_OR_RETURN(const bool freed,
-                     client->Unload(weights_, common.Deadline()));
+                     client->UnloadWeights(weights_, common.Deadline()));
     if (common.json) {
       Print(FormatJson({{"weights", weights_}, {"freed", freed}}));
     } else {

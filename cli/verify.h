@@ -11,10 +11,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "client/gemm.h"
-#include "client/load.h"
 #include "kernels/matrix/fp64_oracle.h"
 #include "kernels/matrix/types.h"
+#include "qgemm/gemm.h"
+#include "qgemm/weights.h"
 
 namespace qgemm {
 

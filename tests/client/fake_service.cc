@@ -220,8 +220,8 @@ grpc::Status FakeService::GetServerInfo(grpc::ServerContext*,
   response->set_max_message_bytes(1 << 20);
   response->set_max_stream_operand_bytes(1 << 20);
   response->set_max_n(17);
-  response->set_uptime_seconds(19);
-  response->set_process_cpu_us(23);
+  response->set_uptime_ns(19);
+  response->set_process_cpu_ns(23);
   response->add_formats("kbit4");
   return grpc::Status::OK;
 }

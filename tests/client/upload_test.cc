@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "client/load.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +13,9 @@
 
 #include "base/crc32c.h"
 #include "base/sha256.h"
-#include "client.h"
+#include "qgemm/client.h"
+#include "qgemm/weights.h"
+#include "rpc/grpc_status.h"
 #include "tests/client/fake_service.h"
 
 namespace qgemm {
@@ -23,9 +23,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class LoadTest : public testing::Test {
+class UploadTest : public testing::Test {
  protected:
-  LoadTest() {
+  UploadTest() {
     ClientOptions options;
     options.connect_timeout = absl::Minutes(5);
     options.retry.initial_backoff = absl::Milliseconds(1);
@@ -83,7 +83,7 @@ class LoadTest : public testing::Test {
   std::vector<float> bias_;
 };
 
-TEST_F(LoadTest, SendsAllBytesInOrderWithChecksums) {
+TEST_F(UploadTest, SendsAllBytesInOrderWithChecksums) {
   const EncodedWeights weights = Encoded();
   LoadOptions options;
   options.chunk_bytes = 100;
@@ -104,7 +104,7 @@ TEST_F(LoadTest, SendsAllBytesInOrderWithChecksums) {
   }
 }
 
-TEST_F(LoadTest, HeaderSaysWhatTheSpecSays) {
+TEST_F(UploadTest, HeaderSaysWhatTheSpecSays) {
   LoadOptions options;
   options.name = "layer";
   ASSERT_TRUE(client_->LoadWeights(Encoded(), options).ok());
@@ -117,7 +117,7 @@ TEST_F(LoadTest, HeaderSaysWhatTheSpecSays) {
   EXPECT_EQ(header.total_bytes(), BytesOf(Encoded()).size());
 }
 
-TEST_F(LoadTest, IdIsTheHashOfTextAndBytes) {
+TEST_F(UploadTest, IdIsTheHashOfTextAndBytes) {
   const EncodedWeights weights = Encoded();
   Sha256 hash;
   hash.Update(CanonicalText(weights.spec));
@@ -129,7 +129,7 @@ TEST_F(LoadTest, IdIsTheHashOfTextAndBytes) {
             std::string(digest.begin(), digest.end()));
 }
 
-TEST_F(LoadTest, EarlyAnswerOfAServerThatHoldsThemIsTheResult) {
+TEST_F(UploadTest, EarlyAnswerOfAServerThatHoldsThemIsTheResult) {
   service_.set_deduplicates(true);
   LoadOptions options;
   options.chunk_bytes = 1;  // far more chunks than go out before the answer
@@ -138,7 +138,7 @@ TEST_F(LoadTest, EarlyAnswerOfAServerThatHoldsThemIsTheResult) {
   EXPECT_TRUE(result->deduplicated);
 }
 
-TEST_F(LoadTest, ProgressGoesFromZeroToTheTotal) {
+TEST_F(UploadTest, ProgressGoesFromZeroToTheTotal) {
   LoadOptions options;
   options.chunk_bytes = 64;
   std::vector<int64_t> sent;
@@ -154,7 +154,7 @@ TEST_F(LoadTest, ProgressGoesFromZeroToTheTotal) {
   EXPECT_EQ(total, static_cast<int64_t>(BytesOf(Encoded()).size()));
 }
 
-TEST_F(LoadTest, RetriesFromTheStart) {
+TEST_F(UploadTest, RetriesFromTheStart) {
   service_.FailNext(2, grpc::Status(grpc::StatusCode::UNAVAILABLE, "busy"));
   const auto result = client_->LoadWeights(Encoded());
   ASSERT_TRUE(result.ok()) << result.status();
@@ -162,7 +162,15 @@ TEST_F(LoadTest, RetriesFromTheStart) {
   EXPECT_EQ(SentBytes(), BytesOf(Encoded()));
 }
 
-TEST_F(LoadTest, AOnePassStreamIsSentWithoutIdAndNotRetried) {
+TEST_F(UploadTest, RetriesAFullServerAfterItsDelay) {
+  service_.FailNext(1, ToGrpcStatus(absl::ResourceExhaustedError("no memory"),
+                                    absl::Milliseconds(1)));
+  ASSERT_TRUE(client_->LoadWeights(Encoded()).ok());
+  EXPECT_EQ(service_.calls(), 2);
+  EXPECT_EQ(SentBytes(), BytesOf(Encoded()));
+}
+
+TEST_F(UploadTest, AOnePassStreamIsSentWithoutIdAndNotRetried) {
   const EncodedWeights weights = Encoded();
   ASSERT_TRUE(client_->LoadWeights(OnePass(weights)).ok());
   EXPECT_EQ(SentBytes(), BytesOf(weights));
@@ -172,7 +180,7 @@ TEST_F(LoadTest, AOnePassStreamIsSentWithoutIdAndNotRetried) {
             absl::StatusCode::kUnavailable);
 }
 
-TEST_F(LoadTest, AFailingStreamEndsTheLoadWithItsStatus) {
+TEST_F(UploadTest, AFailingStreamEndsTheLoadWithItsStatus) {
   WeightsStream stream = OnePass(Encoded());
   stream.read = [](absl::Span<uint8_t>) -> absl::StatusOr<int64_t> {
     return absl::DataLossError("disk");
@@ -180,7 +188,7 @@ TEST_F(LoadTest, AFailingStreamEndsTheLoadWithItsStatus) {
   EXPECT_EQ(client_->LoadWeights(stream).status(), absl::DataLossError("disk"));
 }
 
-TEST_F(LoadTest, AStreamThatBreaksItsContractIsInternal) {
+TEST_F(UploadTest, AStreamThatBreaksItsContractIsInternal) {
   WeightsStream stream = OnePass(Encoded());
   stream.read = [](absl::Span<uint8_t> buffer) {
     return absl::StatusOr<int64_t>(buffer.size() + 1);
@@ -189,7 +197,7 @@ TEST_F(LoadTest, AStreamThatBreaksItsContractIsInternal) {
             absl::StatusCode::kInternal);
 }
 
-TEST_F(LoadTest, WrongSectionsAreRefusedBeforeACall) {
+TEST_F(UploadTest, WrongSectionsAreRefusedBeforeACall) {
   EncodedWeights weights = Encoded();
   weights.sections.back().bytes.pop_back();
   EXPECT_EQ(client_->LoadWeights(weights).status().code(),
@@ -205,7 +213,7 @@ TEST_F(LoadTest, WrongSectionsAreRefusedBeforeACall) {
   EXPECT_EQ(service_.calls(), 0);
 }
 
-TEST_F(LoadTest, ChunksBeyondTheMessageLimitAreRefused) {
+TEST_F(UploadTest, ChunksBeyondTheMessageLimitAreRefused) {
   LoadOptions options;
   options.chunk_bytes = int64_t{64} << 20;
   EXPECT_EQ(client_->LoadWeights(Encoded(), options).status().code(),
@@ -215,17 +223,16 @@ TEST_F(LoadTest, ChunksBeyondTheMessageLimitAreRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(LoadTest, DenseUploadNamesTheTargetAndSendsBiasFirst) {
+TEST_F(UploadTest, DenseUploadNamesTheTargetAndSendsBiasFirst) {
   DenseUpload dense;
   dense.n = kN;
   dense.k = kK;
-  dense.bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(w_.data()),
-                                    w_.size() * sizeof(float));
+  dense.SetValues(w_);
   dense.bias = bias_;
   dense.target = QuantizeTarget::kInt4;
   dense.group_size = 32;
   dense.asymmetric = true;
-  ASSERT_TRUE(client_->LoadDense(dense).ok());
+  ASSERT_TRUE(client_->LoadWeights(dense).ok());
   const v1::DenseFormat format = service_.header().dense();
   EXPECT_EQ(format.type(), v1::FLOAT_TYPE_FP32);
   EXPECT_EQ(format.quantize_int4().group_size(), 32u);
@@ -234,13 +241,13 @@ TEST_F(LoadTest, DenseUploadNamesTheTargetAndSendsBiasFirst) {
   EXPECT_EQ(SentBytes().size(), (kN + kN * kK) * sizeof(float));
 }
 
-TEST_F(LoadTest, DenseUploadOfAWrongByteCountIsRefused) {
+TEST_F(UploadTest, DenseUploadOfAWrongByteCountIsRefused) {
   DenseUpload dense;
   dense.n = kN;
   dense.k = kK;
   dense.bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(w_.data()),
                                     w_.size());
-  EXPECT_EQ(client_->LoadDense(dense).status().code(),
+  EXPECT_EQ(client_->LoadWeights(dense).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Many multiplications over one call: pipelined, answered as they are ready,
-// with operands of any size. What one multiplication is stands in gemm.h.
+// with operands of any size. qgemm/gemm.h has the request and the result.
 
-#ifndef QGEMM_CLIENT_GEMM_STREAM_H_
-#define QGEMM_CLIENT_GEMM_STREAM_H_
+#ifndef QGEMM_CLIENT_INCLUDE_QGEMM_GEMM_STREAM_H_
+#define QGEMM_CLIENT_INCLUDE_QGEMM_GEMM_STREAM_H_
 
 #include <cstdint>
 #include <memory>
@@ -12,28 +12,29 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/gemm.h"
+#include "qgemm/gemm.h"
 
 namespace qgemm {
 
 class StreamCall;
 
 struct GemmStreamOptions {
-  // Requests that have no answer yet; Submit waits for a place among them. The
-  // server reads on only while few enough wait there (--max_stream_requests).
+  // Requests that have no answer yet; Submit waits while there are this many.
+  // The server stops reading while too many wait there
+  // (--max_stream_requests).
   int window = 128;
-  // Of A, and of C, in one message; less if a message of either side holds
-  // less. A larger operand goes in fragments.
+  // Upper bound for bytes of A or C in one message; both sides' message limits
+  // bound it further. A larger operand goes in fragments.
   int64_t fragment_bytes = int64_t{1} << 20;
-  // Of the stream as a whole; then it breaks with DEADLINE_EXCEEDED.
+  // Deadline of the whole stream; it breaks with DEADLINE_EXCEEDED then.
   absl::Time deadline = absl::InfiniteFuture();
 };
 
-// A stream to one server, made by Client::OpenStream. A request that fails
+// A stream to one server, made by Client::GemmStream. A request that fails
 // ends with its own status, and the stream goes on; if the stream itself
-// breaks, all that is outstanding ends with the reason, and so does every
+// breaks, all outstanding requests end with the reason, and so does every
 // Submit from then on. Nothing is retried: a Gemm has no effect on the server,
-// so that a request that ended with UNAVAILABLE may be sent again, on another
+// so a request that ended with UNAVAILABLE may be sent again, on another
 // stream.
 //
 // Thread-safe, but for the destructor. It cancels what is outstanding and
@@ -41,30 +42,31 @@ struct GemmStreamOptions {
 // does not wait. Destroying the client does the same to its streams.
 class GemmStream {
  public:
-  // `owner` keeps what `call` works with.
+  // `owner` keeps alive what `call` works with.
   GemmStream(std::shared_ptr<StreamCall> call, std::shared_ptr<void> owner);
   GemmStream(const GemmStream&) = delete;
   GemmStream& operator=(const GemmStream&) = delete;
   ~GemmStream();
 
-  // Sends a request and returns its number, of use to Cancel. Waits while the
-  // window is full, except inside a callback, where it never does. The request
-  // holds what GemmOptions says of A; its deadline is the server's to keep.
+  // Sends a request and returns its number, for Cancel. Waits while the window
+  // is full, except inside a callback, where it never does. The request's
+  // spans are borrowed as GemmRequest says; its deadline is the server's to
+  // keep.
   // OK: `callback` runs exactly once, as GemmCallback says, perhaps before
   // this returns. Otherwise it never runs.
   // Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (A beyond the server's limit),
-  // DEADLINE_EXCEEDED (it has passed), FAILED_PRECONDITION (after Finish), why
-  // the stream broke.
-  absl::StatusOr<uint64_t> Submit(const GemmOptions& options,
+  // DEADLINE_EXCEEDED (it has passed), FAILED_PRECONDITION (after Finish), the
+  // reason that broke the stream.
+  absl::StatusOr<uint64_t> Submit(const GemmRequest& request,
                                   GemmCallback callback);
 
-  // Has the request end with CANCELLED unless its launch has begun; its
-  // callback runs all the same. Nothing if it has ended.
+  // Ends the request with CANCELLED unless its launch has begun; its callback
+  // runs all the same. No effect if it has ended.
   void Cancel(uint64_t request);
 
   // Takes no more requests, waits until all have been answered and ends the
-  // stream. OK if the server ended it so. FAILED_PRECONDITION inside a
-  // callback.
+  // stream. Returns the status that the server ended it with.
+  // FAILED_PRECONDITION inside a callback.
   absl::Status Finish();
 
  private:
@@ -75,4 +77,4 @@ class GemmStream {
 
 }  // namespace qgemm
 
-#endif  // QGEMM_CLIENT_GEMM_STREAM_H_
+#endif  // QGEMM_CLIENT_INCLUDE_QGEMM_GEMM_STREAM_H_

@@ -3,8 +3,8 @@
 // Runs qgemm's binaries as processes: a server for the life of an object, and
 // commands to their end.
 
-#ifndef QGEMM_TESTS_CLIENT_PROCESSES_H_
-#define QGEMM_TESTS_CLIENT_PROCESSES_H_
+#ifndef QGEMM_TESTS_CLI_PROCESSES_H_
+#define QGEMM_TESTS_CLI_PROCESSES_H_
 
 #include <sys/types.h>
 
@@ -42,4 +42,4 @@ class ServerProcess {
 
 }  // namespace qgemm
 
-#endif  // QGEMM_TESTS_CLIENT_PROCESSES_H_
+#endif  // QGEMM_TESTS_CLI_PROCESSES_H_

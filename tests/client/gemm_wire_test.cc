@@ -3,7 +3,7 @@
 // ReadAnswer against protobuf's own parser: over random messages, however they
 // are cut into slices, and over damaged ones.
 
-#include "client/answer_reader.h"
+#include "client/gemm_wire.h"
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
@@ -22,7 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "client/wire.h"
+#include "client/gemm_wire.h"
 #include "gtest/gtest.h"
 #include "qgemm/v1/qgemm.pb.h"
 
@@ -164,7 +164,7 @@ std::vector<absl::string_view> RandomPieces(absl::string_view message,
   return pieces;
 }
 
-void ExpectEqual(const ServerTimings& actual, const ServerTimings& expected) {
+void ExpectEqual(const Timings& actual, const Timings& expected) {
   EXPECT_EQ(actual.queue, expected.queue);
   EXPECT_EQ(actual.host_to_device, expected.host_to_device);
   EXPECT_EQ(actual.kernel, expected.kernel);
@@ -215,7 +215,7 @@ void ExpectReadAsByProtobuf(const std::vector<absl::string_view>& pieces,
     EXPECT_FALSE(parses) << status;
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
     EXPECT_TRUE(answer->c.empty());
-    ExpectEqual(answer->timings, ServerTimings());
+    ExpectEqual(answer->timings, Timings());
     return;
   }
   if (!parses) {

@@ -230,8 +230,7 @@ TEST_F(CliTest, WrongUsageExitsWithTwoAndSaysWhy) {
 TEST_F(CliTest, HelpOfEveryCommandSucceeds) {
   for (const char* command :
        {"load", "list", "describe", "gemm", "unload", "info"}) {
-    const CommandResult result =
-        RunProgram({"cli/qgemm", command, "--help"});
+    const CommandResult result = RunProgram({"cli/qgemm", command, "--help"});
     EXPECT_EQ(result.exit_code, kDone);
     EXPECT_THAT(result.out, HasSubstr("--server"));
   }
@@ -245,9 +244,8 @@ TEST_F(CliTest, BadFilesFailWithTheirReason) {
 }
 
 TEST_F(CliTest, NoServerFails) {
-  const CommandResult result =
-      RunProgram({"cli/qgemm", "list", "--server=unix:nobody",
-                  "--connect_timeout=50ms"});
+  const CommandResult result = RunProgram(
+      {"cli/qgemm", "list", "--server=unix:nobody", "--connect_timeout=50ms"});
   EXPECT_EQ(result.exit_code, kFailed);
   EXPECT_THAT(result.err, HasSubstr("UNAVAILABLE"));
 }

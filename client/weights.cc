@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Uploads held in memory as streams, their specs and ids; no gRPC.
 
-#include "client/weights_stream.h"
+#include "qgemm/weights.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +12,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/sha256.h"
 #include "base/status_macros.h"
+#include "client/weights_stream.h"
 
 namespace qgemm {
 namespace {
@@ -47,6 +51,14 @@ class Pieces {
   size_t offset_ = 0;
 };
 
+template <typename T>
+void SetDense(absl::Span<const T> values, FloatType type, DenseUpload* dense) {
+  dense->bytes =
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(values.data()),
+                          values.size() * sizeof(T));
+  dense->type = type;
+}
+
 WeightsStream StreamOfPieces(const WeightsSpec& spec, Pieces pieces) {
   const auto shared = std::make_shared<Pieces>(std::move(pieces));
   WeightsStream stream;
@@ -69,6 +81,44 @@ absl::Status CheckSection(Section section, int64_t bytes, int64_t expected) {
 }
 
 }  // namespace
+
+void DenseUpload::SetValues(absl::Span<const float> values) {
+  SetDense(values, FloatType::kFloat32, this);
+}
+
+void DenseUpload::SetValues(absl::Span<const Half> values) {
+  SetDense(values, FloatType::kFloat16, this);
+}
+
+void DenseUpload::SetValues(absl::Span<const BFloat16> values) {
+  SetDense(values, FloatType::kBFloat16, this);
+}
+
+WeightsSpec SpecOf(const DenseUpload& dense) {
+  WeightsSpec spec;
+  spec.format = WireFormat::kDense;
+  spec.n = dense.n;
+  spec.k = dense.k;
+  spec.has_bias = !dense.bias.empty();
+  spec.dense_type = dense.type;
+  spec.quantize_to = dense.target;
+  switch (dense.target) {
+    case QuantizeTarget::kNone:
+      spec.resident_type = dense.resident_type;
+      break;
+    case QuantizeTarget::kKbit:
+      spec.bits = dense.bits;
+      break;
+    case QuantizeTarget::kInt4:
+      spec.group_size = dense.group_size;
+      spec.has_zeros = dense.asymmetric;
+      break;
+    case QuantizeTarget::kQ4_0:
+    case QuantizeTarget::kTernary:
+      break;
+  }
+  return spec;
+}
 
 absl::Status CheckSpec(const WeightsSpec& spec) {
   // The server has its own, lower limits; these keep byte counts in 64 bits.
@@ -147,6 +197,12 @@ absl::StatusOr<Sha256Digest> HashOf(const WeightsStream& stream) {
   }
   RETURN_IF_ERROR(stream.rewind());
   return hash.Finish();
+}
+
+absl::StatusOr<std::string> IdOf(const EncodedWeights& weights) {
+  ASSIGN_OR_RETURN(const WeightsStream stream, StreamOf(weights));
+  ASSIGN_OR_RETURN(const Sha256Digest id, HashOf(stream));
+  return ToHex(id);
 }
 
 }  // namespace qgemm

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an upload takes and gives: sources of weights, options and the answer.
+// Weights as a caller sees them: sources of an upload, its options and result,
+// and the description of what a server holds. EncodeWeights and EncodedWeights
+// come with it.
 
-#ifndef QGEMM_CLIENT_LOAD_H_
-#define QGEMM_CLIENT_LOAD_H_
+#ifndef QGEMM_CLIENT_INCLUDE_QGEMM_WEIGHTS_H_
+#define QGEMM_CLIENT_INCLUDE_QGEMM_WEIGHTS_H_
 
 #include <cstdint>
 #include <functional>
@@ -17,6 +19,7 @@
 #include "kernels/formats/weights_encoder.h"
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/types.h"
+#include "qgemm/float_types.h"
 
 namespace qgemm {
 
@@ -25,7 +28,7 @@ namespace qgemm {
 struct WeightsStream {
   WeightsSpec spec;
   // Writes the next bytes of the upload at the start of `buffer` and returns
-  // how many, 1 to buffer.size(). The upload is the sections of
+  // their count, 1 to buffer.size(). The upload is the sections of
   // SectionsOf(spec), in order, one after the other without gaps. An error
   // ends the load with that status.
   std::function<absl::StatusOr<int64_t>(absl::Span<uint8_t> buffer)> read;
@@ -36,23 +39,28 @@ struct WeightsStream {
   std::function<absl::Status()> rewind;
 };
 
-// A dense matrix to be kept so or quantized by the server.
+// A dense matrix for the server to keep or quantize. Spans are borrowed for
+// the call.
 struct DenseUpload {
   int64_t n = 0;  // output features
   int64_t k = 0;  // input features
   FloatType type = FloatType::kFloat32;
-  // [n, k] elements of `type`, row-major, little-endian; borrowed for the
-  // call.
+  // [n, k] elements of `type`, row-major, little-endian.
   absl::Span<const uint8_t> bytes;
-  absl::Span<const float> bias;  // empty, or [n]; borrowed for the call
+  absl::Span<const float> bias;  // empty, or [n]
 
-  // What the server keeps.
+  // The format that the server keeps.
   QuantizeTarget target = QuantizeTarget::kNone;
   int bits = 4;              // kKbit: 2 to 5
   int64_t group_size = 128;  // kInt4: 32, 64, 128, or 0 for all of k
   bool asymmetric = false;   // kInt4
   // kNone: kFloat16 or kBFloat16.
   FloatType resident_type = FloatType::kBFloat16;
+
+  // Set `bytes` and `type` from a span of elements.
+  void SetValues(absl::Span<const float> values);
+  void SetValues(absl::Span<const Half> values);
+  void SetValues(absl::Span<const BFloat16> values);
 };
 
 // The spec that a dense upload travels under.
@@ -75,7 +83,7 @@ struct LoadOptions {
 };
 
 // One layer that the server holds.
-struct WeightsDescription {
+struct WeightsInfo {
   std::string id;                  // 64 hexadecimal digits
   std::vector<std::string> names;  // sorted
   int64_t n = 0;
@@ -88,7 +96,7 @@ struct WeightsDescription {
 };
 
 struct LoadResult {
-  WeightsDescription weights;
+  WeightsInfo weights;
   bool deduplicated = false;  // the server held these bytes already
   // Blocks whose scale was rounded to zero (kbit).
   int64_t flushed_blocks = 0;
@@ -101,4 +109,4 @@ absl::StatusOr<std::string> IdOf(const EncodedWeights& weights);
 
 }  // namespace qgemm
 
-#endif  // QGEMM_CLIENT_LOAD_H_
+#endif  // QGEMM_CLIENT_INCLUDE_QGEMM_WEIGHTS_H_

@@ -2,8 +2,8 @@
 //
 // Builds the bytes of tensor files, legal and illegal, piece by piece.
 
-#ifndef QGEMM_TESTS_CLIENT_TENSOR_BYTES_H_
-#define QGEMM_TESTS_CLIENT_TENSOR_BYTES_H_
+#ifndef QGEMM_TESTS_CLI_TENSOR_BYTES_H_
+#define QGEMM_TESTS_CLI_TENSOR_BYTES_H_
 
 #include <cstdint>
 #include <string>
@@ -64,4 +64,4 @@ inline std::string Npy(uint8_t major, const std::string& header,
 
 }  // namespace qgemm
 
-#endif  // QGEMM_TESTS_CLIENT_TENSOR_BYTES_H_
+#endif  // QGEMM_TESTS_CLI_TENSOR_BYTES_H_

@@ -1,27 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "client/wire.h"
+#include "client/weights_wire.h"
 
-#include <string>
-#include <utility>
+#include <cstdint>
 
-#include "absl/strings/str_cat.h"
-#include "rpc/payload_message.h"
+#include "client/gemm_wire.h"
 
 namespace qgemm {
 namespace {
-
-v1::FloatType ToWire(FloatType type) {
-  switch (type) {
-    case FloatType::kFloat32:
-      return v1::FLOAT_TYPE_FP32;
-    case FloatType::kFloat16:
-      return v1::FLOAT_TYPE_FP16;
-    case FloatType::kBFloat16:
-      return v1::FLOAT_TYPE_BF16;
-  }
-  return v1::FLOAT_TYPE_UNSPECIFIED;
-}
 
 v1::ScaleType ToWire(ScaleType type) {
   switch (type) {
@@ -35,30 +21,6 @@ v1::ScaleType ToWire(ScaleType type) {
       return v1::SCALE_TYPE_FP32;
   }
   return v1::SCALE_TYPE_UNSPECIFIED;
-}
-
-v1::Priority ToWire(RequestPriority priority) {
-  switch (priority) {
-    case RequestPriority::kLow:
-      return v1::PRIORITY_LOW;
-    case RequestPriority::kNormal:
-      return v1::PRIORITY_NORMAL;
-    case RequestPriority::kHigh:
-      return v1::PRIORITY_HIGH;
-  }
-  return v1::PRIORITY_UNSPECIFIED;
-}
-
-v1::ComputeMode ToWire(ComputeMode mode) {
-  switch (mode) {
-    case ComputeMode::kA16:
-      return v1::COMPUTE_MODE_A16;
-    case ComputeMode::kA8:
-      return v1::COMPUTE_MODE_A8;
-    case ComputeMode::kA32:
-      return v1::COMPUTE_MODE_A32;
-  }
-  return v1::COMPUTE_MODE_UNSPECIFIED;
 }
 
 void FillKbit(const WeightsSpec& spec, v1::KbitFormat* kbit) {
@@ -131,10 +93,6 @@ void FillDense(const WeightsSpec& spec, v1::DenseFormat* dense) {
   }
 }
 
-absl::Duration FromNanoseconds(uint64_t nanoseconds) {
-  return absl::Nanoseconds(static_cast<int64_t>(nanoseconds));
-}
-
 }  // namespace
 
 v1::WeightsHeader ToWire(const WeightsSpec& spec) {
@@ -181,61 +139,8 @@ v1::Section ToWire(Section section) {
   return v1::SECTION_UNSPECIFIED;
 }
 
-std::string PayloadPrefix(uint64_t bytes) {
-  constexpr int kLengthDelimited = 2;
-  std::string prefix(1, static_cast<char>(v1::GemmRequest::kAFieldNumber << 3 |
-                                          kLengthDelimited));
-  for (; bytes >= 0x80; bytes >>= 7) {
-    prefix.push_back(static_cast<char>(bytes | 0x80));
-  }
-  prefix.push_back(static_cast<char>(bytes));
-  return prefix;
-}
-
-v1::GemmRequest HeaderToWire(const GemmOptions& options) {
-  v1::GemmRequest request;
-  request.set_weights(options.weights);
-  request.set_m(options.m);
-  request.set_a_type(ToWire(options.a_type));
-  request.set_c_type(ToWire(options.c_type.value_or(options.a_type)));
-  request.set_mode(ToWire(options.mode));
-  if (options.mode == ComputeMode::kA16 &&
-      options.a_type == FloatType::kFloat32) {
-    request.set_rounding(ToWire(options.rounding));
-  }
-  if (options.priority != RequestPriority::kNormal) {
-    request.set_priority(ToWire(options.priority));
-  }
-  request.set_client_id(options.client_id);
-  return request;
-}
-
-grpc::Slice PrefixToWire(const GemmOptions& options) {
-  return grpc::Slice(HeaderToWire(options).SerializeAsString() +
-                     PayloadPrefix(options.a.size()));
-}
-
-grpc::Slice ClientIdToWire(const std::string& client_id) {
-  v1::GemmRequest request;
-  request.set_client_id(client_id);
-  return grpc::Slice(request.SerializeAsString());
-}
-
-grpc::Slice OperandToWire(const GemmOptions& options) {
-  if (options.a_released == nullptr) {
-    return grpc::Slice(options.a.data(), options.a.size());
-  }
-  return BorrowedSlice(options.a, options.a_released);
-}
-
-grpc::ByteBuffer ToWire(const GemmOptions& options,
-                        const grpc::Slice& operand) {
-  const grpc::Slice slices[2] = {PrefixToWire(options), operand};
-  return grpc::ByteBuffer(slices, 2);
-}
-
-WeightsDescription FromWire(const v1::WeightsInfo& info) {
-  WeightsDescription weights;
+WeightsInfo FromWire(const v1::WeightsInfo& info) {
+  WeightsInfo weights;
   weights.id = info.id();
   weights.names.assign(info.names().begin(), info.names().end());
   weights.n = info.n();
@@ -248,8 +153,8 @@ WeightsDescription FromWire(const v1::WeightsInfo& info) {
   return weights;
 }
 
-ServerDescription FromWire(const v1::GetServerInfoResponse& response) {
-  ServerDescription server;
+ServerInfo FromWire(const v1::GetServerInfoResponse& response) {
+  ServerInfo server;
   server.version = response.version();
   server.backend = response.backend();
   server.device = response.device();
@@ -263,38 +168,10 @@ ServerDescription FromWire(const v1::GetServerInfoResponse& response) {
   server.weights_bytes = response.weights_bytes();
   server.weights_budget_bytes = response.weights_budget_bytes();
   server.formats.assign(response.formats().begin(), response.formats().end());
-  server.uptime =
-      absl::Seconds(static_cast<int64_t>(response.uptime_seconds()));
+  server.uptime = absl::Nanoseconds(static_cast<int64_t>(response.uptime_ns()));
   server.process_cpu =
-      absl::Microseconds(static_cast<int64_t>(response.process_cpu_us()));
+      absl::Nanoseconds(static_cast<int64_t>(response.process_cpu_ns()));
   return server;
-}
-
-ServerTimings FromWire(const v1::Timings& timings) {
-  ServerTimings result;
-  result.queue = FromNanoseconds(timings.queue_ns());
-  result.host_to_device = FromNanoseconds(timings.host_to_device_ns());
-  result.kernel = FromNanoseconds(timings.kernel_ns());
-  result.device_to_host = FromNanoseconds(timings.device_to_host_ns());
-  result.total = FromNanoseconds(timings.total_ns());
-  result.launch_rows = timings.launch_rows();
-  result.launch_requests = timings.launch_requests();
-  return result;
-}
-
-absl::StatusOr<GemmResult> ResultOfSize(int64_t c_bytes, int64_t m,
-                                        FloatType c_type) {
-  const int64_t column_bytes = m * SizeOf(c_type);
-  if (c_bytes <= 0 || c_bytes % column_bytes != 0) {
-    return absl::InternalError(absl::StrCat(
-        "the server answered ", c_bytes, " bytes for ", m, " rows of ",
-        Name(c_type), ", which is no whole number of columns"));
-  }
-  GemmResult result;
-  result.c_type = c_type;
-  result.m = m;
-  result.n = c_bytes / column_bytes;
-  return result;
 }
 
 }  // namespace qgemm
