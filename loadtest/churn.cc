@@ -64,7 +64,8 @@ void Churn::Run() {
   const absl::Duration gap = absl::Seconds(1 / options_.churn.per_second);
   for (int64_t turn = 0; AwaitTurn(start + gap * turn); ++turn) Turn(turn);
   if (!resident_.empty()) {
-    Note(client_->Unload(resident_, absl::Now() + kCallTimeout).status());
+    Note(
+        client_->UnloadWeights(resident_, absl::Now() + kCallTimeout).status());
   }
 }
 
@@ -89,7 +90,8 @@ void Churn::Turn(int64_t number) {
   if (!loaded.ok()) return;
   ++uploads_;
   if (!resident_.empty()) {
-    Note(client_->Unload(resident_, absl::Now() + kCallTimeout).status());
+    Note(
+        client_->UnloadWeights(resident_, absl::Now() + kCallTimeout).status());
   }
   resident_ = load.name;
 }

@@ -14,11 +14,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
-#include "client.h"
 #include "loadtest/options.h"
 #include "loadtest/report/run_result.h"
 #include "loadtest/workload/synthetic_layers.h"
 #include "loadtest/workload/synthetic_name.h"
+#include "qgemm/client.h"
 
 namespace qgemm {
 

@@ -31,8 +31,7 @@ std::string DrawPrefix() {
                       "/");
 }
 
-LoadedLayer Describe(const std::string& name,
-                     const WeightsDescription& weights) {
+LoadedLayer Describe(const std::string& name, const WeightsInfo& weights) {
   LoadedLayer layer;
   layer.name = name;
   layer.format = weights.format;
@@ -94,8 +93,9 @@ absl::Status LayerSetup::Prepare(
     if (upload) {
       RETURN_IF_ERROR(Upload(client, static_cast<int>(i)));
     } else {
-      ASSIGN_OR_RETURN(const WeightsDescription weights,
-                       client->Describe(names_[i], absl::Now() + kCallTimeout));
+      ASSIGN_OR_RETURN(
+          const WeightsInfo weights,
+          client->GetWeights(names_[i], absl::Now() + kCallTimeout));
       layers_.push_back(Describe(names_[i], weights));
     }
     if (progress)
@@ -117,7 +117,7 @@ absl::Status LayerSetup::TearDown(Client* client) {
   absl::Status first;
   for (int i = 0; i < count; ++i) {
     const absl::Status removed =
-        client->Unload(names_[i], absl::Now() + kCallTimeout).status();
+        client->UnloadWeights(names_[i], absl::Now() + kCallTimeout).status();
     if (!removed.ok() && first.ok()) {
       first = absl::Status(
           removed.code(),

@@ -12,12 +12,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client.h"
+#include "kernels/matrix/canonical_weights.h"
 #include "loadtest/load_set.h"
 #include "loadtest/options.h"
 #include "loadtest/workload/synthetic_layers.h"
 #include "loadtest/workload/synthetic_name.h"
-#include "kernels/matrix/canonical_weights.h"
+#include "qgemm/client.h"
 
 namespace qgemm {
 

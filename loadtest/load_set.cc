@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "client/gemm.h"
 #include "loadtest/random/random_bits.h"
 #include "loadtest/workload/random_operands.h"
+#include "qgemm/gemm.h"
 
 namespace qgemm {
 namespace {
@@ -97,7 +97,7 @@ absl::Status LoadSet::AddMessages() {
   // By k, class and input: layers of equal depth multiply the same A.
   std::map<std::vector<int64_t>, int> operands;
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
-    GemmOptions gemm;
+    GemmRequest gemm;
     gemm.weights = layers_[layer].name;
     gemm.a_type = request_.a_type;
     gemm.c_type = request_.c_type;

@@ -19,7 +19,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "client.h"
 #include "loadtest/judgement.h"
 #include "loadtest/layer_setup.h"
 #include "loadtest/load_set.h"
@@ -28,6 +27,7 @@
 #include "loadtest/single_run.h"
 #include "loadtest/verify/answer_checker.h"
 #include "loadtest/verify/fp64_check.h"
+#include "qgemm/client.h"
 
 namespace qgemm {
 namespace {
@@ -113,7 +113,7 @@ class LoadTest {
     client.connect_timeout = timeout;
     client.retry.max_attempts = 1;  // a refusal is told, not hidden
     ASSIGN_OR_RETURN(client_, Client::Connect(options_.server, client));
-    ASSIGN_OR_RETURN(report_->environment.server, client_->ServerInfo());
+    ASSIGN_OR_RETURN(report_->environment.server, client_->GetServerInfo());
     return absl::OkStatus();
   }
 
@@ -133,8 +133,8 @@ class LoadTest {
   // Zero if there is no server, or it does not say.
   absl::Duration ServerCpu() {
     if (client_ == nullptr) return absl::ZeroDuration();
-    const absl::StatusOr<ServerDescription> server =
-        client_->ServerInfo(absl::Now() + kInfoTimeout);
+    const absl::StatusOr<ServerInfo> server =
+        client_->GetServerInfo(absl::Now() + kInfoTimeout);
     return server.ok() ? server->process_cpu : absl::ZeroDuration();
   }
 

@@ -16,13 +16,13 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
-#include "client/process_settings.h"
 #include "loadtest/live_line.h"
 #include "loadtest/load_test.h"
 #include "loadtest/loadtest_flags.h"
 #include "loadtest/options.h"
 #include "loadtest/report/report_table.h"
 #include "loadtest/report_files.h"
+#include "qgemm/process_settings.h"
 
 namespace qgemm {
 namespace {

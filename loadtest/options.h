@@ -18,7 +18,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "client/gemm.h"
 #include "kernels/matrix/types.h"
 #include "loadtest/engine/lane_options.h"
 #include "loadtest/schedule/arrival_process.h"
@@ -28,6 +27,7 @@
 #include "loadtest/sweep.h"
 #include "loadtest/workload/model_shapes.h"
 #include "loadtest/workload/row_mix.h"
+#include "qgemm/gemm.h"
 
 namespace qgemm {
 

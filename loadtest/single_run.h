@@ -9,11 +9,11 @@
 #include <atomic>
 
 #include "absl/status/statusor.h"
-#include "client.h"
 #include "loadtest/engine/load_generator.h"
 #include "loadtest/load_set.h"
 #include "loadtest/options.h"
 #include "loadtest/report/loadtest_report.h"
+#include "qgemm/client.h"
 
 namespace qgemm {
 

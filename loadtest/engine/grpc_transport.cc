@@ -18,12 +18,11 @@
 #include "absl/time/clock.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "client/answer_reader.h"
 #include "client/channels.h"
-#include "client/completion_loop.h"
-#include "client/grpc_status.h"
+#include "client/gemm_wire.h"
 #include "loadtest/engine/cuttable_socket.h"
-#include "client/wire.h"
+#include "rpc/completion_queue.h"
+#include "rpc/grpc_status.h"
 
 namespace qgemm {
 namespace {
@@ -85,10 +84,11 @@ class GrpcTransport final : public Transport {
       : options_(options),
         messages_(messages),
         sink_(sink),
-        connections_(std::move(connections)),
-        loop_(1) {}
+        connections_(std::move(connections)) {
+    loop_.Start();
+  }
 
-  ~GrpcTransport() override { loop_.Join(); }
+  ~GrpcTransport() override { loop_.ShutDown(); }
 
   // `name` tells the transport's clients from those of others.
   void AddPlaces(int places, const std::string& name) {
@@ -108,7 +108,7 @@ class GrpcTransport final : public Transport {
   absl::Status Disconnect() override;
 
  private:
-  class Call final : public LoopTag {
+  class Call final : public CompletionTag {
    public:
     Call(GrpcTransport* transport, int place)
         : transport_(transport), place_(place) {}
@@ -120,7 +120,7 @@ class GrpcTransport final : public Transport {
 
     void Start(int message, absl::Duration timeout);
     void Cancel();
-    void OnEvent(bool ok) override;
+    void Complete(bool ok) override;
 
    private:
     // Frees the place for its next request; what this one ended with.
@@ -155,7 +155,7 @@ class GrpcTransport final : public Transport {
   Mutex mutex_;
   std::vector<ConnectionPtr> connections_ ABSL_GUARDED_BY(mutex_);
   size_t next_cut_ ABSL_GUARDED_BY(mutex_) = 0;
-  CompletionLoop loop_;
+  CompletionQueue loop_;
 };
 
 void GrpcTransport::Call::Start(int message, absl::Duration timeout) {
@@ -170,7 +170,7 @@ void GrpcTransport::Call::Start(int message, absl::Duration timeout) {
       &*context_, messages.method(message),
       WithClientId(messages.message(message)), transport_->loop_.queue());
   reader_->StartCall();
-  reader_->Finish(&response_, &status_, CompletionLoop::ToGrpc(this));
+  reader_->Finish(&response_, &status_, Publish());
 }
 
 // Slices are shared, not copied.
@@ -209,7 +209,7 @@ void GrpcTransport::Call::TakeEnd(EndedRequest* end,
   cancelled_ = false;
 }
 
-void GrpcTransport::Call::OnEvent(bool) {
+void GrpcTransport::Call::Complete(bool) {
   EndedRequest end;
   grpc::ByteBuffer response;  // outlives the place, which is used again below
   TakeEnd(&end, &response);

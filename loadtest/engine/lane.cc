@@ -26,7 +26,7 @@ constexpr int64_t kUsualMaxRows = int64_t{1} << 14;
 // Linux wakes a sleeper up to 50 us late to save power unless told not to.
 void WakeUpOnTime() { prctl(PR_SET_TIMERSLACK, 1); }
 
-void CountServerTimes(const ServerTimings& timings, ServerHistograms* server) {
+void CountServerTimes(const Timings& timings, ServerHistograms* server) {
   server->queue_ns.Record(absl::ToInt64Nanoseconds(timings.queue));
   server->host_to_device_ns.Record(
       absl::ToInt64Nanoseconds(timings.host_to_device));

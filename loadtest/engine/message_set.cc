@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "client/wire.h"
+#include "client/gemm_wire.h"
 #include "qgemm/v1/debug.pb.h"
 #include "qgemm/v1/qgemm.pb.h"
 
@@ -15,7 +15,7 @@ int MessageSet::AddOperand(absl::Span<const uint8_t> a) {
   return static_cast<int>(operands_.size()) - 1;
 }
 
-int MessageSet::AddGemm(GemmOptions options, int operand) {
+int MessageSet::AddGemm(GemmRequest options, int operand) {
   const grpc::Slice& a = operands_[operand];
   options.a = absl::MakeConstSpan(a.begin(), a.size());
   const grpc::Slice slices[2] = {PrefixToWire(options), a};
@@ -25,10 +25,10 @@ int MessageSet::AddGemm(GemmOptions options, int operand) {
   return size() - 1;
 }
 
-GemmOptions MessageSet::gemm(int number) const {
+GemmRequest MessageSet::gemm(int number) const {
   const Message& message = messages_[number];
   const grpc::Slice& a = operands_[message.operand];
-  GemmOptions options = message.gemm;
+  GemmRequest options = message.gemm;
   options.a = absl::MakeConstSpan(a.begin(), a.size());
   return options;
 }
@@ -43,7 +43,7 @@ int MessageSet::AddEcho(int operand, int64_t answer_bytes) {
   const grpc::Slice slices[2] = {
       grpc::Slice(request.SerializeAsString() + PayloadPrefix(a.size())), a};
   messages_.push_back(
-      {&echo_method_, grpc::ByteBuffer(slices, 2), GemmOptions(), operand});
+      {&echo_method_, grpc::ByteBuffer(slices, 2), GemmRequest(), operand});
   return size() - 1;
 }
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "client/gemm.h"
+#include "qgemm/gemm.h"
 
 namespace qgemm {
 
@@ -29,7 +29,7 @@ class MessageSet {
 
   // A Gemm request whose A is operand number `operand`; options.a is ignored.
   // Returns the message's number, from 0 on.
-  int AddGemm(GemmOptions options, int operand);
+  int AddGemm(GemmRequest options, int operand);
 
   // A debug Echo of operand number `operand`, answered by `answer_bytes`.
   int AddEcho(int operand, int64_t answer_bytes);
@@ -39,7 +39,7 @@ class MessageSet {
     return messages_[number].bytes;
   }
   // What a message that AddGemm made asks for; A is the set's.
-  GemmOptions gemm(int number) const;
+  GemmRequest gemm(int number) const;
   // "/package.Service/Method".
   const std::string& method(int number) const {
     return *messages_[number].method;
@@ -49,7 +49,7 @@ class MessageSet {
   struct Message {
     const std::string* method;
     grpc::ByteBuffer bytes;
-    GemmOptions gemm;  // without A
+    GemmRequest gemm;  // without A
     int operand = 0;
   };
 

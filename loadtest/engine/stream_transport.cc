@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "client.h"
+#include "qgemm/client.h"
 
 namespace qgemm {
 namespace {
@@ -81,7 +81,7 @@ class StreamTransport final : public Transport {
 };
 
 void StreamTransport::Start(int place, int message, absl::Duration timeout) {
-  GemmOptions options = messages_->gemm(message);
+  GemmRequest options = messages_->gemm(message);
   options.a_released = [] {};  // the set keeps A
   if (timeout < absl::InfiniteDuration()) {
     options.deadline = absl::Now() + timeout;
@@ -160,7 +160,7 @@ absl::StatusOr<std::unique_ptr<Transport>> StreamTransportFactory::Open(
   std::vector<std::unique_ptr<GemmStream>> streams;
   for (int i = 0; i < options_.channels; ++i) {
     ASSIGN_OR_RETURN(std::unique_ptr<GemmStream> stream,
-                     client->OpenStream(stream_options));
+                     client->GemmStream(stream_options));
     streams.push_back(std::move(stream));
   }
   auto transport = std::make_unique<StreamTransport>(

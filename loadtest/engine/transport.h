@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "client/gemm.h"
+#include "qgemm/gemm.h"
 
 namespace qgemm {
 
@@ -23,7 +23,7 @@ struct EndedRequest {
   // Disconnect cut the connection that carried it.
   bool cut = false;
   // If the status is OK: what the server said, and C [m, n] in pieces.
-  ServerTimings timings;
+  Timings timings;
   absl::Span<const absl::string_view> c;
 };
 

@@ -15,8 +15,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/histogram.h"
-#include "client/server_description.h"
 #include "loadtest/report/run_result.h"
+#include "qgemm/server_info.h"
 
 namespace qgemm {
 
@@ -47,7 +47,7 @@ struct LoadtestEnvironment {
   std::string client_cpu;     // their model; empty if unknown
   std::string client_system;  // operating system and release
   std::string transport;      // tcp or unix
-  ServerDescription server;
+  ServerInfo server;
 };
 
 // The layers under load.

@@ -76,7 +76,7 @@ Json List(const std::vector<T>& values, Json (*to_json)(const T&)) {
   return list;
 }
 
-Json ToJson(const ServerDescription& server) {
+Json ToJson(const ServerInfo& server) {
   return {{"version", server.version},
           {"backend", server.backend},
           {"device", server.device},

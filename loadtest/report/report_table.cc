@@ -39,7 +39,7 @@ double PercentileMicroseconds(const Histogram& nanoseconds, double percent) {
 }
 
 std::string ServerLine(const LoadtestReport& report) {
-  const ServerDescription& server = report.environment.server;
+  const ServerInfo& server = report.environment.server;
   return Line("server", absl::StrFormat("%s (%s, %s)", report.option("server"),
                                         server.backend, server.device));
 }

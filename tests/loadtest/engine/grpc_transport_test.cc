@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
-#include "loadtest/engine/message_set.h"
 #include "gtest/gtest.h"
+#include "loadtest/engine/message_set.h"
 #include "tests/client/fake_service.h"
 
 namespace qgemm {
@@ -21,7 +21,7 @@ namespace {
 struct End {
   absl::Status status;
   bool cut = false;
-  ServerTimings timings;
+  Timings timings;
   std::string c;
 };
 
@@ -70,7 +70,7 @@ class GrpcTransportTest : public testing::Test {
           response->mutable_timings()->set_launch_rows(request.m());
           return grpc::Status::OK;
         });
-    GemmOptions gemm;
+    GemmRequest gemm;
     gemm.m = 2;
     for (const std::string a : {"abcd", "efgh"}) {
       const std::vector<uint8_t> bytes(a.begin(), a.end());

@@ -72,7 +72,7 @@ class StreamTransportTest : public testing::Test {
       }
       return grpc::Status::OK;
     });
-    GemmOptions gemm;
+    GemmRequest gemm;
     gemm.m = 1;
     for (const std::string a : {"abcd", "efgh"}) {
       const std::vector<uint8_t> bytes(a.begin(), a.end());
