@@ -60,7 +60,7 @@ done
 check "README: table is made from the committed results" table_is_current
 check "demo from the installed prefix" \
   bash "$ROOT/tools/demo.sh" --bundle "$PREFIX"
-# Every scenario, for a moment each: its flags are legal, nothing fails.
+# Every scenario, for a moment each: its flags are accepted and nothing fails.
 for scenario in bench/scenarios/*.txt; do
   name="$(basename "$scenario" .txt)"
   [ "$name" = peak ] && continue  # a search takes as long as it takes
