@@ -48,7 +48,7 @@ LAYERS = (
     ("server/rpc", "server rpc proto kernels/formats kernels/matrix base"),
     ("server", "server rpc proto kernels/backends kernels/formats "
                "kernels/matrix flags base"),
-    ("client/include/qgemm", ""),
+    ("client/include/qgemm", "kernels/formats kernels/matrix base"),
     ("client", "client/include/qgemm rpc proto kernels/formats "
                "kernels/matrix base"),
     ("client/examples", "client/include/qgemm"),

@@ -24,7 +24,7 @@ usage() {
   exit 2
 }
 
-has_gpu() { [ -e /dev/nvidiactl ]; }
+has_gpu() { [ -e /dev/nvidiactl ] || nvidia-smi -L >/dev/null 2>&1; }
 
 # Builds what the demo runs and sets where it is.
 build() {
