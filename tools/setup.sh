@@ -27,7 +27,7 @@ readonly TEST_PACKAGES=(
 )
 readonly PYTHON_PACKAGES=(
   grpcio grpcio-tools grpcio-reflection grpcio-health-checking
-  grpcio-channelz protobuf numpy
+  grpcio-channelz protobuf numpy vl-convert-python==1.9.0.post1
 )
 
 say() { printf 'setup: %s\n' "$*"; }
