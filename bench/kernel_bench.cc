@@ -63,22 +63,22 @@ bool OnGpu() { return absl::GetFlag(FLAGS_backend) == "cuda"; }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateHostBackend() {
   const std::string name = absl::GetFlag(FLAGS_backend);
-  if (name == "reference") return CreateReferenceBackend({});
+  if (name == "reference") return reference::CreateReferenceBackend({});
   if (name != "cpu") {
     return absl::InvalidArgumentError(
         absl::StrCat("--backend: '", name, "'; legal: cpu, reference, cuda"));
   }
-  CpuBackendOptions options;
+  cpu::CpuOptions options;
   options.threads = absl::GetFlag(FLAGS_threads);
   const std::string isa = absl::GetFlag(FLAGS_isa);
   if (!isa.empty()) {
-    options.isa = ParseCpuIsa(isa);
+    options.isa = cpu::ParseCpuIsa(isa);
     if (!options.isa.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "--isa: '", isa, "'; legal: scalar, avx2, avx512, avx512vnni, amx"));
     }
   }
-  return CreateCpuBackend(options);
+  return cpu::CreateCpuBackend(options);
 }
 
 absl::StatusOr<std::unique_ptr<Measurer>> CreateMeasurer() {

@@ -21,13 +21,13 @@ namespace {
 using BackendOrError = absl::StatusOr<std::unique_ptr<Backend>>;
 
 BackendOrError CreateCpu(const BackendOptions& options) {
-  CpuBackendOptions cpu;
+  cpu::CpuOptions cpu;
   cpu.threads = options.threads;
-  return CreateCpuBackend(cpu);
+  return cpu::CreateCpuBackend(cpu);
 }
 
 BackendOrError CreateReference(const BackendOptions&) {
-  return CreateReferenceBackend({});
+  return reference::CreateReferenceBackend({});
 }
 
 BackendOrError CreateCuda(const BackendOptions& options) {

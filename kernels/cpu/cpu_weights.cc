@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/cpu_weights.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 int TileScaleOf(ScaleType type) {
@@ -24,7 +24,7 @@ int TileScaleOf(ScaleType type) {
 }  // namespace
 
 absl::Span<const float> CpuWeights::bias() const {
-  if (!parts_.traits.has_bias) return {};
+  if (!parts_.shape.has_bias) return {};
   return absl::MakeConstSpan(
       reinterpret_cast<const float*>(parts_.memory.data() +
                                      parts_.layout.bias_offset),
@@ -32,7 +32,7 @@ absl::Span<const float> CpuWeights::bias() const {
 }
 
 absl::Span<const int32_t> CpuWeights::permutation() const {
-  if (!parts_.traits.has_permutation) return {};
+  if (!parts_.shape.has_permutation) return {};
   return absl::MakeConstSpan(
       reinterpret_cast<const int32_t*>(parts_.memory.data() +
                                        parts_.layout.permutation_offset),
@@ -47,15 +47,15 @@ TileArgs CpuWeights::ArgsOfTile(int64_t tile, int family) const {
   args.scales = base + layout.scales_offset + tile * layout.tile_scale_bytes;
   args.zeros = base + layout.zeros_offset + tile * layout.tile_zero_bytes;
   const CpuTables& tables = parts_.tables;
-  args.table = family == kFamilyWqABFloat16 ? tables.rounded.data()
-                                            : tables.exact.data();
+  args.table = family == kFamilyQuantABFloat16 ? tables.rounded.data()
+                                               : tables.exact.data();
   args.table_high = tables.high.data();
   args.table_low = tables.has_low ? tables.low.data() : nullptr;
   args.zero_unit = parts_.zero_unit;
-  args.scale_type = TileScaleOf(parts_.traits.scale_type);
+  args.scale_type = TileScaleOf(parts_.shape.scale_type);
   args.group_shift = layout.group_shift;
   args.blocks = layout.blocks;
   return args;
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -6,32 +6,24 @@
 #ifndef QGEMM_KERNELS_CPU_CPU_WEIGHTS_BUILDER_H_
 #define QGEMM_KERNELS_CPU_CPU_WEIGHTS_BUILDER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/byte_budget.h"
 #include "kernels/cpu/cpu_weights.h"
 #include "kernels/matrix/backend.h"
 #include "kernels/matrix/weights.h"
 
-namespace qgemm {
-
-// What Begin checks a layer against.
-struct CpuWeightsBudget {
-  int64_t max_n = 0;
-  int64_t max_k = 0;
-  int64_t max_bytes = 0;  // of all layers together
-  std::shared_ptr<std::atomic<int64_t>> used_bytes;
-};
+namespace qgemm::cpu {
 
 // Used by one thread at a time.
 class CpuWeightsBuilder final : public WeightsBuilder {
  public:
-  explicit CpuWeightsBuilder(CpuWeightsBudget budget)
-      : budget_(std::move(budget)) {}
+  // `budget`, which must outlive the builder, counts the memory of all layers.
+  CpuWeightsBuilder(const BackendLimits& limits, ByteBudget* budget)
+      : limits_(limits), budget_(budget) {}
 
   absl::Status Begin(const WeightsHeader& header) override;
   absl::Status WriteCodes(const CodePanel& panel) override;
@@ -42,18 +34,17 @@ class CpuWeightsBuilder final : public WeightsBuilder {
   absl::StatusOr<std::shared_ptr<const ResidentWeights>> Finish() override;
 
  private:
-  absl::Status TakeMemory(const WeightsHeader& header);
+  absl::Status TakeMemory();
   void SetCodebook(const WeightsHeader& header);
-  // Rows [row, row + rows) of the panel, all of one tile.
+  // Writes rows [row, row + rows) of the panel, all of one tile.
   void WriteTileCodes(const CodePanel& panel, int64_t row, int64_t rows);
   void WriteGroups(const GroupPanel& panel, int64_t size, uint8_t* target);
 
-  const CpuWeightsBudget budget_;
-  int64_t n_ = 0;
-  int64_t k_ = 0;
+  const BackendLimits limits_;
+  ByteBudget* const budget_;
   CpuWeightsParts parts_;
 };
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
 
 #endif  // QGEMM_KERNELS_CPU_CPU_WEIGHTS_BUILDER_H_

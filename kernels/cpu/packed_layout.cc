@@ -10,10 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "kernels/cpu/code_packing.h"
-#include "kernels/cpu/microkernel.h"
+#include "kernels/cpu/microkernels/code_packing.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 constexpr int64_t kAlignment = 64;
@@ -114,4 +114,4 @@ absl::StatusOr<PackedLayout> LayoutOf(const WeightsShape& shape) {
   return layout;
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/matrix/weights.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 
 // Byte offsets into the buffer, each a multiple of 64. Rows are held in tiles
 // of 16, columns in blocks of 32; what pads them is zero.
@@ -36,6 +36,6 @@ struct PackedLayout {
 // size or dense type without microkernels).
 absl::StatusOr<PackedLayout> LayoutOf(const WeightsShape& shape);
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
 
 #endif  // QGEMM_KERNELS_CPU_PACKED_LAYOUT_H_

@@ -9,43 +9,22 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "base/checked_math.h"
-#include "kernels/reference/reference_weights.h"
+#include "base/status_macros.h"
+#include "kernels/host/batch_checks.h"
 
-namespace qgemm {
+namespace qgemm::reference {
 namespace {
 
 constexpr int64_t kStagingAlignment = 64;
 
-absl::Status CheckShape(const WeightsHeader& header,
-                        const BackendLimits& limits) {
-  if (header.n < 1 || header.n > limits.max_n) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "weights: n = ", header.n, "; legal: 1 to ", limits.max_n));
-  }
-  if (header.k < 1 || header.k > limits.max_k) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "weights: k = ", header.k, "; legal: 1 to ", limits.max_k));
-  }
-  return absl::OkStatus();
-}
-
 class ReferenceBuilder final : public WeightsBuilder {
  public:
-  ReferenceBuilder(const BackendLimits& limits, MemoryLedger* ledger)
-      : limits_(limits), ledger_(ledger) {}
+  ReferenceBuilder(const BackendLimits& limits, ByteBudget* budget)
+      : limits_(limits), budget_(budget) {}
 
   absl::Status Begin(const WeightsHeader& header) override {
-    const absl::Status legal = CheckShape(header, limits_);
-    if (!legal.ok()) return legal;
-    const int64_t bytes = CanonicalBytes(header);
-    if (!ledger_->TryTake(bytes)) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("weights: ", bytes, " bytes needed, ",
-                       ledger_->limit_bytes() - ledger_->used_bytes(), " of ",
-                       ledger_->limit_bytes(), " free"));
-    }
-    memory_ = MemoryReservation(ledger_, bytes);
+    RETURN_IF_ERROR(CheckLayerLimits(header, limits_));
+    ASSIGN_OR_RETURN(memory_, budget_->Reserve(CanonicalBytes(header)));
     return canonical_.Begin(header);
   }
   absl::Status WriteCodes(const CodePanel& panel) override {
@@ -71,8 +50,8 @@ class ReferenceBuilder final : public WeightsBuilder {
 
  private:
   const BackendLimits limits_;
-  MemoryLedger* const ledger_;
-  MemoryReservation memory_;
+  ByteBudget* const budget_;
+  ByteReservation memory_;
   CanonicalWeights canonical_;
 };
 
@@ -90,34 +69,28 @@ int64_t CanonicalBytes(const WeightsShape& shape) {
 }
 
 std::unique_ptr<WeightsBuilder> NewReferenceBuilder(const BackendLimits& limits,
-                                                    MemoryLedger* ledger) {
-  return std::make_unique<ReferenceBuilder>(limits, ledger);
+                                                    ByteBudget* budget) {
+  return std::make_unique<ReferenceBuilder>(limits, budget);
 }
 
 absl::StatusOr<StagingLease> AcquireHostStaging(int64_t size_bytes,
-                                                MemoryLedger* ledger) {
+                                                ByteBudget* budget) {
   if (size_bytes < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("staging: size_bytes = ", size_bytes));
   }
-  if (!ledger->TryTake(size_bytes)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("staging: ", size_bytes, " bytes wanted, ",
-                     ledger->limit_bytes() - ledger->used_bytes(), " of ",
-                     ledger->limit_bytes(), " free"));
-  }
+  ASSIGN_OR_RETURN(ByteReservation reservation, budget->Reserve(size_bytes));
   void* memory = ::operator new (
       size_bytes, std::align_val_t{kStagingAlignment}, std::nothrow);
   if (memory == nullptr) {
-    ledger->GiveBack(size_bytes);
     return absl::ResourceExhaustedError(
         absl::StrCat("staging: out of memory for ", size_bytes, " bytes"));
   }
-  return StagingLease(
-      static_cast<uint8_t*>(memory), size_bytes, [memory, size_bytes, ledger] {
-        ::operator delete (memory, std::align_val_t{kStagingAlignment});
-        ledger->GiveBack(size_bytes);
-      });
+  return StagingLease(static_cast<uint8_t*>(memory), size_bytes,
+                      [memory, reservation = std::move(reservation)] {
+                        ::operator delete (memory,
+                                           std::align_val_t{kStagingAlignment});
+                      });
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::reference

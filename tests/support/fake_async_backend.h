@@ -16,9 +16,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/byte_budget.h"
 #include "base/mutex.h"
 #include "kernels/matrix/backend.h"
-#include "kernels/reference/memory_ledger.h"
 
 namespace qgemm {
 
@@ -90,8 +90,8 @@ class FakeAsyncBackend final : public Backend {
   void Complete(Entry entry);
 
   const FakeAsyncBackendOptions options_;
-  MemoryLedger weights_memory_;
-  MemoryLedger staging_memory_;
+  ByteBudget weights_memory_;
+  ByteBudget staging_memory_;
   std::atomic<int64_t> leases_{0};
   mutable Mutex mutex_;
   CondVar changed_;

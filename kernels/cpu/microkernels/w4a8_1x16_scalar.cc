@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/code_packing.h"
-#include "kernels/cpu/microkernels/microkernels.h"
+#include "kernels/cpu/microkernels/code_packing.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 #include "kernels/cpu/microkernels/tile_scales_scalar.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 // Where element k of a group of 8 is stored (microkernel.h).
@@ -56,4 +56,4 @@ MicrokernelRows W4A8ScalarRows() {
   return {kRows, sizeof(kRows) / sizeof(kRows[0])};
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

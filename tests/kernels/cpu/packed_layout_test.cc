@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 WeightsHeader FourBitHeader(int64_t n, int64_t k) {
@@ -79,4 +79,4 @@ TEST(PackedLayoutTest, OtherGroupSizeIsUnimplemented) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -18,7 +18,7 @@
 #include "base/crc32c.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/reference/reference_weights.h"
+#include "kernels/reference/reference_memory.h"
 #include "tests/support/fake_async_backend.h"
 #include "tests/support/seeds.h"
 
@@ -179,7 +179,8 @@ TEST_F(UploadSessionTest, ResidentCodesAreThoseOfTheBytes) {
     codes.push_back(static_cast<uint8_t>(byte) & 15);
     codes.push_back(static_cast<uint8_t>(byte) >> 4);
   }
-  EXPECT_EQ(static_cast<const ReferenceWeights&>(*result->weights->resident)
+  EXPECT_EQ(static_cast<const reference::ReferenceWeights&>(
+                *result->weights->resident)
                 .canonical()
                 .codes(),
             codes);

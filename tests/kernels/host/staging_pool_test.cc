@@ -2,19 +2,23 @@
 //
 // Buffers are recycled within bounds.
 
-#include "kernels/cpu/staging_pool.h"
+#include "kernels/host/staging_pool.h"
 
-#include <utility>
+#include <cstdint>
 
 #include "gtest/gtest.h"
+#include "kernels/cpu/aligned_memory.h"
 
 namespace qgemm {
 namespace {
 
 constexpr int64_t kNoLimit = int64_t{1} << 40;
 
+using Pool = StagingPool<cpu::AlignedMemory>;
+constexpr auto* kAllocate = cpu::AlignedMemory::Allocate;
+
 TEST(StagingPoolTest, ReusesAReturnedBuffer) {
-  StagingPool pool(kNoLimit, kNoLimit);
+  Pool pool({kNoLimit, kNoLimit}, kAllocate);
   uint8_t* first;
   {
     auto lease = pool.Acquire(100000);
@@ -27,7 +31,7 @@ TEST(StagingPoolTest, ReusesAReturnedBuffer) {
 }
 
 TEST(StagingPoolTest, LeasesAreDistinctAndAligned) {
-  StagingPool pool(kNoLimit, kNoLimit);
+  Pool pool({kNoLimit, kNoLimit}, kAllocate);
   auto a = pool.Acquire(5000);
   auto b = pool.Acquire(5000);
   ASSERT_TRUE(a.ok() && b.ok());
@@ -37,7 +41,7 @@ TEST(StagingPoolTest, LeasesAreDistinctAndAligned) {
 }
 
 TEST(StagingPoolTest, KeepsNoMoreThanItMayPool) {
-  StagingPool pool(8192, kNoLimit);
+  Pool pool({8192, kNoLimit}, kAllocate);
   {
     auto small = pool.Acquire(8192);
     auto large = pool.Acquire(1 << 20);
@@ -48,7 +52,7 @@ TEST(StagingPoolTest, KeepsNoMoreThanItMayPool) {
 }
 
 TEST(StagingPoolTest, RefusesBeyondItsLimit) {
-  StagingPool pool(0, 1 << 20);
+  Pool pool({0, 1 << 20}, kAllocate);
   auto half = pool.Acquire(1 << 19);
   ASSERT_TRUE(half.ok()) << half.status();
   EXPECT_EQ(pool.Acquire(1 << 20).status().code(),
@@ -56,7 +60,7 @@ TEST(StagingPoolTest, RefusesBeyondItsLimit) {
 }
 
 TEST(StagingPoolTest, TakesUpAgainAfterARefusal) {
-  StagingPool pool(0, 1 << 20);
+  Pool pool({0, 1 << 20}, kAllocate);
   {
     auto all = pool.Acquire(1 << 20);
     ASSERT_TRUE(all.ok()) << all.status();
@@ -65,8 +69,17 @@ TEST(StagingPoolTest, TakesUpAgainAfterARefusal) {
   EXPECT_TRUE(pool.Acquire(1 << 20).ok());
 }
 
+TEST(StagingPoolTest, CountsNothingForAnAllocationThatFails) {
+  Pool pool({kNoLimit, kNoLimit}, [](int64_t) {
+    return absl::StatusOr<cpu::AlignedMemory>(
+        absl::ResourceExhaustedError("no memory"));
+  });
+  EXPECT_EQ(pool.Acquire(1).status().message(), "no memory");
+  EXPECT_EQ(pool.held_bytes(), 0);
+}
+
 TEST(StagingPoolTest, RefusesSizesThatNoBufferHas) {
-  StagingPool pool(kNoLimit, kNoLimit);
+  Pool pool({kNoLimit, kNoLimit}, kAllocate);
   EXPECT_EQ(pool.Acquire(-1).status().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(pool.Acquire(INT64_MAX).status().code(),

@@ -2,11 +2,11 @@
 //
 // Bit arithmetic of the block layout, eight codes at a time.
 
-#include "kernels/cpu/code_packing.h"
+#include "kernels/cpu/microkernels/code_packing.h"
 
 #include <cstring>
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 constexpr int kWordBytes = 4;
@@ -132,4 +132,4 @@ PairPlace PlaceInPairs(int bits, int k) {
   return {half / 2 * per_half + k % per_half, half % 2};
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Detection on x86-64. The compiler's builtin reads cpuid and XCR0, so a set
-// whose registers the operating system does not save counts as absent. Linux
-// saves AMX tiles for processes that ask for it.
+// x86-64: detection of instruction sets, and a row of microkernel files for
+// each. The compiler's builtin reads cpuid and XCR0, so a set whose registers
+// the operating system does not save counts as absent. Linux saves AMX tiles
+// for processes that ask for it.
 
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "kernels/cpu/isa.h"
+#include <initializer_list>
 
-namespace qgemm {
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/microkernel_table.h"
+#include "kernels/cpu/microkernels/microkernel.h"
+
+namespace qgemm::cpu {
 namespace {
 
 // Asked of cpuid itself: Clang 14 does not know the builtin's name for it.
@@ -51,6 +56,16 @@ bool MayUseTiles() {
 #endif
 }
 
+MicrokernelTable Join(std::initializer_list<MicrokernelRows> files,
+                      HalfConversions half_conversions) {
+  MicrokernelTable table;
+  table.half_conversions = half_conversions;
+  for (const MicrokernelRows& file : files) {
+    table.rows.insert(table.rows.end(), file.rows, file.rows + file.count);
+  }
+  return table;
+}
+
 }  // namespace
 
 std::vector<CpuIsa> SupportedCpuIsas() {
@@ -65,4 +80,31 @@ std::vector<CpuIsa> SupportedCpuIsas() {
   return isas;
 }
 
-}  // namespace qgemm
+MicrokernelTable TableOf(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kScalar:
+      break;
+    case CpuIsa::kAvx2:
+      return Join({QuantA32Avx2Rows(), W4A8Avx2Rows(), W16A32Avx2Rows()},
+                  F16cHalfConversions());
+    case CpuIsa::kAvx512:
+      return Join({QuantA32Avx512Rows(), W4A8Avx2Rows(), W16A32Avx512Rows()},
+                  F16cHalfConversions());
+    case CpuIsa::kAvx512Vnni:
+      return Join(
+          {QuantA32Avx512Rows(), W4A8Avx512VnniRows(), W16A32Avx512Rows()},
+          F16cHalfConversions());
+    case CpuIsa::kAmx: {
+      MicrokernelTable table =
+          Join({QuantA32Avx512Rows(), W4A8Avx512VnniRows(), W16A32Avx512Rows(),
+                QuantABFloat16Avx512Rows(), QuantA16AmxRows()},
+               F16cHalfConversions());
+      table.split_row = AmxSplitRow();
+      return table;
+    }
+  }
+  return Join({QuantA32ScalarRows(), W4A8ScalarRows(), W16A32ScalarRows()},
+              ScalarHalfConversions());
+}
+
+}  // namespace qgemm::cpu

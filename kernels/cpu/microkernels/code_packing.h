@@ -11,12 +11,12 @@
 // shift of its words brings two codes of a row to the low ends of the halves:
 // a pair.
 
-#ifndef QGEMM_KERNELS_CPU_CODE_PACKING_H_
-#define QGEMM_KERNELS_CPU_CODE_PACKING_H_
+#ifndef QGEMM_KERNELS_CPU_MICROKERNELS_CODE_PACKING_H_
+#define QGEMM_KERNELS_CPU_MICROKERNELS_CODE_PACKING_H_
 
 #include <cstdint>
 
-namespace qgemm {
+namespace qgemm::cpu {
 
 // Bytes of a block of codes.
 constexpr int64_t BlockBytes(int bits) { return int64_t{64} * bits; }
@@ -39,6 +39,6 @@ void PackCode(int bits, uint8_t code, int k, int lane, uint8_t* block);
 // Reads the 32 codes of row `lane`.
 void UnpackBlockRow(int bits, const uint8_t* block, int lane, uint8_t* codes);
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
 
-#endif  // QGEMM_KERNELS_CPU_CODE_PACKING_H_
+#endif  // QGEMM_KERNELS_CPU_MICROKERNELS_CODE_PACKING_H_

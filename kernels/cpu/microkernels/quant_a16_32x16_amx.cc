@@ -7,9 +7,9 @@
 
 #include <immintrin.h>
 
-#include "kernels/cpu/microkernels/microkernels.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 #define QGEMM_INLINE static inline __attribute__((always_inline))
@@ -333,17 +333,17 @@ void SplitRow(const RowParts* split) {
   }
 }
 
-#define QGEMM_ROW(bits, suffix, zeros, has_zeros)                             \
-  {"w" #bits "abf16" suffix "_32x16_amx",                                     \
-   kFamilyWqABFloat16,                                                        \
-   bits,                                                                      \
-   has_zeros,                                                                 \
-   kMaxMr,                                                                    \
-   RunParts<bits, zeros, 1, 1>,                                               \
-   2},                                                                        \
-  {                                                                           \
-    "w" #bits "af16" suffix "_32x16_amx", kFamilyWqAFloat16, bits, has_zeros, \
-        kMaxMr, RunSplit<bits, zeros>, 1                                      \
+#define QGEMM_ROW(bits, suffix, zeros, has_zeros)                     \
+  {"w" #bits "abf16" suffix "_32x16_amx",                             \
+   kFamilyQuantABFloat16,                                             \
+   bits,                                                              \
+   has_zeros,                                                         \
+   kMaxMr,                                                            \
+   RunParts<bits, zeros, 1, 1>,                                       \
+   2},                                                                \
+  {                                                                   \
+    "w" #bits "af16" suffix "_32x16_amx", kFamilyQuantAFloat16, bits, \
+        has_zeros, kMaxMr, RunSplit<bits, zeros>, 1                   \
   }
 
 constexpr Microkernel kRows[] = {
@@ -353,10 +353,10 @@ constexpr Microkernel kRows[] = {
 
 }  // namespace
 
-MicrokernelRows WqA16AmxRows() {
+MicrokernelRows QuantA16AmxRows() {
   return {kRows, sizeof(kRows) / sizeof(kRows[0])};
 }
 
 SplitRowFunction AmxSplitRow() { return SplitRow; }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

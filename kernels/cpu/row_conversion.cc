@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Conversion, rounding, gathering and quantization of a row.
+// Conversion, rounding, gathering and quantization of a row. Results are
+// finished in double up to their last rounding: factors may be powers of two
+// beyond fp32's range.
 
-#include "kernels/cpu/row_preparation.h"
+#include "kernels/cpu/row_conversion.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,16 +13,16 @@
 
 #include "base/float16.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
-// Rows with a finite magnitude from here on are divided by kRowUnit. Then no
-// sum of 2^20 products with |weight| <= 1 passes 2^84 before its scale.
+// Rows with a finite magnitude of at least this are divided by kRowUnit. Then
+// no sum of 2^20 products with |weight| <= 1 passes 2^84 before its scale.
 constexpr float kLargeRow = 0x1p64f;
 constexpr double kRowUnit = 0x1p64;
-// Rows with no magnitude from here on are multiplied by kRowUnit. Then what is
-// lost to subnormals, which the tile unit flushes, is 2^-86 of the row's
-// largest element or less.
+// Rows with all magnitudes below this are multiplied by kRowUnit. Then the tile
+// unit, which flushes subnormals, loses at most 2^-86 of the row's largest
+// element.
 constexpr float kSmallRow = 0x1p-40f;
 
 void RoundRow(const RowSource& source, float* row) {
@@ -80,7 +82,7 @@ int RoundHalfAway(float x) {
   return whole + (rest >= 0.5f ? 1 : 0) - (rest <= -0.5f ? 1 : 0);
 }
 
-// Where element k of a group of 8 is stored (microkernel.h).
+// Position of element k of a group of 8 (microkernel.h).
 constexpr int kStoredAt[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 void MultiplyRow(float factor, absl::Span<float> row) {
@@ -100,6 +102,22 @@ float QuantizeBlock(const float* block, int8_t* q8, int32_t& sum) {
     sum += q;
   }
   return d;
+}
+
+// Computes all rows of a tile, also those beyond the layer's last: loops of a
+// fixed length compile to vectors.
+void Finish(const ResultRow& row, absl::Span<const float> sums,
+            float (&results)[kTileRows]) {
+  float sum[kTileRows] = {};
+  float bias[kTileRows] = {};
+  std::memcpy(sum, sums.data(), sums.size() * sizeof(float));
+  if (!row.bias.empty()) {
+    std::memcpy(bias, row.bias.data(), row.bias.size() * sizeof(float));
+  }
+  const double factor = row.factor;
+  for (int i = 0; i < kTileRows; ++i) {
+    results[i] = static_cast<float>(sum[i] * factor + bias[i]);
+  }
 }
 
 }  // namespace
@@ -142,7 +160,7 @@ double PrepareRow(const RowSource& source, const uint8_t* row, int64_t padded_k,
   return 1;
 }
 
-void QuantizeRow(const float* row, int64_t blocks, const QuantizedRow& target) {
+void QuantizeRow(const float* row, int64_t blocks, const Q8Row& target) {
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t first = block * kBlockElements;
     target.d8[block] =
@@ -150,4 +168,28 @@ void QuantizeRow(const float* row, int64_t blocks, const QuantizedRow& target) {
   }
 }
 
-}  // namespace qgemm
+void StoreResults(const ResultRow& row, absl::Span<const float> sums,
+                  uint8_t* c) {
+  float results[kTileRows];
+  Finish(row, sums, results);
+  const int64_t count = sums.size();
+  switch (row.type) {
+    case FloatType::kFloat32:
+      std::memcpy(c, results, count * sizeof(float));
+      return;
+    case FloatType::kFloat16:
+      row.half_conversions.to_half(results, count,
+                                   reinterpret_cast<uint16_t*>(c));
+      return;
+    case FloatType::kBFloat16: {
+      uint16_t rounded[kTileRows];
+      for (int i = 0; i < kTileRows; ++i) {
+        rounded[i] = FloatToBFloat16(results[i]);
+      }
+      std::memcpy(c, rounded, count * sizeof(uint16_t));
+      return;
+    }
+  }
+}
+
+}  // namespace qgemm::cpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a microkernel is given and what it is: plain data only, as this is the
+// Arguments and declarations of the microkernels. Plain data only: this is the
 // one header of ours that files compiled for different instruction sets share.
 //
 // A microkernel multiplies mr activation rows with one tile of 16 weight rows
@@ -15,18 +15,18 @@
 //
 // That also is what one instruction of AMX does with a block of bf16 pairs, to
 // the last bit: two chains of fused multiply-adds, without subnormals. So where
-// weights and activations both are bf16 (kFamilyWqABFloat16), tiles and vectors
-// give the same bits. fp16 activations (kFamilyWqAFloat16) are two bf16 parts
-// that add up to them, the table is two parts that nearly do, and a block's
-// products of high and high, high and low, low and high parts are summed in
-// this order.
+// weights and activations both are bf16 (kFamilyQuantABFloat16), tiles and
+// vectors give the same bits. fp16 activations (kFamilyQuantAFloat16) are two
+// bf16 parts that add up to them, the table is two parts that nearly do, and a
+// block's products of high and high, high and low, low and high parts are
+// summed in this order.
 
-#ifndef QGEMM_KERNELS_CPU_MICROKERNEL_H_
-#define QGEMM_KERNELS_CPU_MICROKERNEL_H_
+#ifndef QGEMM_KERNELS_CPU_MICROKERNELS_MICROKERNEL_H_
+#define QGEMM_KERNELS_CPU_MICROKERNELS_MICROKERNEL_H_
 
 #include <stdint.h>
 
-namespace qgemm {
+namespace qgemm::cpu {
 
 constexpr int kTileRows = 16;
 constexpr int kBlockElements = 32;
@@ -34,10 +34,10 @@ constexpr int kBlockElements = 32;
 constexpr int kChunkBlocks = 8;
 // Activation rows that the widest microkernel takes.
 constexpr int kMaxMr = 32;
-// How far ahead of its reads a microkernel prefetches weights, in bytes.
+// Distance from a microkernel's reads to its prefetches of weights, in bytes.
 constexpr int kPrefetchBytes = 2048;
 
-// How a group's scale is stored. An E4M4 scale is read as the half with its
+// Storage of a group's scale. An E4M4 scale is read as the half with its
 // bits in place, which is a sixteenth of it; the caller multiplies.
 enum TileScale {
   kTileScaleE4m4,
@@ -86,12 +86,12 @@ struct TileArgs {
 };
 
 enum TileFamily {
-  kFamilyWqA32,        // codes x fp32 activations
-  kFamilyW4A8,         // 4-bit codes minus 8 x Q8_1 activations
-  kFamilyFloat16,      // fp16 weights x fp32 activations
-  kFamilyBFloat16,     // bf16 weights x fp32 activations
-  kFamilyWqABFloat16,  // codes of a bf16 table x bf16 activations
-  kFamilyWqAFloat16,   // codes x fp16 activations, both in bf16 parts
+  kFamilyQuantA32,        // codes x fp32 activations
+  kFamilyW4A8,            // 4-bit codes minus 8 x Q8_1 activations
+  kFamilyFloat16,         // fp16 weights x fp32 activations
+  kFamilyBFloat16,        // bf16 weights x fp32 activations
+  kFamilyQuantABFloat16,  // codes of a bf16 table x bf16 activations
+  kFamilyQuantAFloat16,   // codes x fp16 activations, both in bf16 parts
 };
 
 struct Microkernel {
@@ -127,6 +127,27 @@ struct HalfConversions {
   void (*to_half)(const float* floats, int64_t count, uint16_t* halves);
 };
 
-}  // namespace qgemm
+// The rows that each file of this folder contributes to the table.
+MicrokernelRows QuantA32ScalarRows();
+MicrokernelRows W4A8ScalarRows();
+MicrokernelRows W16A32ScalarRows();
 
-#endif  // QGEMM_KERNELS_CPU_MICROKERNEL_H_
+MicrokernelRows QuantA32Avx2Rows();
+MicrokernelRows W4A8Avx2Rows();
+MicrokernelRows W16A32Avx2Rows();
+
+MicrokernelRows QuantA32Avx512Rows();
+MicrokernelRows W16A32Avx512Rows();
+
+MicrokernelRows W4A8Avx512VnniRows();
+
+MicrokernelRows QuantABFloat16Avx512Rows();
+MicrokernelRows QuantA16AmxRows();
+SplitRowFunction AmxSplitRow();
+
+HalfConversions ScalarHalfConversions();
+HalfConversions F16cHalfConversions();
+
+}  // namespace qgemm::cpu
+
+#endif  // QGEMM_KERNELS_CPU_MICROKERNELS_MICROKERNEL_H_

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/code_packing.h"
-#include "kernels/cpu/microkernels/microkernels.h"
+#include "kernels/cpu/microkernels/code_packing.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 #include "kernels/cpu/microkernels/tile_scales_scalar.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 // The dot of one block of one row with the activations at `a`.
@@ -52,8 +52,15 @@ void Run(const TileArgs* args) {
 }
 
 #define QGEMM_ROWS(bits)                                                       \
-  {"w" #bits "a32_1x16_scalar", kFamilyWqA32, bits, 0, 1, Run<bits, false>}, { \
-    "w" #bits "a32z_1x16_scalar", kFamilyWqA32, bits, 1, 1, Run<bits, true>    \
+  {                                                                            \
+      "w" #bits "a32_1x16_scalar",                                             \
+      kFamilyQuantA32,                                                         \
+      bits,                                                                    \
+      0,                                                                       \
+      1,                                                                       \
+      Run<bits, false>},                                                       \
+  {                                                                            \
+    "w" #bits "a32z_1x16_scalar", kFamilyQuantA32, bits, 1, 1, Run<bits, true> \
   }
 
 constexpr Microkernel kRows[] = {QGEMM_ROWS(2), QGEMM_ROWS(3), QGEMM_ROWS(4),
@@ -61,8 +68,8 @@ constexpr Microkernel kRows[] = {QGEMM_ROWS(2), QGEMM_ROWS(3), QGEMM_ROWS(4),
 
 }  // namespace
 
-MicrokernelRows WqA32ScalarRows() {
+MicrokernelRows QuantA32ScalarRows() {
   return {kRows, sizeof(kRows) / sizeof(kRows[0])};
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

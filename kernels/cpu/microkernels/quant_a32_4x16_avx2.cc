@@ -6,9 +6,9 @@
 
 #include <immintrin.h>
 
-#include "kernels/cpu/microkernels/microkernels.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 #define QGEMM_INLINE static inline __attribute__((always_inline))
@@ -211,16 +211,16 @@ void Run(const TileArgs* args) {
   }
 }
 
-#define QGEMM_ROW(bits, mr)                                      \
-  {"w" #bits "a32_" #mr "x16_avx2",                              \
-   kFamilyWqA32,                                                 \
-   bits,                                                         \
-   0,                                                            \
-   mr,                                                           \
-   Run<bits, mr, false>},                                        \
-  {                                                              \
-    "w" #bits "a32z_" #mr "x16_avx2", kFamilyWqA32, bits, 1, mr, \
-        Run<bits, mr, true>                                      \
+#define QGEMM_ROW(bits, mr)                                         \
+  {"w" #bits "a32_" #mr "x16_avx2",                                 \
+   kFamilyQuantA32,                                                 \
+   bits,                                                            \
+   0,                                                               \
+   mr,                                                              \
+   Run<bits, mr, false>},                                           \
+  {                                                                 \
+    "w" #bits "a32z_" #mr "x16_avx2", kFamilyQuantA32, bits, 1, mr, \
+        Run<bits, mr, true>                                         \
   }
 #define QGEMM_ROWS(bits) \
   QGEMM_ROW(bits, 4), QGEMM_ROW(bits, 2), QGEMM_ROW(bits, 1)
@@ -230,8 +230,8 @@ constexpr Microkernel kRows[] = {QGEMM_ROWS(2), QGEMM_ROWS(3), QGEMM_ROWS(4),
 
 }  // namespace
 
-MicrokernelRows WqA32Avx2Rows() {
+MicrokernelRows QuantA32Avx2Rows() {
   return {kRows, sizeof(kRows) / sizeof(kRows[0])};
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

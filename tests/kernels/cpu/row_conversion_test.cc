@@ -3,7 +3,7 @@
 // Rows come out in column order, padded, rounded as the mode says, and
 // quantized as Q8_1 is defined.
 
-#include "kernels/cpu/row_preparation.h"
+#include "kernels/cpu/row_conversion.h"
 
 #include <cmath>
 #include <cstring>
@@ -15,7 +15,7 @@
 #include "tests/support/random_matrix.h"
 #include "tests/support/seeds.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 constexpr int64_t kPadded = 64;
@@ -187,4 +187,4 @@ TEST(QuantizeRowTest, BlockWithInfinityIsNan) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -6,9 +6,9 @@
 
 #include <immintrin.h>
 
-#include "kernels/cpu/microkernels/microkernels.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 #define QGEMM_INLINE static inline __attribute__((always_inline))
@@ -183,16 +183,16 @@ void RunFlushed(const TileArgs* args) {
   _mm_setcsr(control);
 }
 
-#define QGEMM_ROW(bits, mr)                                        \
-  {"w" #bits "a32_" #mr "x16_avx512",                              \
-   kFamilyWqA32,                                                   \
-   bits,                                                           \
-   0,                                                              \
-   mr,                                                             \
-   Run<bits, mr, false>},                                          \
-  {                                                                \
-    "w" #bits "a32z_" #mr "x16_avx512", kFamilyWqA32, bits, 1, mr, \
-        Run<bits, mr, true>                                        \
+#define QGEMM_ROW(bits, mr)                                           \
+  {"w" #bits "a32_" #mr "x16_avx512",                                 \
+   kFamilyQuantA32,                                                   \
+   bits,                                                              \
+   0,                                                                 \
+   mr,                                                                \
+   Run<bits, mr, false>},                                             \
+  {                                                                   \
+    "w" #bits "a32z_" #mr "x16_avx512", kFamilyQuantA32, bits, 1, mr, \
+        Run<bits, mr, true>                                           \
   }
 #define QGEMM_ROWS(bits) \
   QGEMM_ROW(bits, 8), QGEMM_ROW(bits, 4), QGEMM_ROW(bits, 2), QGEMM_ROW(bits, 1)
@@ -201,21 +201,26 @@ constexpr Microkernel kRows[] = {QGEMM_ROWS(2), QGEMM_ROWS(3), QGEMM_ROWS(4),
                                  QGEMM_ROWS(5)};
 
 constexpr Microkernel kFlushedRows[] = {
-    {"w2abf16_1x16_avx512", kFamilyWqABFloat16, 2, 0, 1, RunFlushed<2, false>},
-    {"w3abf16_1x16_avx512", kFamilyWqABFloat16, 3, 0, 1, RunFlushed<3, false>},
-    {"w4abf16_1x16_avx512", kFamilyWqABFloat16, 4, 0, 1, RunFlushed<4, false>},
-    {"w4abf16z_1x16_avx512", kFamilyWqABFloat16, 4, 1, 1, RunFlushed<4, true>},
-    {"w5abf16_1x16_avx512", kFamilyWqABFloat16, 5, 0, 1, RunFlushed<5, false>},
+    {"w2abf16_1x16_avx512", kFamilyQuantABFloat16, 2, 0, 1,
+     RunFlushed<2, false>},
+    {"w3abf16_1x16_avx512", kFamilyQuantABFloat16, 3, 0, 1,
+     RunFlushed<3, false>},
+    {"w4abf16_1x16_avx512", kFamilyQuantABFloat16, 4, 0, 1,
+     RunFlushed<4, false>},
+    {"w4abf16z_1x16_avx512", kFamilyQuantABFloat16, 4, 1, 1,
+     RunFlushed<4, true>},
+    {"w5abf16_1x16_avx512", kFamilyQuantABFloat16, 5, 0, 1,
+     RunFlushed<5, false>},
 };
 
 }  // namespace
 
-MicrokernelRows WqABFloat16Avx512Rows() {
+MicrokernelRows QuantABFloat16Avx512Rows() {
   return {kFlushedRows, sizeof(kFlushedRows) / sizeof(kFlushedRows[0])};
 }
 
-MicrokernelRows WqA32Avx512Rows() {
+MicrokernelRows QuantA32Avx512Rows() {
   return {kRows, sizeof(kRows) / sizeof(kRows[0])};
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
