@@ -6,30 +6,35 @@
 #ifndef QGEMM_SERVER_RPC_GEMM_HANDLER_H_
 #define QGEMM_SERVER_RPC_GEMM_HANDLER_H_
 
+#include <cstdint>
+
 #include "base/worker_pool.h"
-#include "server/rpc/completion_queue.h"
-#include "server/rpc/rpc_environment.h"
+#include "rpc/completion_queue.h"
+#include "server/rpc/gemm_request_builder.h"
+#include "server/rpc/rpc_options.h"
+#include "server/rpc/server_call.h"
 
 namespace qgemm {
 
 // Thread-safe. Must outlive the calls it accepts.
 class GemmHandler {
  public:
-  // `environment` must outlive the handler.
-  explicit GemmHandler(const RpcEnvironment* environment)
-      : environment_(environment), copiers_(kCopiers) {}
+  // `service` must outlive the handler.
+  GemmHandler(const CallServices& services, const GemmServices& gemm,
+              AsyncQgemm* service, int64_t max_message_bytes);
 
   // Waits for one more call on `queue`; each accepted call makes room for the
   // next.
   void Accept(CompletionQueue* queue);
 
-  // For copies that would hold up the other calls of a completion queue.
-  WorkerPool* copiers() { return &copiers_; }
-
  private:
-  static constexpr int kCopiers = 2;
+  class Call;
 
-  const RpcEnvironment* const environment_;
+  const CallServices services_;
+  const GemmServices gemm_;
+  AsyncQgemm* const service_;
+  const ResultLimit result_limit_;
+  // Copy operands that would hold up the other calls of a completion queue.
   WorkerPool copiers_;
 };
 

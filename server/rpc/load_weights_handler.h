@@ -1,46 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The LoadWeights RPC: bounds the uploads in progress and ends them when the
-// server drains. One upload is in upload_call.h.
+// server drains.
 
 #ifndef QGEMM_SERVER_RPC_LOAD_WEIGHTS_HANDLER_H_
 #define QGEMM_SERVER_RPC_LOAD_WEIGHTS_HANDLER_H_
 
-#include <cstdint>
-#include <map>
-#include <memory>
-
-#include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
-#include "base/mutex.h"
 #include "base/worker_pool.h"
-#include "server/rpc/completion_queue.h"
-#include "server/rpc/rpc_environment.h"
-#include "server/rpc/upload_call.h"
+#include "kernels/formats/weights_spec.h"
+#include "kernels/matrix/backend.h"
+#include "rpc/completion_queue.h"
+#include "server/rpc/call_registry.h"
+#include "server/rpc/rpc_options.h"
+#include "server/rpc/server_call.h"
+#include "server/weights/weight_store.h"
 
 namespace qgemm {
 
 // Thread-safe. Must outlive the calls it accepts.
-class LoadWeightsHandler final : public UploadAdmission {
+class LoadWeightsHandler {
  public:
-  // `environment` must outlive the handler.
-  explicit LoadWeightsHandler(const RpcEnvironment* environment);
+  // All must outlive the handler.
+  LoadWeightsHandler(const CallServices& services, Backend* backend,
+                     WeightStore* store, AsyncQgemm* service,
+                     const RpcOptions& options);
+  ~LoadWeightsHandler();
 
   // Waits for one more call on `queue`; each accepted call makes room for the
   // next.
-  void Accept(CompletionQueue* queue) override;
-
-  absl::Status Admit(const std::shared_ptr<UploadCall>& call) override;
-  void Leave(UploadCall* call) override;
+  void Accept(CompletionQueue* queue);
 
   // Ends every upload in progress with UNAVAILABLE.
   void EndUploads();
 
  private:
-  const RpcEnvironment* const environment_;
-  Mutex mutex_;
-  std::map<UploadCall*, std::weak_ptr<UploadCall>> uploads_
-      ABSL_GUARDED_BY(mutex_);
+  class Call;
+
+  const CallServices services_;
+  Backend* const backend_;
+  WeightStore* const store_;
+  AsyncQgemm* const service_;
+  const WeightsLimits limits_;
+  CallRegistry<Call> uploads_;
   WorkerPool workers_;  // last: its destructor runs what uploads left
 };
 

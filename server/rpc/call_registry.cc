@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The held refusals behind LiveCalls.
+// Refusals that are held while connections are told of the shutdown.
 
-#include "server/rpc/live_calls.h"
+#include "server/rpc/call_registry.h"
 
 #include <utility>
 
@@ -15,7 +15,7 @@ void LiveCalls::BeginDrain() { draining_ = true; }
 absl::Status LiveCalls::CheckServing() const {
   if (!draining_) return absl::OkStatus();
   return absl::UnavailableError(
-      "the server is draining and takes no new requests");
+      "the server is draining and takes no new requests; try another replica");
 }
 
 void LiveCalls::Refuse(absl::AnyInvocable<void()> refuse) {
