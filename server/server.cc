@@ -85,10 +85,6 @@ absl::Status CheckOptions(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         "--listen is empty; name at least one address");
   }
-  if (options.data_path != "raw" && options.data_path != "protobuf") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--data_path = ", options.data_path, " is neither raw nor protobuf"));
-  }
   RETURN_IF_ERROR(CheckRange("threads", options.threads, 0, 4096));
   RETURN_IF_ERROR(CheckRange("weights_budget_bytes",
                              options.weights_budget_bytes, 0, kMaxInt64));
@@ -149,8 +145,6 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.max_queued_bytes = options.scheduler.max_queued_bytes;
   rpc.completion_queues = CompletionQueues();
   rpc.answer_threads = AnswerThreads();
-  rpc.data_path =
-      options.data_path == "raw" ? DataPath::kRaw : DataPath::kProtobuf;
   rpc.enable_echo = options.enable_echo;
   rpc.enable_freeze = options.enable_freeze;
   rpc.version = kVersion;
@@ -166,7 +160,7 @@ class GrpcServer final : public Server {
         dispatcher_(backend_.get(), &clock_, &metrics_),
         scheduler_(ToSchedulerOptions(options, backend_->limits()),
                    &dispatcher_, &clock_, &metrics_),
-        service_(MakeEnvironment()) {
+        service_(ToRpcOptions(options), MakeParts()) {
     metrics_.SampleMemory([backend = backend_.get()] {
       const BackendMemory memory = backend->memory();
       return MemoryFigures{memory.weights_bytes, memory.staging_bytes,
@@ -221,15 +215,8 @@ class GrpcServer final : public Server {
   }
 
  private:
-  RpcEnvironment MakeEnvironment() {
-    RpcEnvironment environment;
-    environment.options = ToRpcOptions(options_);
-    environment.backend = backend_.get();
-    environment.store = &store_;
-    environment.scheduler = &scheduler_;
-    environment.metrics = &metrics_;
-    environment.clock = &clock_;
-    return environment;
+  ServerParts MakeParts() {
+    return {backend_.get(), &store_, &scheduler_, &metrics_, &clock_};
   }
 
   absl::Status Listen() {

@@ -44,10 +44,6 @@ struct ServerOptions {
   // are in flight; scheduler.batching is set by this and the backend's limits.
   bool batching = true;
 
-  // How operands travel: raw, or protobuf to compare with
-  // (server/rpc/data_path.h).
-  std::string data_path = "raw";
-
   // RPCs for tests and measurements (proto/qgemm/v1/debug.proto).
   bool enable_echo = false;
   bool enable_freeze = false;

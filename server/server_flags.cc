@@ -89,10 +89,6 @@ ABSL_FLAG(int64_t, max_stream_operand_bytes,
           qgemm::StreamLimits().max_operand_bytes,
           "The largest A, and the largest C, of a request of a GemmStream, in "
           "fragments.");
-ABSL_FLAG(std::string, data_path, "raw",
-          "How operands travel between the network and the backend: raw, "
-          "copied once at most; or protobuf, as generated code does it, to "
-          "compare with.");
 ABSL_FLAG(bool, enable_echo, false,
           "For measurements: offers qgemm.v1.QgemmDebug/Echo. Its answers "
           "hold what operands of any client left in memory.");
@@ -173,7 +169,6 @@ CommandLine FromFlags() {
   server.scheduler.max_client_queued_bytes =
       absl::GetFlag(FLAGS_max_client_queued_bytes);
   server.scheduler.policy.age_cap = absl::GetFlag(FLAGS_batch_age_cap);
-  server.data_path = absl::GetFlag(FLAGS_data_path);
   server.enable_echo = absl::GetFlag(FLAGS_enable_echo);
   server.enable_freeze = absl::GetFlag(FLAGS_enable_freeze);
   line.port_file = absl::GetFlag(FLAGS_port_file);
