@@ -120,7 +120,7 @@ stage_tsan() {
 }
 stage_python() { count_script bash tests/python/run.sh; }
 stage_browser() {
-  count_script bash tests/loadtest/report_page/browser_test.sh
+  count_script bash tests/loadtest/report/report_test.sh
 }
 stage_install() { count_script bash tests/client/install_test.sh; }
 stage_readme() { count_script bash tests/readme/readme_test.sh; }
