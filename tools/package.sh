@@ -74,6 +74,8 @@ install_demo() {
 install_scenarios() {
   local share="$BUNDLE/share/qgemm"
   install -D -m 755 tools/scenario.sh "$share/tools/scenario.sh"
+  install -m 755 -t "$share/tools" tools/render_report.py tools/compare_reports.py
+  install -m 644 -t "$share/tools" tools/report_*.py tools/report_page.html
   install -D -m 755 bench/self_overhead.sh "$share/bench/self_overhead.sh"
   install -D -m 644 -t "$share/bench/scenarios" bench/scenarios/*.txt
 }
