@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What runs when, and what never does; drains and holds are in
+// Order, admission and drops of requests; drains and holds are in
 // batch_scheduler_drain_test.cc.
 
 #include "server/scheduling/batch_scheduler.h"

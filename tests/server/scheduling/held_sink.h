@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A batch sink that keeps what it is given until the test ends it.
+// Batch sink that keeps its batches until the test ends them.
 
 #ifndef QGEMM_TESTS_SERVER_SCHEDULING_HELD_SINK_H_
 #define QGEMM_TESTS_SERVER_SCHEDULING_HELD_SINK_H_

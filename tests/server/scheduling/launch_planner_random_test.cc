@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What holds in every schedule: thousands of random ones, against a fake
-// device in simulated time.
+// Invariants of every schedule, checked on thousands of random ones against a
+// fake device in simulated time.
 
 #include <algorithm>
 #include <atomic>
@@ -31,7 +31,7 @@ class Weights final : public ResidentWeights {
   int64_t resident_bytes() const override { return 0; }
 };
 
-// One planner's life: steps at random, then all that waits is run.
+// One schedule: random steps, then all waiting requests run.
 class Schedule {
  public:
   explicit Schedule(uint64_t seed)
@@ -60,7 +60,7 @@ class Schedule {
   }
 
  private:
-  // What is known of a request besides the planner.
+  // Expected state of a request, kept beside the planner.
   struct Known {
     std::string client;
     int64_t rows = 0;
@@ -159,10 +159,10 @@ class Schedule {
     }
     EXPECT_LE(static_cast<int64_t>(requests.size()),
               options_.batching.max_requests);
-    const bool bulk = launch.kind == LaunchKind::kChunk;
-    EXPECT_LE(rows, bulk ? options_.batching.chunks.max_rows
-                         : options_.batching.max_rows);
-    if (bulk) {
+    const bool is_chunk = launch.kind == LaunchKind::kChunk;
+    EXPECT_LE(rows, is_chunk ? options_.batching.chunks.max_rows
+                             : options_.batching.max_rows);
+    if (is_chunk) {
       EXPECT_EQ(requests.size(), 1u);
     }
     CheckWaits(launch);
@@ -189,15 +189,16 @@ class Schedule {
     known.launches_meanwhile = 0;
   }
 
-  // Nobody who could be launched sees more launches go than it takes to serve
-  // all that waits, half of them the aged, in turns.
+  // No aged request that could launch is passed over by more launches than it
+  // takes to serve all waiting requests, half of those launches being aged
+  // ones.
   void CheckWaits(const PlannedLaunch& launch) {
-    const bool bulk_is_full =
-        launch.kind == LaunchKind::kChunk || BulkInFlight() > 0;
+    const bool chunks_are_full =
+        launch.kind == LaunchKind::kChunk || ChunksInFlight() > 0;
     for (auto& [request, known] : known_) {
       if (known.in_flight) continue;
-      const bool is_bulk = known.rows > options_.batching.max_rows;
-      if (is_bulk && bulk_is_full) continue;
+      const bool is_large = known.rows > options_.batching.max_rows;
+      if (is_large && chunks_are_full) continue;
       if (now_ - known.waiting_since < options_.policy.age_cap) continue;
       ++known.launches_meanwhile;
       EXPECT_LE(known.launches_meanwhile, kLaunchesForAll);
@@ -207,19 +208,19 @@ class Schedule {
   void CheckInFlight() {
     EXPECT_LE(static_cast<int>(in_flight_.size()),
               options_.max_launches_in_flight);
-    EXPECT_LE(BulkInFlight(), options_.max_chunks_in_flight);
+    EXPECT_LE(ChunksInFlight(), options_.max_chunks_in_flight);
     EXPECT_EQ(planner_.launches_in_flight(),
               static_cast<int>(in_flight_.size()));
   }
 
-  int BulkInFlight() const {
+  int ChunksInFlight() const {
     return static_cast<int>(std::count_if(
         in_flight_.begin(), in_flight_.end(), [](const PlannedLaunch& launch) {
           return launch.kind == LaunchKind::kChunk;
         }));
   }
 
-  // Of any that is in flight.
+  // Ends a random launch in flight.
   void EndLaunch() {
     if (in_flight_.empty()) return;
     const auto place = in_flight_.begin() +
