@@ -50,6 +50,8 @@ class CheckLayeringTest(unittest.TestCase):
     def test_grpc_and_cuda_stay_where_they_belong(self):
         self.assertIn("gRPC", messages(
             source("base/a.h", "<grpcpp/grpcpp.h>"))[0])
+        self.assertIn("gRPC", messages(
+            source("client/include/qgemm/a.h", "<grpcpp/grpcpp.h>"))[0])
         self.assertIn("CUDA", messages(
             source("kernels/cuda/plan/a.h", "<cuda_runtime.h>"))[0])
         self.assertEqual([], messages(
