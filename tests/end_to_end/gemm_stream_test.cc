@@ -164,9 +164,7 @@ TEST_F(GemmStreamTest, AnOperandInPartCanBeCancelled) {
       ToMessages(5, Request(2), {100});
   StreamClient stream(client_);
   ASSERT_TRUE(stream.Write(fragments[0]));
-  v1::GemmStreamRequest cancel;
-  cancel.set_request_id(5);
-  cancel.set_cancel(true);
+  const v1::GemmStreamRequest cancel = CancelMessage(5);
   ASSERT_TRUE(stream.Write(cancel));
   EXPECT_EQ(stream.ReadOne().code(), grpc::StatusCode::CANCELLED);
   ASSERT_TRUE(stream.Write(cancel)) << "what is answered is ignored";
@@ -202,7 +200,7 @@ TEST(GemmStreamFragments, CarryWhatNoMessageCan) {
     cuts.push_back(at);
   }
   std::vector<v1::GemmStreamRequest> messages = ToMessages(5, request, cuts);
-  messages.front().set_c_fragment_bytes(5000);
+  messages.front().mutable_open()->set_c_fragment_bytes(5000);
   StreamClient stream(client);
   ASSERT_TRUE(stream.Write(messages));
   const StreamedAnswer answer = stream.ReadOne();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Both ways of operands through the server: the same answers, the same errors,
-// and nothing held once answers were sent.
+// Operands through the server: their bits, messages of unusual forms, and
+// answers that are being sent while the server drains.
 
 #include <gtest/gtest.h>
 
@@ -20,22 +20,14 @@ constexpr char kGemm[] = "/qgemm.v1.Qgemm/Gemm";
 constexpr int64_t kN = 4096;
 constexpr int64_t kK = 2048;
 
-ServerOptions WithPath(const std::string& data_path) {
-  ServerOptions options;
-  options.data_path = data_path;
-  return options;
-}
-
-class DataPathTest : public ::testing::TestWithParam<std::string> {
+class OperandsTest : public ::testing::Test {
  protected:
-  DataPathTest() : server_(WithPath(GetParam())) {}
-
   TestServer server_;
   RandomGenerator random_;
 };
 
 // Operands of 512 KiB and 1 MiB come and go in many slices.
-TEST_P(DataPathTest, LargeOperandsGiveTheBitsOfSmallOnes) {
+TEST_F(OperandsTest, LargeOperandsGiveTheBitsOfSmallOnes) {
   const Client client = server_.NewClient();
   LoadLayer(client, kN, kK, &random_);
   const v1::GemmRequest whole = MakeGemm("layer", 128, kK, &random_);
@@ -53,7 +45,7 @@ TEST_P(DataPathTest, LargeOperandsGiveTheBitsOfSmallOnes) {
   }
 }
 
-TEST_P(DataPathTest, FieldsMayComeInAnyOrderAndMoreThanOnce) {
+TEST_F(OperandsTest, FieldsMayComeInAnyOrderAndMoreThanOnce) {
   const Client client = server_.NewClient();
   LoadLayer(client, 64, 64, &random_);
   const v1::GemmRequest request = MakeGemm("layer", 2, 64, &random_);
@@ -73,7 +65,7 @@ TEST_P(DataPathTest, FieldsMayComeInAnyOrderAndMoreThanOnce) {
   EXPECT_EQ(response.c(), client.Gemm(request).response.c());
 }
 
-TEST_P(DataPathTest, BytesThatAreNoMessageAreRefused) {
+TEST_F(OperandsTest, BytesThatAreNoMessageAreRefused) {
   const Client client = server_.NewClient();
   for (const std::string& bytes :
        {std::string("\x7a\x05"
@@ -86,7 +78,7 @@ TEST_P(DataPathTest, BytesThatAreNoMessageAreRefused) {
   }
 }
 
-TEST_P(DataPathTest, ADrainDuringAnswersLosesNothing) {
+TEST_F(OperandsTest, ADrainDuringAnswersLosesNothing) {
   const Client client = server_.NewClient();
   LoadLayer(client, kN, kK, &random_);
   const v1::GemmRequest request = MakeGemm("layer", 64, kK, &random_);
@@ -104,19 +96,6 @@ TEST_P(DataPathTest, ADrainDuringAnswersLosesNothing) {
   }
   server_.server().Drain(absl::InfiniteFuture());
   for (std::thread& caller : callers) caller.join();
-}
-
-INSTANTIATE_TEST_SUITE_P(Both, DataPathTest,
-                         ::testing::Values("raw", "protobuf"),
-                         [](const auto& info) { return info.param; });
-
-TEST(DataPathFlagTest, AnotherPathIsRefused) {
-  ServerOptions options = WithPath("teleport");
-  options.listen = {"127.0.0.1:0"};
-  const auto server = Server::Create(options);
-  EXPECT_EQ(server.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(std::string(server.status().message()).find("--data_path"),
-            std::string::npos);
 }
 
 }  // namespace
