@@ -7,69 +7,17 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "cli/answer.h"
 #include "cli/command.h"
-#include "cli/gemm_report.h"
 #include "cli/layer_source.h"
 #include "cli/output.h"
-#include "cli/random_values.h"
 #include "cli/tensor_files/npy.h"
-#include "cli/verify.h"
 
-namespace qgemm {
+namespace qgemm::cli {
 namespace {
-
-struct GemmFlags {
-  std::string weights;
-  int64_t m = 1;
-  std::string a;
-  std::string dtype = "fp16";
-  std::string out_dtype;
-  std::string mode = "A16";
-  std::string rounding = "bf16";
-  std::string priority = "normal";
-  std::string client_id;
-  std::string out;
-  bool stream = false;
-  bool verify = false;
-};
-
-absl::StatusOr<FloatType> ParseType(absl::string_view flag,
-                                    const std::string& text) {
-  for (const FloatType type :
-       {FloatType::kFloat32, FloatType::kFloat16, FloatType::kBFloat16}) {
-    if (text == std::string(Name(type))) return type;
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--", flag, " is '", text, "'; it must be fp32, fp16 or bf16"));
-}
-
-absl::StatusOr<ComputeMode> ParseMode(const std::string& text) {
-  for (const ComputeMode mode :
-       {ComputeMode::kA16, ComputeMode::kA8, ComputeMode::kA32}) {
-    if (absl::AsciiStrToUpper(text) == std::string(Name(mode))) return mode;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--mode is '", text, "'; it must be A16, A8 or A32"));
-}
-
-absl::StatusOr<MatmulSignature> ParseSignature(const GemmFlags& flags) {
-  MatmulSignature signature;
-  ASSIGN_OR_RETURN(signature.a_type, ParseType("dtype", flags.dtype));
-  signature.c_type = signature.a_type;
-  if (!flags.out_dtype.empty()) {
-    ASSIGN_OR_RETURN(signature.c_type, ParseType("out_dtype", flags.out_dtype));
-  }
-  ASSIGN_OR_RETURN(signature.mode, ParseMode(flags.mode));
-  if (signature.a_type == FloatType::kFloat32 &&
-      signature.mode == ComputeMode::kA16) {
-    ASSIGN_OR_RETURN(signature.rounding, ParseType("rounding", flags.rounding));
-  }
-  return signature;
-}
 
 // Activations [m, k] as they are sent.
 struct Activations {
@@ -99,16 +47,13 @@ absl::StatusOr<Activations> ReadActivations(const std::string& path, int64_t k,
   return Pack(matrix.n, ToFloats(matrix), type);
 }
 
-// .npy knows no bfloat16: that is written as fp32, which is exact.
+// Writes bfloat16, which .npy lacks, as fp32, which is exact.
 absl::Status WriteResult(const std::string& path, const GemmResult& result) {
   if (result.c_type != FloatType::kBFloat16) {
     const TensorType type = result.c_type == FloatType::kFloat32
                                 ? TensorType::kFloat32
                                 : TensorType::kFloat16;
-    return WriteNpy(
-        path, NpyHeader(type, result.m, result.n),
-        absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(result.c.data()),
-                            result.c.size()));
+    return WriteNpy(path, NpyHeader(type, result.m, result.n), result.bytes());
   }
   const std::vector<float> values = result.ToFloats();
   return WriteNpy(
@@ -118,13 +63,13 @@ absl::Status WriteResult(const std::string& path, const GemmResult& result) {
 }
 
 absl::StatusOr<GemmResult> MultiplyOverStream(Client* client,
-                                              const GemmRequest& options) {
+                                              const GemmRequest& request) {
   GemmStreamOptions stream_options;
-  stream_options.deadline = options.deadline;
+  stream_options.deadline = request.deadline;
   ASSIGN_OR_RETURN(const auto stream, client->GemmStream(stream_options));
   absl::StatusOr<GemmResult> result = absl::InternalError("no answer");
   RETURN_IF_ERROR(stream
-                      ->Submit(options,
+                      ->Submit(request,
                                [&result](absl::StatusOr<GemmResult> ended) {
                                  result = std::move(ended);
                                })
@@ -137,122 +82,165 @@ absl::StatusOr<GemmResult> MultiplyOverStream(Client* client,
 
 class GemmCommand final : public Command {
  public:
-  absl::string_view synopsis() const override { return "gemm WEIGHTS"; }
-  absl::string_view summary() const override {
-    return "Multiplies random or given activations with a layer.";
-  }
-  void AddFlags(FlagSet* flags) override {
-    flags->Add("m", &flags_.m, "Rows of random activations.");
-    flags->Add("a", &flags_.a,
-               "A .npy file with activations [m, k], converted to --dtype.");
-    flags->Add("dtype", &flags_.dtype, "Of activations: fp32, fp16 or bf16.");
-    flags->Add("out_dtype", &flags_.out_dtype,
-               "Of the result. Default: --dtype.");
-    flags->Add("mode", &flags_.mode,
-               "A16 (every format), A8 (q4_0) or A32 (ternary and more).");
-    flags->Add("rounding", &flags_.rounding,
-               "Mode A16 with fp32: what activations are rounded to.");
-    flags->Add("priority", &flags_.priority,
-               "Who goes first at the server: low, normal or high.");
-    flags->Add("client_id", &flags_.client_id,
-               "Whose request it is, for fairness and quotas at the server.");
-    flags->Add("out", &flags_.out, "Writes the result to this .npy file.");
-    flags->Add("stream", &flags_.stream,
-               "Sends the request over a stream, in fragments if need be.");
-    flags->Add("verify", &flags_.verify,
-               "Compares with fp64 over the same weights, made again from "
-               "--from or --random and the flags that `load` was given.");
-    flags->Add("from", &layer_.file, "--verify: the weights' file.");
-    layer_.AddTo(flags);
-  }
-  absl::Status CheckUsage(const std::vector<std::string>& arguments) override {
-    RETURN_IF_ERROR(CheckArgumentCount(arguments, 1));
-    flags_.weights = arguments[0];
-    ASSIGN_OR_RETURN(signature_, ParseSignature(flags_));
-    const auto priority = ParsePriority(flags_.priority);
-    if (!priority.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--priority is '", flags_.priority,
-                       "'; it must be low, normal or high"));
-    }
-    priority_ = *priority;
-    if (flags_.m < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--m is ", flags_.m, "; it must be 1 or more"));
-    }
-    if (flags_.verify) return layer_.Check();
-    if (!layer_.file.empty() || !layer_.random.empty()) {
-      return absl::InvalidArgumentError("--from and --random are for --verify");
-    }
-    return absl::OkStatus();
-  }
-  absl::Status Run(const CommonFlags& common) override;
+  CLI::App* AddTo(CLI::App* app) override;
+  absl::Status CheckUsage() override;
+  absl::Status Run(const CommonOptions& common) override;
 
  private:
-  absl::StatusOr<Activations> MakeActivations(int64_t k) const {
-    if (!flags_.a.empty()) {
-      return ReadActivations(flags_.a, k, signature_.a_type);
-    }
-    if (flags_.m > (int64_t{1} << 32) / k) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--m is ", flags_.m, "; with k = ", k, " at most ",
-                       (int64_t{1} << 32) / k, " rows are made"));
-    }
-    // Another stream than that of random weights of the same seed.
-    const uint64_t seed = ~static_cast<uint64_t>(layer_.seed);
-    return Pack(flags_.m, RandomValues(flags_.m * k, 1.0f, seed),
-                signature_.a_type);
-  }
-
+  MatmulSignature signature() const;
+  absl::StatusOr<Activations> MakeActivations(int64_t k) const;
+  GemmRequest RequestFor(const WeightsInfo& weights,
+                         const Activations& a) const;
   absl::StatusOr<OracleReport> Verify(const WeightsInfo& weights,
                                       const Activations& a,
-                                      const GemmResult& result) {
-    if (layer_.format.empty()) layer_.format = weights.format;
-    ASSIGN_OR_RETURN(const auto source, LayerSource::Open(layer_));
-    AnswerToCheck answer;
-    answer.signature = signature_;
-    answer.m = a.m;
-    answer.a = a.bytes;
-    answer.c = absl::MakeConstSpan(
-        reinterpret_cast<const uint8_t*>(result.c.data()), result.c.size());
-    return VerifyAnswer(source->stream(), weights.id, answer);
-  }
+                                      const GemmResult& result);
 
-  GemmFlags flags_;
-  LayerFlags layer_;
-  MatmulSignature signature_;
+  std::string weights_;
+  int64_t m_ = 1;
+  std::string a_path_;
+  FloatType a_type_ = FloatType::kFloat16;
+  std::optional<FloatType> c_type_;
+  ComputeMode mode_ = ComputeMode::kA16;
+  FloatType rounding_ = FloatType::kBFloat16;
   RequestPriority priority_ = RequestPriority::kNormal;
+  std::string client_id_;
+  std::string out_path_;
+  bool stream_ = false;
+  bool verify_ = false;
+  LayerOptions layer_;
 };
 
-absl::Status GemmCommand::Run(const CommonFlags& common) {
+CLI::App* GemmCommand::AddTo(CLI::App* app) {
+  const std::vector<std::pair<std::string, FloatType>> types = {
+      {"fp32", FloatType::kFloat32},
+      {"fp16", FloatType::kFloat16},
+      {"bf16", FloatType::kBFloat16}};
+  CLI::App* const command = app->add_subcommand(
+      "gemm", "Multiplies random or given activations with a layer");
+  AddWeightsArgument(command, &weights_);
+  flags::AddOption(command, "m", &m_, "Rows of random activations");
+  flags::AddOption(command, "a", &a_path_,
+                   "A .npy file with activations [m, k], converted to --dtype");
+  flags::AddChoice(command, "dtype", &a_type_, types, "Type of activations");
+  flags::AddChoice<std::optional<FloatType>>(
+      command, "out_dtype", &c_type_, {types.begin(), types.end()},
+      "Type of the result; --dtype if not given");
+  flags::AddChoice(command, "mode", &mode_,
+                   {{"A16", ComputeMode::kA16},
+                    {"A8", ComputeMode::kA8},
+                    {"A32", ComputeMode::kA32}},
+                   "A16: every format; A8: q4_0; A32: ternary and others with "
+                   "integer codes");
+  flags::AddChoice(
+      command, "rounding", &rounding_,
+      {{"fp16", FloatType::kFloat16}, {"bf16", FloatType::kBFloat16}},
+      "Mode A16 with fp32: type that activations are rounded to");
+  flags::AddChoice(command, "priority", &priority_,
+                   {{"low", RequestPriority::kLow},
+                    {"normal", RequestPriority::kNormal},
+                    {"high", RequestPriority::kHigh}},
+                   "Order among requests that wait at the server");
+  flags::AddOption(command, "client_id", &client_id_,
+                   "Client that fairness and quotas at the server count the "
+                   "request for");
+  flags::AddOption(command, "out", &out_path_,
+                   "Writes the result to this .npy file");
+  flags::AddSwitch(command, "stream", &stream_,
+                   "Sends the request over a stream, in fragments if need be");
+  flags::AddSwitch(command, "verify", &verify_,
+                   "Compares with fp64 over the same weights, made again from "
+                   "--from or --random and the options that `load` was given");
+  flags::AddOption(command, "from", &layer_.file,
+                   "--verify: the weights' file");
+  layer_.AddTo(command);
+  return command;
+}
+
+absl::Status GemmCommand::CheckUsage() {
+  if (m_ < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--m is ", m_, "; it must be 1 or more"));
+  }
+  if (verify_) return layer_.Check();
+  if (!layer_.file.empty() || layer_.random.has_value()) {
+    return absl::InvalidArgumentError(
+        "--from and --random say which weights --verify compares with; add "
+        "--verify");
+  }
+  return absl::OkStatus();
+}
+
+MatmulSignature GemmCommand::signature() const {
+  MatmulSignature signature;
+  signature.a_type = a_type_;
+  signature.c_type = c_type_.value_or(a_type_);
+  signature.mode = mode_;
+  if (a_type_ == FloatType::kFloat32 && mode_ == ComputeMode::kA16) {
+    signature.rounding = rounding_;
+  }
+  return signature;
+}
+
+absl::StatusOr<Activations> GemmCommand::MakeActivations(int64_t k) const {
+  constexpr int64_t kMaxElements = int64_t{1} << 32;
+  if (!a_path_.empty()) return ReadActivations(a_path_, k, a_type_);
+  if (m_ > kMaxElements / k) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--m is ", m_, "; with k = ", k, " at most ",
+                     kMaxElements / k, " rows are made; give --a a file"));
+  }
+  // Another sequence than that of random weights of the same seed.
+  const uint64_t seed = ~static_cast<uint64_t>(layer_.seed);
+  return Pack(m_, RandomValues(m_ * k, 1.0f, seed), a_type_);
+}
+
+GemmRequest GemmCommand::RequestFor(const WeightsInfo& weights,
+                                    const Activations& a) const {
+  const MatmulSignature signature = this->signature();
+  GemmRequest request;
+  request.weights = weights.id;  // --verify compares with these
+  request.m = a.m;
+  request.a = a.bytes;
+  request.a_type = signature.a_type;
+  request.c_type = signature.c_type;
+  request.mode = signature.mode;
+  request.rounding = signature.rounding;
+  request.priority = priority_;
+  request.client_id = client_id_;
+  return request;
+}
+
+absl::StatusOr<OracleReport> GemmCommand::Verify(const WeightsInfo& weights,
+                                                 const Activations& a,
+                                                 const GemmResult& result) {
+  if (layer_.format.empty()) layer_.format = weights.format;
+  ASSIGN_OR_RETURN(const auto source, LayerSource::Open(layer_));
+  return VerifyAnswer(source->stream(), weights.id,
+                      {signature(), a.m, a.bytes, result.bytes()});
+}
+
+absl::Status GemmCommand::Run(const CommonOptions& common) {
   ASSIGN_OR_RETURN(const auto client, common.Connect());
   const absl::Time deadline = common.Deadline();
+  ASSIGN_OR_RETURN(const std::string name_or_id,
+                   ResolveWeights(weights_, deadline, client.get()));
   ASSIGN_OR_RETURN(const WeightsInfo weights,
-                   client->GetWeights(flags_.weights, deadline));
+                   client->GetWeights(name_or_id, deadline));
   ASSIGN_OR_RETURN(const Activations a, MakeActivations(weights.k));
-  GemmRequest options;
-  options.weights = weights.id;  // what --verify compares with
-  options.m = a.m;
-  options.a = a.bytes;
-  options.a_type = signature_.a_type;
-  options.c_type = signature_.c_type;
-  options.mode = signature_.mode;
-  options.rounding = signature_.rounding;
-  options.priority = priority_;
-  options.client_id = flags_.client_id;
-  options.deadline = deadline;
+  GemmRequest request = RequestFor(weights, a);
+  request.deadline = deadline;
   const absl::Time start = absl::Now();
   ASSIGN_OR_RETURN(const GemmResult result,
-                   flags_.stream ? MultiplyOverStream(client.get(), options)
-                                 : client->Gemm(options));
+                   stream_ ? MultiplyOverStream(client.get(), request)
+                           : client->Gemm(request));
   const absl::Duration elapsed = absl::Now() - start;
-  if (!flags_.out.empty()) RETURN_IF_ERROR(WriteResult(flags_.out, result));
+  if (!out_path_.empty()) RETURN_IF_ERROR(WriteResult(out_path_, result));
   std::optional<OracleReport> verified;
-  if (flags_.verify) {
+  if (verify_) {
     ASSIGN_OR_RETURN(verified, Verify(weights, a, result));
   }
   Print(FormatGemmReport(
-      {weights, signature_, result, elapsed, verified, flags_.out},
+      {weights, signature(), result, elapsed, verified, out_path_},
       common.json ? GemmReportStyle::kJson : GemmReportStyle::kText));
   return verified ? verified->ToStatus() : absl::OkStatus();
 }
@@ -263,4 +251,4 @@ std::unique_ptr<Command> NewGemmCommand() {
   return std::make_unique<GemmCommand>();
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cli

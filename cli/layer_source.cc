@@ -4,25 +4,22 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "cli/random_values.h"
 #include "client/weights_stream.h"
 
-namespace qgemm {
+namespace qgemm::cli {
 namespace {
 
 constexpr int64_t kMaxRandomExtent = int64_t{1} << 20;
-// About what trained linear layers have.
+// About the deviation of trained linear layers.
 constexpr float kWeightDeviation = 0.02f;
 
-// A --format that is quantized.
+// A --format and its parameters.
 struct NamedTarget {
   const char* name;
   QuantizeTarget target;
@@ -44,114 +41,119 @@ const NamedTarget* FindTarget(const std::string& name) {
   return nullptr;
 }
 
-struct Shape {
-  int64_t k = 0;
-  int64_t n = 0;
-};
-
-std::optional<Shape> ParseShape(const std::string& text) {
+absl::Status ReadShape(const std::string& text,
+                       std::optional<RandomShape>* shape) {
   const std::vector<std::string> parts = absl::StrSplit(text, 'x');
-  Shape shape;
-  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &shape.k) ||
-      !absl::SimpleAtoi(parts[1], &shape.n)) {
-    return std::nullopt;
+  RandomShape read;
+  const auto is_extent = [](const std::string& digits, int64_t* extent) {
+    return absl::SimpleAtoi(digits, extent) && *extent >= 1 &&
+           *extent <= kMaxRandomExtent;
+  };
+  if (parts.size() != 2 || !is_extent(parts[0], &read.k) ||
+      !is_extent(parts[1], &read.n)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is not KxN with each from 1 to ", kMaxRandomExtent));
   }
-  if (shape.k < 1 || shape.n < 1 || shape.k > kMaxRandomExtent ||
-      shape.n > kMaxRandomExtent) {
-    return std::nullopt;
-  }
-  return shape;
+  *shape = read;
+  return absl::OkStatus();
 }
 
-absl::Status CheckChoice(absl::string_view flag, const std::string& value,
-                         const std::vector<std::string>& choices) {
-  if (std::find(choices.begin(), choices.end(), value) != choices.end()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat("--", flag, " is '", value,
-                                                 "'; it must be one of ",
-                                                 absl::StrJoin(choices, ", ")));
-}
-
-ScaleType ScaleTypeOf(const LayerFlags& flags, QuantizeTarget target) {
-  if (flags.scale_type == "fp16") return ScaleType::kFloat16;
-  if (flags.scale_type == "bf16") return ScaleType::kBFloat16;
-  if (flags.scale_type == "fp32") return ScaleType::kFloat32;
-  if (flags.scale_type == "e4m4") return ScaleType::kE4m4;
-  return target == QuantizeTarget::kKbit ? ScaleType::kE4m4
-                                         : ScaleType::kFloat16;
+// SplitMix64 (Steele, Lea, Flood 2014): one 64-bit draw a call.
+uint64_t Draw(uint64_t* state) {
+  uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
 }
 
 }  // namespace
 
-void LayerFlags::AddTo(FlagSet* flags) {
-  flags->Add("random", &random,
-             "KxN: seeded random weights of that shape instead of a file.");
-  flags->Add("seed", &seed, "Seed of random values.");
-  flags->Add("tensor", &tensor,
-             "The tensor's name; not needed if the file has only one.");
-  flags->Add("format", &format,
-             "kbit2, kbit3, kbit4, kbit5, q4_0, ternary, int4 or dense. "
-             "Default: q4_0 for a Q4_0 tensor, else dense.");
-  flags->Add("where", &where,
-             "Who quantizes: client (sends the quantized bytes) or server "
-             "(sends the tensor as it is).");
-  flags->Add("group_size", &group_size,
-             "int4: weights that share a scale: 32, 64, 128, or 0 for a row.");
-  flags->Add("asymmetric", &asymmetric, "int4: store zero points.");
-  flags->Add("scale_type", &scale_type,
-             "Of kbit (e4m4, fp16, fp32) or int4 (fp16, bf16, fp32) scales, "
-             "quantized by the client. Default: e4m4, fp16.");
+std::vector<float> RandomValues(int64_t count, float deviation, uint64_t seed) {
+  // The sum of four uniform 16-bit numbers has this mean, and the standard
+  // deviation 65536 * sqrt(4 / 12).
+  constexpr float kMean = 2.0f * 65535.0f;
+  constexpr float kDeviation = 65536.0f * 0.57735027f;
+  const float scale = deviation / kDeviation;
+  uint64_t state = seed;
+  std::vector<float> values(count);
+  for (float& value : values) {
+    const uint64_t bits = Draw(&state);
+    const auto sum =
+        static_cast<float>((bits & 0xffff) + (bits >> 16 & 0xffff) +
+                           (bits >> 32 & 0xffff) + (bits >> 48));
+    value = (sum - kMean) * scale;
+  }
+  return values;
 }
 
-absl::Status LayerFlags::Check() const {
-  if (file.empty() == random.empty()) {
+void LayerOptions::AddTo(CLI::App* app) {
+  flags::AddText(
+      app, "random",
+      [this](const std::string& text) { return ReadShape(text, &random); },
+      "Shape of seeded random weights instead of a file")
+      ->type_name("KxN");
+  flags::AddOption(app, "seed", &seed, "Seed of random values");
+  flags::AddOption(app, "tensor", &tensor,
+                   "The tensor's name; not needed if the file has only one");
+  std::vector<std::pair<std::string, std::string>> formats;
+  for (const NamedTarget& target : kTargets) {
+    formats.emplace_back(target.name, target.name);
+  }
+  flags::AddChoice(app, "format", &format, std::move(formats),
+                   "Default: q4_0 for a Q4_0 tensor, else dense");
+  flags::AddChoice(
+      app, "where", &quantizer,
+      {{"client", Quantizer::kClient}, {"server", Quantizer::kServer}},
+      "Side that quantizes: client (sends the quantized bytes) or "
+      "server (sends the tensor as it is)");
+  flags::AddOption(app, "group_size", &group_size,
+                   "int4: weights that share a scale: 32, 64, 128, or 0 for a "
+                   "row");
+  flags::AddSwitch(app, "asymmetric", &asymmetric, "int4: store zero points");
+  flags::AddChoice<std::optional<ScaleType>>(
+      app, "scale_type", &scale_type,
+      {{"e4m4", ScaleType::kE4m4},
+       {"fp16", ScaleType::kFloat16},
+       {"bf16", ScaleType::kBFloat16},
+       {"fp32", ScaleType::kFloat32}},
+      "Scales that the client makes: kbit e4m4 (default), fp16, fp32; int4 "
+      "fp16 (default), bf16, fp32");
+}
+
+absl::Status LayerOptions::Check() const {
+  if (file.empty() != random.has_value()) {
     return absl::InvalidArgumentError("give either a file or --random=KxN");
   }
-  if (!random.empty() && !ParseShape(random).has_value()) {
+  if (random.has_value() && !tensor.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--random is '", random,
-                     "'; it must be KxN, each from 1 to ", kMaxRandomExtent));
-  }
-  if (!random.empty() && !tensor.empty()) {
-    return absl::InvalidArgumentError("--tensor needs a file");
-  }
-  RETURN_IF_ERROR(CheckChoice("where", where, {"client", "server"}));
-  if (!format.empty()) {
-    std::vector<std::string> names;
-    for (const NamedTarget& target : kTargets) names.push_back(target.name);
-    RETURN_IF_ERROR(CheckChoice("format", format, names));
-  }
-  if (!scale_type.empty()) {
-    RETURN_IF_ERROR(CheckChoice("scale_type", scale_type,
-                                {"e4m4", "fp16", "bf16", "fp32"}));
+        "--tensor names a tensor of a file; leave it out with --random");
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<LayerSource>> LayerSource::Open(
-    const LayerFlags& flags) {
-  RETURN_IF_ERROR(flags.Check());
+    const LayerOptions& options) {
+  RETURN_IF_ERROR(options.Check());
   std::unique_ptr<LayerSource> source(new LayerSource());
-  if (flags.random.empty()) {
-    RETURN_IF_ERROR(source->ReadFile(flags));
+  if (!options.random.has_value()) {
+    RETURN_IF_ERROR(source->ReadFile(options));
   } else {
-    source->MakeRandom(flags);
+    source->MakeRandom(options);
   }
-  RETURN_IF_ERROR(source->MakeStream(flags));
+  RETURN_IF_ERROR(source->MakeStream(options));
   return source;
 }
 
-absl::Status LayerSource::ReadFile(const LayerFlags& flags) {
-  ASSIGN_OR_RETURN(file_, TensorFile::Open(flags.file));
-  ASSIGN_OR_RETURN(matrix_, file_->Matrix(flags.tensor));
+absl::Status LayerSource::ReadFile(const LayerOptions& options) {
+  ASSIGN_OR_RETURN(file_, TensorFile::Open(options.file));
+  ASSIGN_OR_RETURN(matrix_, file_->Matrix(options.tensor));
   return absl::OkStatus();
 }
 
-void LayerSource::MakeRandom(const LayerFlags& flags) {
-  const Shape shape = *ParseShape(flags.random);
+void LayerSource::MakeRandom(const LayerOptions& options) {
+  const RandomShape shape = *options.random;
   values_ = RandomValues(shape.n * shape.k, kWeightDeviation,
-                         static_cast<uint64_t>(flags.seed));
+                         static_cast<uint64_t>(options.seed));
   matrix_.n = shape.n;
   matrix_.k = shape.k;
   matrix_.type = TensorType::kFloat32;
@@ -160,18 +162,19 @@ void LayerSource::MakeRandom(const LayerFlags& flags) {
                           values_.size() * sizeof(float));
 }
 
-absl::Status LayerSource::MakeStream(const LayerFlags& flags) {
+absl::Status LayerSource::MakeStream(const LayerOptions& options) {
   if (matrix_.type == TensorType::kQ4_0) {
-    if (!flags.format.empty() && flags.format != "q4_0") {
+    if (!options.format.empty() && options.format != "q4_0") {
       return absl::InvalidArgumentError(
-          absl::StrCat("the tensor is Q4_0 already; --format=", flags.format,
+          absl::StrCat("the tensor is Q4_0 already; --format=", options.format,
                        " would quantize it twice"));
     }
     return PassThrough();
   }
-  const std::string format = flags.format.empty() ? "dense" : flags.format;
-  if (format == "dense" || flags.where == "server") return SendDense(flags);
-  return QuantizeHere(flags);
+  const std::string format = options.format.empty() ? "dense" : options.format;
+  if (format == "dense" || options.quantizer == Quantizer::kServer)
+    return SendDense(options);
+  return QuantizeHere(options);
 }
 
 absl::Status LayerSource::PassThrough() {
@@ -197,38 +200,40 @@ absl::Status LayerSource::PassThrough() {
   return absl::OkStatus();
 }
 
-absl::Status LayerSource::QuantizeHere(const LayerFlags& flags) {
-  const NamedTarget& target = *FindTarget(flags.format);
-  EncodeOptions options;
-  options.target = target.target;
-  options.bits = target.bits;
-  options.scale_type = ScaleTypeOf(flags, target.target);
-  options.group_size = flags.group_size;
-  options.asymmetric = flags.asymmetric;
+absl::Status LayerSource::QuantizeHere(const LayerOptions& options) {
+  const NamedTarget& target = *FindTarget(options.format);
+  EncodeOptions encode;
+  encode.target = target.target;
+  encode.bits = target.bits;
+  encode.scale_type = options.scale_type.value_or(
+      target.target == QuantizeTarget::kKbit ? ScaleType::kE4m4
+                                             : ScaleType::kFloat16);
+  encode.group_size = options.group_size;
+  encode.asymmetric = options.asymmetric;
   if (values_.empty()) values_ = ToFloats(matrix_);
   ASSIGN_OR_RETURN(encoded_, EncodeWeights(values_, matrix_.n, matrix_.k,
-                                           /*bias=*/{}, options));
+                                           /*bias=*/{}, encode));
   values_ = {};
   ASSIGN_OR_RETURN(stream_, StreamOf(encoded_));
   return absl::OkStatus();
 }
 
-absl::Status LayerSource::SendDense(const LayerFlags& flags) {
+absl::Status LayerSource::SendDense(const LayerOptions& options) {
   DenseUpload dense;
   dense.n = matrix_.n;
   dense.k = matrix_.k;
   dense.type = FloatTypeOf(matrix_.type);
   dense.bytes = matrix_.bytes;
-  if (!flags.format.empty()) {
-    const NamedTarget& target = *FindTarget(flags.format);
+  if (!options.format.empty()) {
+    const NamedTarget& target = *FindTarget(options.format);
     dense.target = target.target;
     dense.bits = target.bits;
   }
-  dense.group_size = flags.group_size;
-  dense.asymmetric = flags.asymmetric;
+  dense.group_size = options.group_size;
+  dense.asymmetric = options.asymmetric;
   if (dense.type != FloatType::kFloat32) dense.resident_type = dense.type;
   ASSIGN_OR_RETURN(stream_, StreamOf(dense));
   return absl::OkStatus();
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cli

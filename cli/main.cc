@@ -5,114 +5,84 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
-#include "cli/flag_set.h"
+#include "flags/command_line.h"
 
-namespace qgemm {
+namespace qgemm::cli {
 namespace {
 
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
-struct CommandEntry {
-  const char* name;
-  std::unique_ptr<Command> (*make)();
+struct AddedCommand {
+  std::unique_ptr<Command> command;
+  CLI::App* app;  // the root's
 };
-constexpr CommandEntry kCommands[] = {
-    {"load", NewLoadCommand},         {"list", NewListCommand},
-    {"describe", NewDescribeCommand}, {"gemm", NewGemmCommand},
-    {"unload", NewUnloadCommand},     {"info", NewInfoCommand}};
 
-std::string Usage() {
-  std::string text =
-      "Usage: qgemm COMMAND [ARGUMENTS] [FLAGS]    "
-      "(qgemm COMMAND --help for its flags)\n\n";
-  for (const CommandEntry& entry : kCommands) {
-    const std::unique_ptr<Command> command = entry.make();
-    absl::StrAppend(&text, "  ", entry.name,
-                    std::string(10 - std::string(entry.name).size(), ' '),
-                    command->summary(), "\n");
+// The root's options, for the help of a subcommand, which takes them too.
+std::string CommonHelp(const CLI::App& root) {
+  CLI::Formatter formatter;
+  formatter.column_width(root.get_formatter()->get_column_width());
+  std::string text = "Options of all commands:\n";
+  for (const CLI::Option* option : root.get_options()) {
+    absl::StrAppend(&text, formatter.make_option(option, false));
   }
-  absl::StrAppend(&text,
-                  "\nEvery command takes --server (host:port or unix:path) "
-                  "and --json.\nExit codes: 0 done, 1 failed, 2 wrong "
-                  "usage.\n");
   return text;
 }
 
-void AddCommonFlags(CommonFlags* common, FlagSet* flags) {
-  flags->Add("server", &common->server, "host:port or unix:path.");
-  flags->Add("json", &common->json, "Prints the result as JSON.");
-  flags->Add("timeout", &common->timeout, "For the whole command.");
-  flags->Add("connect_timeout", &common->connect_timeout,
-             "How long to wait for the server to accept.");
-  flags->Add("max_message_bytes", &common->max_message_bytes,
-             "Largest request or answer; the server has its own limit.");
+std::vector<AddedCommand> AddCommands(CLI::App* root) {
+  std::vector<AddedCommand> commands;
+  for (auto* make : {NewLoadCommand, NewListCommand, NewDescribeCommand,
+                     NewGemmCommand, NewUnloadCommand, NewInfoCommand}) {
+    std::unique_ptr<Command> command = make();
+    CLI::App* const app = command->AddTo(root);
+    app->fallthrough()->footer(CommonHelp(*root));
+    commands.push_back({std::move(command), app});
+  }
+  return commands;
 }
 
-int FailUsage(const std::string& message) {
-  std::fprintf(stderr, "qgemm: %s\n", message.c_str());
-  return kExitUsage;
-}
-
-int RunCommand(const CommandEntry& entry,
-               const std::vector<std::string>& arguments) {
-  const std::unique_ptr<Command> command = entry.make();
-  CommonFlags common;
-  bool help = false;
-  FlagSet flags;
-  command->AddFlags(&flags);
-  AddCommonFlags(&common, &flags);
-  flags.Add("help", &help, "Shows this text.");
-  const auto positional = flags.Parse(arguments);
-  const std::string hint = absl::StrCat("; see qgemm ", entry.name, " --help");
-  if (!positional.ok()) {
-    return FailUsage(absl::StrCat(positional.status().message(), hint));
+int Run(const CommonOptions& common, const AddedCommand& added) {
+  const std::string name = added.app->get_name();
+  const absl::Status usage = added.command->CheckUsage();
+  if (!usage.ok()) {
+    std::fprintf(stderr, "qgemm %s: %s; see qgemm %s --help\n", name.c_str(),
+                 std::string(usage.message()).c_str(), name.c_str());
+    return kExitUsage;
   }
-  if (help) {
-    const std::string text =
-        absl::StrCat("Usage: qgemm ", command->synopsis(), "\n",
-                     command->summary(), "\n\n", flags.Help());
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    return 0;
-  }
-  const absl::Status usage = command->CheckUsage(*positional);
-  if (!usage.ok()) return FailUsage(absl::StrCat(usage.message(), hint));
-  const absl::Status status = command->Run(common);
+  const absl::Status status = added.command->Run(common);
   if (!status.ok()) {
-    std::fprintf(stderr, "qgemm %s: %s\n", entry.name,
+    std::fprintf(stderr, "qgemm %s: %s\n", name.c_str(),
                  status.ToString().c_str());
     return kExitFailure;
   }
   return std::fflush(stdout) == 0 ? 0 : kExitFailure;
 }
 
-int Main(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) {
-    std::fputs(Usage().c_str(), stderr);
-    return kExitUsage;
+int Main(int argc, const char* const* argv) {
+  const std::unique_ptr<CLI::App> root = flags::MakeApp(
+      "Loads, lists, multiplies with and unloads weights on a qgemm server.\n"
+      "Exit codes: 0 done, 1 failed, 2 wrong usage.",
+      "qgemm");
+  CommonOptions common;
+  common.AddTo(root.get());
+  const std::vector<AddedCommand> commands = AddCommands(root.get());
+  root->require_subcommand(1);
+  const std::optional<int> exit_code = flags::Parse(root.get(), argc, argv);
+  if (exit_code.has_value()) return *exit_code;
+  for (const AddedCommand& added : commands) {
+    if (added.app->parsed()) return Run(common, added);
   }
-  if (arguments[0] == "help" || arguments[0] == "--help") {
-    std::fputs(Usage().c_str(), stdout);
-    return 0;
-  }
-  for (const CommandEntry& entry : kCommands) {
-    if (arguments[0] == entry.name) {
-      return RunCommand(entry, {arguments.begin() + 1, arguments.end()});
-    }
-  }
-  return FailUsage(
-      absl::StrCat("no command '", arguments[0], "'; see qgemm --help"));
+  return kExitUsage;
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::cli
 
-int main(int argc, char** argv) {
-  return qgemm::Main(std::vector<std::string>(argv + 1, argv + argc));
-}
+int main(int argc, char** argv) { return qgemm::cli::Main(argc, argv); }

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
-namespace qgemm {
+namespace qgemm::cli {
 
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths;
@@ -86,4 +86,4 @@ std::vector<std::pair<std::string, std::string>> FieldsOf(
           {"uploaded", FormatBytes(weights.uploaded_bytes)}};
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cli

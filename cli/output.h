@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How results are printed: aligned tables and byte counts for people, JSON
-// for programs.
+// Output of results: aligned tables and byte counts for people, JSON for
+// programs.
 
-#ifndef QGEMM_CLIENT_CLI_OUTPUT_H_
-#define QGEMM_CLIENT_CLI_OUTPUT_H_
+#ifndef QGEMM_CLI_OUTPUT_H_
+#define QGEMM_CLI_OUTPUT_H_
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@
 
 #include "qgemm/weights.h"
 
-namespace qgemm {
+namespace qgemm::cli {
 
 using OrderedJson = nlohmann::ordered_json;
 
@@ -28,7 +28,7 @@ std::string FormatFields(
 // "31.0 MiB", "512 B".
 std::string FormatBytes(int64_t bytes);
 
-// Bytes that are no UTF-8 are replaced.
+// Bytes that are not UTF-8 are replaced.
 std::string FormatJson(const OrderedJson& json);
 
 // To stdout.
@@ -36,10 +36,10 @@ void Print(const std::string& text);
 
 OrderedJson ToJson(const WeightsInfo& weights);
 
-// One line a field of the description.
+// The fields as lines of FormatFields.
 std::vector<std::pair<std::string, std::string>> FieldsOf(
     const WeightsInfo& weights);
 
-}  // namespace qgemm
+}  // namespace qgemm::cli
 
-#endif  // QGEMM_CLIENT_CLI_OUTPUT_H_
+#endif  // QGEMM_CLI_OUTPUT_H_

@@ -53,12 +53,24 @@ int64_t EditDistance(absl::string_view a, absl::string_view b) {
   return row.back();
 }
 
-std::vector<std::string> OptionNames(const CLI::App& app) {
-  std::vector<std::string> names;
+void AddOptionNames(const CLI::App& app, std::vector<std::string>* names) {
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) {
-      names.push_back(absl::StrCat("--", name));
+      std::string text = absl::StrCat("--", name);
+      if (std::find(names->begin(), names->end(), text) == names->end()) {
+        names->push_back(std::move(text));
+      }
     }
+  }
+}
+
+// The options that may follow: a command that falls through to the program
+// takes the program's options too.
+std::vector<std::string> OptionNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  AddOptionNames(app, &names);
+  if (app.get_fallthrough() && app.get_parent() != nullptr) {
+    AddOptionNames(*app.get_parent(), &names);
   }
   return names;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-
-#include "cli/tensor_files/gguf.h"
+//
+// The reader of .gguf.
 
 #include <limits>
 #include <string>
@@ -11,6 +11,7 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "cli/tensor_files/byte_reader.h"
+#include "cli/tensor_files/tensor.h"
 
 namespace qgemm {
 namespace {
@@ -27,7 +28,7 @@ constexpr int kMaxArrayDepth = 4;
 constexpr uint32_t kMaxDimensions = 4;
 constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kMaxAlignment = 1 << 20;
-// The least that one entry takes: key length, type, one byte of value.
+// Fewest bytes of one entry: key length, type, one byte of value.
 constexpr int64_t kMinMetadataBytes = 8 + 4 + 1;
 // Name length, dimensions' count, one dimension, type, offset.
 constexpr int64_t kMinTensorBytes = 8 + 4 + 8 + 4 + 8;
@@ -51,7 +52,7 @@ absl::Status CheckValueType(uint32_t type) {
   if (type < kValueTypes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("a metadata value has the type ", type, "; 0 to ",
-                   kValueTypes - 1, " are legal"));
+                   kValueTypes - 1, " are allowed"));
 }
 
 absl::Status SkipValue(uint32_t type, int depth, ByteReader* reader);
@@ -152,7 +153,7 @@ absl::Status ReadShape(ByteReader* reader, TensorEntry* tensor) {
   if (dimensions < 1 || dimensions > kMaxDimensions) {
     return absl::InvalidArgumentError(
         absl::StrCat("tensor ", Quoted(tensor->name), " has ", dimensions,
-                     " dimensions; 1 to ", kMaxDimensions, " are legal"));
+                     " dimensions; 1 to ", kMaxDimensions, " are allowed"));
   }
   tensor->shape.resize(dimensions);
   for (uint32_t i = 0; i < dimensions; ++i) {
@@ -184,7 +185,7 @@ absl::StatusOr<TensorEntry> ReadTensor(uint64_t alignment, ByteReader* reader) {
   if (offset % alignment != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "tensor ", Quoted(tensor.name), " starts at offset ", offset,
-        ", which is no multiple of the alignment ", alignment));
+        "; it must be a multiple of the alignment ", alignment));
   }
   if (offset > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
     return absl::InvalidArgumentError(

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Reading checks every field; writing makes version 1.
 
 #include "cli/tensor_files/npy.h"
 

@@ -17,10 +17,10 @@
 namespace qgemm {
 
 // The matrix of the whole file `file`; its name is empty. Errors:
-// INVALID_ARGUMENT, with what is wrong.
+// INVALID_ARGUMENT that says what is wrong.
 absl::StatusOr<TensorEntry> ParseNpy(absl::Span<const uint8_t> file);
 
-// Everything of a file before the data: version 1, `type` kFloat32 or
+// The bytes of a file before the data: version 1, `type` kFloat32 or
 // kFloat16, shape [rows, columns].
 std::string NpyHeader(TensorType type, int64_t rows, int64_t columns);
 

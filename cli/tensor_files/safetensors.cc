@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-
-#include "cli/tensor_files/safetensors.h"
+//
+// The reader of .safetensors.
 
 #include <algorithm>
 #include <limits>
@@ -13,6 +13,7 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "cli/tensor_files/byte_reader.h"
+#include "cli/tensor_files/tensor.h"
 
 namespace qgemm {
 namespace {
@@ -21,7 +22,7 @@ using Json = nlohmann::json;
 
 // The format's own bound on its header.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
-// File, tensor, list of numbers; the rest of a legal header is flat.
+// File, tensor, list of numbers; the rest of a well-formed header is flat.
 constexpr int kMaxDepth = 3;
 
 // Parses and refuses what a header never has: depth and repeated names.
@@ -131,7 +132,7 @@ absl::StatusOr<std::vector<TensorEntry>> ParseSafetensors(
   if (header_bytes > kMaxHeaderBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("the header's length is ", header_bytes, "; at most ",
-                     kMaxHeaderBytes, " is legal"));
+                     kMaxHeaderBytes, " is allowed"));
   }
   ASSIGN_OR_RETURN(const absl::string_view text,
                    reader.ReadBytes(header_bytes, "the header"));

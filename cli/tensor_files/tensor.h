@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a tensor file says of its tensors, whatever its format.
+// The directory of a tensor file, whatever its format, and the readers of those
+// formats that have several tensors.
 
 #ifndef QGEMM_CLI_TENSOR_FILES_TENSOR_H_
 #define QGEMM_CLI_TENSOR_FILES_TENSOR_H_
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
@@ -33,9 +35,9 @@ struct TensorEntry {
   int64_t size_bytes = 0;          // 0 for a type that is not read
 };
 
-// The bytes that `shape` takes, or INVALID_ARGUMENT that names `tensor`: a
-// dimension that is not positive, a product beyond 2^63 - 1, or blocks that
-// do not divide the innermost dimension.
+// Sets size_bytes from type and shape. INVALID_ARGUMENT names the tensor: a
+// dimension is not positive, the product is above 2^63 - 1, or the innermost
+// dimension is not a multiple of a block.
 absl::Status SetSize(TensorEntry* tensor);
 
 // INVALID_ARGUMENT if two tensors share a name or a byte, or if one lies
@@ -48,6 +50,20 @@ std::string ShapeText(const std::vector<int64_t>& shape);
 
 // A tensor name as an error message shows it: shortened, escaped.
 std::string Quoted(absl::string_view name);
+
+// The tensors of the whole file `file`. Both list tensors of types that are not
+// read. Errors: INVALID_ARGUMENT that says what is wrong where.
+
+// .safetensors (8 bytes of length, JSON, data): F32, F16 and BF16 are read. By
+// offset.
+absl::StatusOr<std::vector<TensorEntry>> ParseSafetensors(
+    absl::Span<const uint8_t> file);
+
+// .gguf, versions 2 and 3: F32, F16, BF16 and Q4_0 are read. In the file's
+// order, shapes turned to outermost first (GGUF's ne[0], which a layer calls k,
+// is innermost). Metadata is checked and skipped, but for general.alignment.
+absl::StatusOr<std::vector<TensorEntry>> ParseGguf(
+    absl::Span<const uint8_t> file);
 
 }  // namespace qgemm
 

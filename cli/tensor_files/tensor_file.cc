@@ -15,9 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "cli/tensor_files/gguf.h"
 #include "cli/tensor_files/npy.h"
-#include "cli/tensor_files/safetensors.h"
 
 namespace qgemm {
 namespace {

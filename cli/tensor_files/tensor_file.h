@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Opens a file of tensors, whichever of the formats it has, and maps it into
-// memory. The formats are in safetensors.h, gguf.h and npy.h.
+// memory. The formats are in tensor.h and npy.h.
 
 #ifndef QGEMM_CLI_TENSOR_FILES_TENSOR_FILE_H_
 #define QGEMM_CLI_TENSOR_FILES_TENSOR_FILE_H_
@@ -33,12 +33,12 @@ FloatType FloatTypeOf(TensorType type);
 // The values [n, k] of a matrix that is not kQ4_0, exact.
 std::vector<float> ToFloats(const TensorMatrix& matrix);
 
-// An open file. Immutable and thread-safe. Whoever shortens the file while it
-// is open makes reading it fail with SIGBUS.
+// An open file. Immutable and thread-safe. If another process shortens the file
+// while it is open, reading it ends the program by SIGBUS.
 class TensorFile {
  public:
   // The format is recognized by content; safetensors, which has no magic
-  // number, by the name's end. Errors: NOT_FOUND, PERMISSION_DENIED,
+  // number, by the name's ending. Errors: NOT_FOUND, PERMISSION_DENIED,
   // INVALID_ARGUMENT (with the path and what is wrong).
   static absl::StatusOr<std::unique_ptr<TensorFile>> Open(
       const std::string& path);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,8 +14,8 @@
 
 #include "cli/tensor_files/npy.h"
 #include "cli/tensor_files/tensor_file.h"
-#include "tests/client/processes.h"
-#include "tests/client/tensor_bytes.h"
+#include "tests/cli/processes.h"
+#include "tests/cli/tensor_bytes.h"
 
 namespace qgemm {
 namespace {
@@ -186,6 +187,60 @@ TEST_F(CliTest, DescribeListAndUnload) {
   const CommandResult gone = Qgemm({"describe", "one"});
   EXPECT_EQ(gone.exit_code, kFailed);
   EXPECT_THAT(gone.err, HasSubstr("NOT_FOUND"));
+}
+
+TEST_F(CliTest, IdsAreAcceptedAsListShowsThem) {
+  const std::string id =
+      Json({"load", "--random=32x6", "--format=int4", "--seed=5"})["id"];
+  const std::string shown = id.substr(0, 12);
+  EXPECT_THAT(Qgemm({"list"}).out, HasSubstr(shown));
+  EXPECT_EQ(Json({"describe", shown})["id"], id);
+  EXPECT_EQ(Json({"gemm", shown})["weights"], id);
+  const auto unloaded = Json({"unload", shown});
+  EXPECT_EQ(unloaded["weights"], id);
+  EXPECT_EQ(unloaded["freed"], true);
+  EXPECT_THAT(Qgemm({"describe", shown}).err, HasSubstr("NOT_FOUND"));
+}
+
+TEST_F(CliTest, TheServerMayComeFromTheEnvironmentOrBeforeTheCommand) {
+  ASSERT_EQ(Qgemm({"info"}).exit_code, kDone);  // the server listens
+  setenv("QGEMM_SERVER", server_->target().c_str(), 1);
+  EXPECT_EQ(RunProgram({"cli/qgemm", "info"}).exit_code, kDone);
+  EXPECT_EQ(RunProgram({"cli/qgemm", "info", "--server=unix:nobody",
+                        "--connect_timeout=50ms"})
+                .exit_code,
+            kFailed);
+  unsetenv("QGEMM_SERVER");
+  EXPECT_EQ(RunProgram({"cli/qgemm", "--server=" + server_->target(), "info"})
+                .exit_code,
+            kDone);
+}
+
+TEST_F(CliTest, AConfigFileGivesTheServer) {
+  ASSERT_EQ(Qgemm({"info"}).exit_code, kDone);  // the server listens
+  const std::string path =
+      Write("qgemm.toml", "server = \"" + server_->target() + "\"\n");
+  EXPECT_EQ(RunProgram({"cli/qgemm", "info", "--config=" + path}).exit_code,
+            kDone);
+}
+
+TEST_F(CliTest, MisspeltNamesAreAnsweredByTheNearest) {
+  EXPECT_THAT(RunProgram({"cli/qgemm", "lst"}).err,
+              HasSubstr("did you mean list?"));
+  EXPECT_THAT(RunProgram({"cli/qgemm", "list", "--servr=x"}).err,
+              HasSubstr("did you mean --server?"));
+  EXPECT_THAT(RunProgram({"cli/qgemm", "load", "--fromat=q4_0"}).err,
+              HasSubstr("did you mean --format?"));
+}
+
+TEST_F(CliTest, VersionAndCompletionSucceed) {
+  const CommandResult version = RunProgram({"cli/qgemm", "--version"});
+  EXPECT_EQ(version.exit_code, kDone);
+  EXPECT_THAT(version.out, HasSubstr("qgemm "));
+  const CommandResult completion =
+      RunProgram({"cli/qgemm", "--completion=bash"});
+  EXPECT_EQ(completion.exit_code, kDone);
+  EXPECT_THAT(completion.out, HasSubstr("describe) words=\"--help --version"));
 }
 
 TEST_F(CliTest, InfoNamesTheFormats) {

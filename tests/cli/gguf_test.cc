@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "cli/tensor_files/gguf.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "tests/client/tensor_bytes.h"
+#include "cli/tensor_files/tensor.h"
+#include "tests/cli/tensor_bytes.h"
 
 namespace qgemm {
 namespace {
@@ -153,7 +152,7 @@ TEST(GgufTest, RefusesUnknownMetadataTypes) {
   EXPECT_THAT(ErrorOf(OneMetadata(~0u, "")), HasSubstr("type"));
 }
 
-TEST(GgufTest, RefusesIllegalAlignment) {
+TEST(GgufTest, RefusesAlignmentsThatAreNoPowerOfTwo) {
   for (const uint32_t alignment : {0u, 1u, 33u, 48u, 1u << 31}) {
     EXPECT_THAT(
         ErrorOf(GgufFile(GgufPreamble(0, 1) + GgufString("general.alignment") +
@@ -194,7 +193,7 @@ TEST(GgufTest, RefusesNamesGivenTwice) {
       HasSubstr("two tensors"));
 }
 
-TEST(GgufTest, RefusesIllegalDimensions) {
+TEST(GgufTest, RefusesDimensionsOutOfRange) {
   EXPECT_THAT(ErrorOf(OneTensor(GgufTensor("w", {}, kF32, 0), 64)),
               HasSubstr("dimensions"));
   EXPECT_THAT(ErrorOf(OneTensor(GgufTensor("w", {1, 1, 1, 1, 1}, kF32, 0), 64)),

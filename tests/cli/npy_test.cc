@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "tests/client/tensor_bytes.h"
+#include "tests/cli/tensor_bytes.h"
 
 namespace qgemm {
 namespace {
@@ -93,7 +93,7 @@ TEST(NpyTest, RefusesWhatIsNoMatrix) {
   }
 }
 
-TEST(NpyTest, RefusesIllegalShapes) {
+TEST(NpyTest, RefusesShapesOutOfRange) {
   for (const char* shape :
        {"(0, 3)", "(9223372036854775808, 1)", "(4294967296, 4294967296)",
         "(-1, 3)", "(2.0, 3)", "(a, b)", "(2 3)", "(2, 3"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tests/client/processes.h"
+#include "tests/cli/processes.h"
 
 #include <signal.h>
 #include <stdlib.h>

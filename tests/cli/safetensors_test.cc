@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "cli/tensor_files/safetensors.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "tests/client/tensor_bytes.h"
+#include "cli/tensor_files/tensor.h"
+#include "tests/cli/tensor_bytes.h"
 
 namespace qgemm {
 namespace {

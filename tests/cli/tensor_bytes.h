@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Builds the bytes of tensor files, legal and illegal, piece by piece.
+// Builds the bytes of tensor files, well-formed and damaged, piece by piece.
 
 #ifndef QGEMM_TESTS_CLI_TENSOR_BYTES_H_
 #define QGEMM_TESTS_CLI_TENSOR_BYTES_H_

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "cli/tensor_files/npy.h"
-#include "tests/client/tensor_bytes.h"
+#include "tests/cli/tensor_bytes.h"
 
 namespace qgemm {
 namespace {

@@ -201,7 +201,7 @@ TEST_F(ClientTest, AnswersAboveGrpcsOwnLimitArrive) {
   EXPECT_EQ(result->c.size(), bytes);
 }
 
-TEST_F(ClientTest, TellsWhoseRequestItIsAndItsPriority) {
+TEST_F(ClientTest, SendsClientIdAndPriority) {
   Mutex mutex;
   std::vector<v1::GemmRequest> seen;
   service_.set_gemm(

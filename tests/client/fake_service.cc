@@ -10,7 +10,7 @@
 namespace qgemm {
 namespace {
 
-// How often a call at the gate looks whether its caller has gone.
+// Interval at which a call at the gate checks that its caller is still there.
 constexpr absl::Duration kCancellationPoll = absl::Milliseconds(5);
 
 }  // namespace

@@ -52,7 +52,7 @@ class FakeService final : public v1::Qgemm::Service {
   int calls() const;
   // The last Gemm request.
   v1::GemmRequest gemm_request() const;
-  // What the last load sent.
+  // The header and chunks of the last load.
   v1::WeightsHeader header() const;
   std::vector<v1::WeightsChunk> chunks() const;
   std::vector<std::string> unloaded() const;

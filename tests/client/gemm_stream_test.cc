@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client's stream against a service that does what the test wants: what is
-// sent, what becomes of answers, and every way to end.
+// The client's stream against a service that the test scripts: the messages
+// sent, the results of answers, and every way to end.
 
 #include "qgemm/gemm_stream.h"
 
@@ -347,7 +347,7 @@ TEST_F(GemmStreamTest, AnEndWithoutAnAnswerIsTheServersFault) {
             absl::StatusCode::kInternal);
 }
 
-// What a server must not answer to a request of 48 bytes.
+// A wrong answer to a request of 48 bytes.
 struct BadAnswer {
   const char* name;
   std::function<void(v1::GemmStreamResponse*)> change;

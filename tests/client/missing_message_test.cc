@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A server that ends every call with OK and no message: what a call looks like
+// A server that ends every call with OK and no message: the look of a call
 // whose answer gRPC dropped.
 
 #include <grpcpp/generic/async_generic_service.h>
