@@ -54,7 +54,7 @@ absl::Status CheckHeader(const UploadHeader& header,
 
 // Returns the held weights of the expected id, bound to the header's name; null
 // if there is no such id. INVALID_ARGUMENT if they have another spec.
-absl::StatusOr<std::shared_ptr<const StoredWeights>> FindDuplicate(
+absl::StatusOr<std::shared_ptr<const Weights>> FindDuplicate(
     const UploadHeader& header, WeightStore* store) {
   if (!header.expected_id.has_value()) return nullptr;
   const std::string id = ToHex(*header.expected_id);
@@ -188,8 +188,8 @@ UploadResult UploadSession::Commit(
     const std::string& id, std::shared_ptr<const ResidentWeights> resident,
     const DecodeReport& report) {
   const ResidentWeights* const ours = resident.get();
-  StoredWeights weights{id, header_.spec, std::move(resident),
-                        TotalBytes(header_.spec)};
+  Weights weights{id, header_.spec, std::move(resident),
+                  TotalBytes(header_.spec)};
   auto held =
       store_->Commit(std::move(weights), std::move(reservation_), header_.name);
   const bool deduplicated = held->resident.get() != ours;

@@ -41,7 +41,7 @@ struct UploadChunk {
 };
 
 struct UploadResult {
-  std::shared_ptr<const StoredWeights> weights;
+  std::shared_ptr<const Weights> weights;
   bool deduplicated = false;
   int64_t flushed_blocks = 0;
 };

@@ -105,13 +105,13 @@ WeightStore::WeightStore(int64_t budget_bytes, ServerMetrics* metrics)
 
 WeightStore::~WeightStore() = default;
 
-std::shared_ptr<const StoredWeights> WeightStore::Commit(
-    StoredWeights weights, ByteReservation reservation,
-    const std::string& name) {
+std::shared_ptr<const Weights> WeightStore::Commit(Weights weights,
+                                                   ByteReservation reservation,
+                                                   const std::string& name) {
   CHECK(weights.resident != nullptr);
   weights.resident =
       WithBudget(std::move(weights.resident), std::move(reservation));
-  auto offered = std::make_shared<const StoredWeights>(std::move(weights));
+  auto offered = std::make_shared<const Weights>(std::move(weights));
   Record replaced;  // released after the lock
   MutexLock lock(&mutex_);
   const Record held = by_id_.emplace(offered->id, offered).first->second;
@@ -120,7 +120,7 @@ std::shared_ptr<const StoredWeights> WeightStore::Commit(
   return held;
 }
 
-std::shared_ptr<const StoredWeights> WeightStore::BindIfHeld(
+std::shared_ptr<const Weights> WeightStore::BindIfHeld(
     const std::string& id, const std::string& name) {
   Record replaced;  // released after the lock
   MutexLock lock(&mutex_);
@@ -132,7 +132,7 @@ std::shared_ptr<const StoredWeights> WeightStore::BindIfHeld(
   return held;
 }
 
-absl::StatusOr<std::shared_ptr<const StoredWeights>> WeightStore::Find(
+absl::StatusOr<std::shared_ptr<const Weights>> WeightStore::Find(
     absl::string_view name_or_id) const {
   MutexLock lock(&mutex_);
   const auto found = by_id_.find(IdOf(name_or_id));
@@ -140,16 +140,16 @@ absl::StatusOr<std::shared_ptr<const StoredWeights>> WeightStore::Find(
   return found->second;
 }
 
-absl::StatusOr<WeightsListing> WeightStore::Describe(
+absl::StatusOr<NamedWeights> WeightStore::Get(
     absl::string_view name_or_id) const {
   MutexLock lock(&mutex_);
   const auto found = by_id_.find(IdOf(name_or_id));
   if (found == by_id_.end()) return UnknownWeights(name_or_id);
-  return WeightsListing{found->second, NamesOf(found->first)};
+  return NamedWeights{found->second, NamesOf(found->first)};
 }
 
-std::vector<WeightsListing> WeightStore::List() const {
-  std::vector<WeightsListing> listings;
+std::vector<NamedWeights> WeightStore::List() const {
+  std::vector<NamedWeights> listings;
   {
     MutexLock lock(&mutex_);
     std::map<std::string, std::vector<std::string>> names_of;
@@ -160,7 +160,7 @@ std::vector<WeightsListing> WeightStore::List() const {
   }
   // Stable: records of equal rank stay in the order of their ids.
   std::stable_sort(listings.begin(), listings.end(),
-                   [](const WeightsListing& a, const WeightsListing& b) {
+                   [](const NamedWeights& a, const NamedWeights& b) {
                      if (a.names.empty() || b.names.empty()) {
                        return a.names.size() > b.names.size();
                      }

@@ -26,16 +26,16 @@
 namespace qgemm {
 
 // One layer that the server holds. Immutable.
-struct StoredWeights {
+struct Weights {
   std::string id;  // 64 hexadecimal digits
   WeightsSpec spec;
   std::shared_ptr<const ResidentWeights> resident;
   int64_t uploaded_bytes = 0;
 };
 
-// A record and the names bound to it at one moment.
-struct WeightsListing {
-  std::shared_ptr<const StoredWeights> weights;
+// Weights and the names bound to them at one moment.
+struct NamedWeights {
+  std::shared_ptr<const Weights> weights;
   std::vector<std::string> names;  // sorted
 };
 
@@ -65,22 +65,22 @@ class WeightStore {
   // Makes the weights visible, binds `name` to them unless it is empty, and
   // returns their record. If the id is held already, that record stays and is
   // returned, and `weights` is dropped.
-  std::shared_ptr<const StoredWeights> Commit(StoredWeights weights,
-                                              ByteReservation reservation,
-                                              const std::string& name);
+  std::shared_ptr<const Weights> Commit(Weights weights,
+                                        ByteReservation reservation,
+                                        const std::string& name);
 
   // Binds `name` to the weights of `id` and returns them; null if `id` is not
   // held.
-  std::shared_ptr<const StoredWeights> BindIfHeld(const std::string& id,
-                                                  const std::string& name);
+  std::shared_ptr<const Weights> BindIfHeld(const std::string& id,
+                                            const std::string& name);
 
   // Look weights up by name or id. NOT_FOUND names the argument.
-  absl::StatusOr<std::shared_ptr<const StoredWeights>> Find(
+  absl::StatusOr<std::shared_ptr<const Weights>> Find(
       absl::string_view name_or_id) const;
-  absl::StatusOr<WeightsListing> Describe(absl::string_view name_or_id) const;
+  absl::StatusOr<NamedWeights> Get(absl::string_view name_or_id) const;
 
   // Returns all weights by first name, then id; those without a name last.
-  std::vector<WeightsListing> List() const;
+  std::vector<NamedWeights> List() const;
 
   // Drops a name, and the weights with their last name; for an id, drops the
   // weights and all their names. Returns true if the weights are no longer
@@ -91,7 +91,7 @@ class WeightStore {
   int64_t reserved_bytes() const { return budget_.used_bytes(); }
 
  private:
-  using Record = std::shared_ptr<const StoredWeights>;
+  using Record = std::shared_ptr<const Weights>;
 
   // Returns the id that a name or an id stands for, held or not; "" for an
   // unknown name.

@@ -436,8 +436,7 @@ TEST_F(UploadSessionTest, HeldIdAnswersAtOnceAndBindsTheName) {
   ASSERT_TRUE(Start().ok());
   ASSERT_TRUE(deduplicated_.has_value());
   EXPECT_TRUE(deduplicated_->result.deduplicated);
-  EXPECT_THAT(store_.Describe("another")->names,
-              ElementsAre("another", "layer"));
+  EXPECT_THAT(store_.Get("another")->names, ElementsAre("another", "layer"));
   EXPECT_EQ(store_.reserved_bytes(), reserved_bytes);
 }
 
