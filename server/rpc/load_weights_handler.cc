@@ -247,9 +247,9 @@ void LoadWeightsHandler::Call::Leave(absl::StatusCode code) {
 v1::LoadWeightsResponse LoadWeightsHandler::Call::ToResponse(
     const UploadResult& result) const {
   v1::LoadWeightsResponse response;
-  WeightsListing listing{result.weights, {}};
-  const absl::StatusOr<WeightsListing> held =
-      handler_->store_->Describe(result.weights->id);
+  NamedWeights listing{result.weights, {}};
+  const absl::StatusOr<NamedWeights> held =
+      handler_->store_->Get(result.weights->id);
   if (held.ok()) listing.names = held->names;
   ToMessage(listing, response.mutable_weights());
   response.set_deduplicated(result.deduplicated);

@@ -36,7 +36,7 @@ absl::Status Queries::Unload(const v1::UnloadWeightsRequest& request,
 
 absl::Status Queries::List(const v1::ListWeightsRequest&,
                            v1::ListWeightsResponse* response) const {
-  for (const WeightsListing& listing : store_->List()) {
+  for (const NamedWeights& listing : store_->List()) {
     ToMessage(listing, response->add_weights());
   }
   return absl::OkStatus();
@@ -44,8 +44,7 @@ absl::Status Queries::List(const v1::ListWeightsRequest&,
 
 absl::Status Queries::Get(const v1::GetWeightsRequest& request,
                           v1::GetWeightsResponse* response) const {
-  ASSIGN_OR_RETURN(const WeightsListing listing,
-                   store_->Describe(request.weights()));
+  ASSIGN_OR_RETURN(const NamedWeights listing, store_->Get(request.weights()));
   ToMessage(listing, response->mutable_weights());
   return absl::OkStatus();
 }

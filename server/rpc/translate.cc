@@ -184,8 +184,8 @@ absl::Duration RetryDelayFor(const absl::Status& status) {
   return absl::IsResourceExhausted(status) ? kRetryDelay : absl::ZeroDuration();
 }
 
-void ToMessage(const WeightsListing& listing, v1::WeightsInfo* info) {
-  const StoredWeights& weights = *listing.weights;
+void ToMessage(const NamedWeights& listing, v1::WeightsInfo* info) {
+  const Weights& weights = *listing.weights;
   info->set_id(weights.id);
   for (const std::string& name : listing.names) info->add_names(name);
   info->set_n(weights.spec.n);

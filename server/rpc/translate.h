@@ -66,7 +66,7 @@ absl::Time DeadlineAfter(absl::Time arrival, uint64_t timeout_ns);
 // the queue: a few launches if the status is RESOURCE_EXHAUSTED, else zero.
 absl::Duration RetryDelayFor(const absl::Status& status);
 
-void ToMessage(const WeightsListing& listing, v1::WeightsInfo* info);
+void ToMessage(const NamedWeights& listing, v1::WeightsInfo* info);
 void ToMessage(const GemmTimings& timings, absl::Duration total,
                v1::Timings* message);
 
