@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a resident layer's parts lie in its one buffer: a pure function of
+// Offsets of a resident layer's parts in its one buffer: a pure function of
 // the header, so that estimates and allocations agree.
 
 #ifndef QGEMM_KERNELS_CPU_PACKED_LAYOUT_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The codebooks that formats bring along: kbit's defaults, and the integers.
+// Codebooks that belong to formats: kbit's defaults, and the integers.
 
 #ifndef QGEMM_KERNELS_FORMATS_CODEBOOKS_H_
 #define QGEMM_KERNELS_FORMATS_CODEBOOKS_H_

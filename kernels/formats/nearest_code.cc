@@ -67,7 +67,7 @@ std::vector<Entry> SortedEntries(absl::Span<const float> codebook) {
   return entries;
 }
 
-// Whether every gap outweighs the rounding of distances from [-1, 1].
+// True if every gap outweighs the rounding of distances from [-1, 1].
 bool WellSeparated(const std::vector<Entry>& entries) {
   const double reach = 1.0 + std::max(std::fabs(entries.front().value),
                                       std::fabs(entries.back().value));

@@ -23,7 +23,7 @@
 
 namespace qgemm {
 
-// What is known of a layer before its first code arrives.
+// All of a layer but its codes, scales and elements.
 struct WeightsHeader {
   enum class Kind : uint8_t { kQuantized, kDense };
 

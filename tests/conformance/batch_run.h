@@ -30,7 +30,7 @@ struct BatchSpec {
   std::shared_ptr<const ResidentWeights> weights;
   MatmulSignature signature;
   std::vector<RequestRows> requests;
-  // What C and the bytes around it hold before the batch.
+  // Value of C's bytes and of those around it before the batch.
   uint8_t poison = 0xa5;
   ExecutionHint hint = ExecutionHint::kAsync;
 };

@@ -70,7 +70,7 @@ void PackSpareWords(const uint8_t* codes, int lane, uint8_t* block) {
 // True if code k lives in the spare bits of its block's words.
 bool IsSpare(int bits, int k) { return k >= 2 * bits * (16 / bits); }
 
-// Where the low bit of a code that is not spare lies.
+// Position of the low bit of a code that is not spare.
 struct BitPlace {
   int word;
   int shift;

@@ -21,8 +21,8 @@ namespace qgemm::cpu {
 // Bytes of a block of codes.
 constexpr int64_t BlockBytes(int bits) { return int64_t{64} * bits; }
 
-// Where code k (0..31) of a row lies: in which of its pairs (0..15, in the
-// order of words and shifts, the spare pair last), and in which half.
+// Position of code k (0..31) of a row: its pair (0..15, in the order of words
+// and shifts, the spare pair last), and its half of the pair.
 struct PairPlace {
   int pair;
   int half;

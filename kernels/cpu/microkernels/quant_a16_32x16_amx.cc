@@ -213,7 +213,7 @@ QGEMM_INLINE __m512 LoadScales(const TileArgs& args, int64_t block) {
   }
 }
 
-// What is not yet in the sums of rows: blocks of a group, chains of groups.
+// Sums that are not yet in those of rows: blocks of a group, chains of groups.
 struct alignas(64) PendingSums {
   float blocks[kGroupBlocks][kMaxMr * kTileRows];
   float chains[kMaxMr * kTileRows];

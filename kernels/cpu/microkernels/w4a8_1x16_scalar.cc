@@ -11,7 +11,7 @@
 namespace qgemm::cpu {
 namespace {
 
-// Where element k of a group of 8 is stored (microkernel.h).
+// Position of element k of a group of 8 (microkernel.h).
 constexpr int kStoredAt[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 int32_t BlockDot(const uint8_t* block, int lane, const int8_t* q8) {

@@ -29,7 +29,7 @@ std::vector<uint8_t> RandomBytes(int64_t count, int limit,
   return bytes;
 }
 
-// Whether the family reads 16-bit activations, and of which type.
+// The type of 16-bit activations that the family reads, if it does.
 bool TakesBFloat16(const Microkernel& kernel) {
   return kernel.family == kFamilyQuantABFloat16;
 }
@@ -120,7 +120,7 @@ class Tile {
 
   bool dense() const { return kernel_.bits == 0; }
 
-  // Where differences from zeros are looked up, code i stands for i units.
+  // Code i stands for i units where differences from zeros are looked up.
   void AddEntry(int i, RandomGenerator* random) {
     const int code = i % (1 << kernel_.bits);
     float entry = RandomSigned(random);

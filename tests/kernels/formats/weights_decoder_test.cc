@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every decoder has in common, over every kind of upload.
+// Properties of every decoder, over every kind of upload.
 
 #include "kernels/formats/weights_decoder.h"
 

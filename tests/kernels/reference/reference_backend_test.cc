@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is particular to the reference backend; the conformance suite has the
+// Properties of the reference backend alone; the conformance suite has the
 // rest.
 
 #include "kernels/reference/reference_backend.h"
