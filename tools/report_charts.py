@@ -39,9 +39,10 @@ ZOOM = {"name": "zoom", "bind": "scales", "select": {
     "translate": "[pointerdown[event.pointerType === 'mouse'],"
                  " window:pointerup] > window:pointermove!",
     "zoom": "wheel![event.ctrlKey || event.shiftKey]"}}
+# Square pixels about a point that show its figures.
+HOVER_AREA = 240
 HOVER = {"name": "hover", "select": {
-    "type": "point", "on": "pointerover", "nearest": True,
-    "clear": "pointerout"}}
+    "type": "point", "on": "pointerover", "clear": "pointerout"}}
 
 
 def colour(names, title=None):
@@ -59,16 +60,22 @@ def tooltip(*fields):
             for field, title, form in fields]
 
 
+def figure_hint(y, form=",.1f"):
+    """The line of a tooltip that tells the value on axis `y`."""
+    unit = f", {US}" if y["title"] == "latency" else ""
+    return (y["field"], y["title"] + unit, form)
+
+
 def _lines(rows, encoding, hints):
     """Lines with a point where the pointer is; drag and wheel zoom."""
     return [
         {"data": {"values": rows}, "mark": {"type": "line", "strokeWidth": 1.8},
          "encoding": encoding, "params": [ZOOM]},
         {"data": {"values": rows},
-         "mark": {"type": "point", "filled": True, "size": 50},
+         "mark": {"type": "point", "filled": True, "size": HOVER_AREA},
          "encoding": {**encoding, "tooltip": hints,
                       "opacity": {"condition": {"param": "hover",
-                                                "empty": False, "value": 1},
+                                                "empty": False, "value": 0.6},
                                   "value": 0}},
          "params": [HOVER]}]
 
@@ -147,8 +154,8 @@ def spectrum(report, run):
     y = latency_axis([row["us"] for row in rows + bounds])
     layers = _lines(
         rows, {"x": x, "y": y, "color": by_name},
-        tooltip(("quantity", "answers", ""), ("percent", "percentile", ".6~f"),
-                 ("us", f"latency, {US}", ",.1f")))
+        tooltip(("quantity", "answers", ""), ("percent", "percentile", ".4~f"),
+                figure_hint(y)))
     if bounds:
         at = {"x": x, "y": y}
         layers += [
@@ -170,7 +177,7 @@ def _course(title, note, rows, names, y, height=150):
          "scale": {"nice": False}}
     layers = _lines(rows, {"x": x, "y": y, "color": colour(names)},
                     tooltip(("quantity", "", ""), ("s", "second", ",.2f"),
-                             (y["field"], y["title"], ",.1f")))
+                            figure_hint(y)))
     return Chart(title, note, height, {"layer": layers})
 
 

@@ -86,7 +86,7 @@ def _against_load(report, title, note, quantities, y=None, rules=()):
                       "value": 55},
              "tooltip": charts.tooltip(
                  ("run", "run", ""), ("quantity", "", ""),
-                 ("value", y["title"], ",.1f"), ("verdict", "verdict", ""))}}]
+                 charts.figure_hint(y), ("verdict", "verdict", ""))}}]
     for text, limit in rules:
         layers += _limit_layers(text, limit, y)
     found = data.knee(report)

@@ -29,6 +29,13 @@ for (const level of ["warn", "error"]) {
 }
 const wait = setInterval(() => {
   if (typeof specs === "undefined" || chartsDrawn < specs.length) return;
+  if (!document.querySelector("#vg-tooltip-element.visible")) {
+    const points = document.querySelectorAll(".mark-symbol.role-mark path");
+    for (const type of ["pointermove", "mousemove"]) {
+      points[0].dispatchEvent(new PointerEvent(type, { bubbles: true }));
+    }
+    return;
+  }
   clearInterval(wait);
   const pre = document.createElement("pre");
   pre.id = "probe";
@@ -38,6 +45,7 @@ const wait = setInterval(() => {
     overflow: document.documentElement.scrollWidth - innerWidth,
     marks: [...document.querySelectorAll("figure")].map(f =>
       f.querySelectorAll(".mark-line path, .mark-rect path").length),
+    hint: document.querySelector("#vg-tooltip-element").innerText,
     dark: getComputedStyle(document.body).backgroundColor,
     text: document.body.innerText + [...document.querySelectorAll("svg text")]
       .map(t => t.textContent).join(" "),
@@ -79,6 +87,8 @@ class BrowserTest(unittest.TestCase):
         self.assertEqual(seen["fetched"], [])
         self.assertLessEqual(seen["overflow"], 0)
         self.assertTrue(all(seen["marks"]), seen["marks"])
+        self.assertRegex(seen["hint"], r"latency, µs\s+[0-9]")
+        self.assertNotIn("undefined", seen["hint"])
         return seen
 
     def test_a_sweep_shows_its_knee_and_what_failed(self):
