@@ -10,16 +10,39 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/byte_budget.h"
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/microkernels/microkernel.h"
-#include "kernels/cpu/packed_layout.h"
 #include "kernels/matrix/backend.h"
 #include "kernels/matrix/types.h"
 #include "kernels/matrix/weights.h"
 
 namespace qgemm::cpu {
+
+// Byte offsets into the buffer, each a multiple of 64. Rows are held in tiles
+// of 16, columns in blocks of 32; what pads them is zero.
+struct PackedLayout {
+  int64_t tiles = 0;
+  int64_t blocks = 0;   // a row
+  int64_t groups = 0;   // a row; 0 for a dense layer
+  int group_shift = 0;  // block >> group_shift is the block's group
+  int64_t tile_code_bytes = 0;
+  int64_t tile_scale_bytes = 0;
+  int64_t tile_zero_bytes = 0;  // 0 without zeros
+  int64_t codes_offset = 0;     // codes or dense elements
+  int64_t scales_offset = 0;
+  int64_t zeros_offset = 0;
+  int64_t bias_offset = 0;         // fp32 [n], if there is one
+  int64_t permutation_offset = 0;  // int32 [k], if there is one
+  int64_t total_bytes = 0;
+};
+
+// The layout of a layer. Errors: INVALID_ARGUMENT (n, k or group_size not
+// positive, or beyond 64 bits of bytes), UNIMPLEMENTED (a code width, group
+// size or dense type without microkernels).
+absl::StatusOr<PackedLayout> LayoutOf(const WeightsShape& shape);
 
 // A codebook as microkernels read it, 32 entries.
 struct CpuTables {

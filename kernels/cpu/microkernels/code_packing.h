@@ -2,7 +2,7 @@
 //
 // The resident layout of codes: blocks of 16 rows by 32 columns, `bits`
 // vectors of 16 little-endian 32-bit words each, a word a row. Packing and
-// unpacking of one row of a block; where blocks go is in packed_layout.h.
+// unpacking of one row of a block; cpu_weights.h says where blocks go.
 //
 // A word is two halves of 16 bits; half h of word w holds 16/bits codes from
 // its low bits up, those from (2 * w + h) * (16/bits) on. 3 and 5 bits leave

@@ -2,9 +2,8 @@
 //
 // Sizes of resident layers, and the layers that have no layout.
 
-#include "kernels/cpu/packed_layout.h"
-
 #include "gtest/gtest.h"
+#include "kernels/cpu/cpu_weights.h"
 
 namespace qgemm::cpu {
 namespace {
