@@ -221,10 +221,10 @@ def compare_runs(a, b):
         fewest = min(each.count for each in values)
         if a_us > 0 and b_us > 0 and not data.has_answers_above(fewest,
                                                                 percent):
+            above = math.floor(round(fewest * (100 - percent) / 10, 6)) / 10
             rows.append(Row(name, a_us, b_us, None,
-                            f"{fewest * (100 - percent) / 100:.1f} answers "
-                            f"above it, at least {data.MIN_ANSWERS_ABOVE} "
-                            "needed"))
+                            f"{above:.1f} answers above it, at least "
+                            f"{data.MIN_ANSWERS_ABOVE} needed"))
             continue
         rows.append(compared(name, a_us, b_us, [
             each.percentile(percent) for each in blocks], less_is_faster))

@@ -51,7 +51,7 @@ def charts_of(report):
         return []
     run = runs[report["headline"]]
     found = report_sweep_charts.sweep(report) if len(runs) > 1 else []
-    found += [report_charts.spectrum(report, run), report_charts.stages(run),
+    found += [*report_charts.spectrum(report, run), report_charts.stages(run),
               *report_charts.launches(run)]
     baseline = report.get("baseline")
     if baseline:

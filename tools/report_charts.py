@@ -129,7 +129,8 @@ def _spectrum_rows(name, histogram):
 
 
 def spectrum(report, run):
-    """Latency by percentile; each class by itself if there are several."""
+    """Latency by percentile, each class by itself if there are several: one
+    chart, or none of too few answers."""
     names = {"from the intended start": data.latency(run)}
     if data.is_open(run):
         names["from the send"] = data.send_latency(run)
@@ -140,6 +141,8 @@ def spectrum(report, run):
             colours.append(own)
     rows = [row for name, values in names.items()
             for row in _spectrum_rows(name, values)]
+    if not rows:
+        return []
     x = {"field": "times", "type": "quantitative", "title": "percentile",
          "scale": {"type": "log", "nice": False},
          "axis": {"values": [1, 2, 10, 100, 1000, 1e4, 1e5, 1e6],
@@ -168,7 +171,7 @@ def spectrum(report, run):
                       "color": COLOURS["SLO"]}}]
     note = ("The last point has at least "
             f"{data.MIN_ANSWERS_ABOVE} answers above it.")
-    return Chart("Latency by percentile", note, 220, {"layer": layers})
+    return [Chart("Latency by percentile", note, 220, {"layer": layers})]
 
 
 def _course(title, note, rows, names, y, height=150):
@@ -222,6 +225,8 @@ def courses(run):
             ("Load over time", "", loads,
              {**plain, "field": "amount", "title": "requests, rows"})):
         names, values = of(quantities, y["field"] if y else "us")
+        if not values:
+            continue
         y = y or latency_axis([row["us"] for row in values])
         charts.append(_course(title, note, values, names, y))
     return charts

@@ -55,8 +55,11 @@ def _knee_layers(rate, x):
 
 
 def _against_load(report, title, note, quantities, y=None, rules=()):
-    """Points of all runs; `y` is the axis, by default that of latencies."""
+    """A list of one chart, or none without points; `y` is the axis, by default
+    that of latencies."""
     rows = _run_points(report, quantities)
+    if not rows:
+        return []
     y = y or charts.latency_axis([row["value"] for row in rows]
                                  + [limit for _, limit in rules], "value")
     names = [name for name in quantities
@@ -92,7 +95,7 @@ def _against_load(report, title, note, quantities, y=None, rules=()):
     found = data.knee(report)
     if found is not None:
         layers += _knee_layers(report["runs"][found]["asked_rate"], x)
-    return charts.Chart(title, note, 260, {"layer": layers})
+    return [charts.Chart(title, note, 260, {"layer": layers})]
 
 
 def sweep(report):
@@ -119,7 +122,7 @@ def sweep(report):
         "client CPU": lambda run: run["client_cpu_us_an_answer"] or None,
         "server CPU": lambda run: run["server_cpu_us_an_answer"] or None}
     return [
-        _against_load(
+        *_against_load(
             report, "Latency against load",
             " ".join(filter(None, [knee_note(report), crosses])),
             {name: percentile(percent)
@@ -127,14 +130,14 @@ def sweep(report):
             rules=[(f"SLO {bound.name}", bound.limit_ns / 1e3)
                    for bound in data.slo_bounds(report)
                    if not math.isinf(bound.limit_ns)]),
-        _against_load(report, "Throughput against load", crosses, rates,
-                      plain("per second")),
-        _against_load(report, "Rows per launch against load", "",
-                      {"rows per launch": lambda run:
-                       run["server"]["launch_rows"]["mean"] or None},
-                      plain("rows per launch")),
-        _against_load(report, "Processor time against load", "", cost,
-                      plain(f"{charts.US} per answer"))]
+        *_against_load(report, "Throughput against load", crosses, rates,
+                       plain("per second")),
+        *_against_load(report, "Rows per launch against load", "",
+                       {"rows per launch": lambda run:
+                        run["server"]["launch_rows"]["mean"] or None},
+                       plain("rows per launch")),
+        *_against_load(report, "Processor time against load", "", cost,
+                       plain(f"{charts.US} per answer"))]
 
 
 def knee_note(report):

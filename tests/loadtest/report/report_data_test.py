@@ -75,11 +75,15 @@ class PercentileRuleTest(unittest.TestCase):
 
     def test_the_spectrum_ends_where_ten_answers_are_above(self):
         run = sample.run(latencies=range(1000, 3000))
-        chart = report_charts.spectrum(sample.report(run), run)
+        chart = report_charts.spectrum(sample.report(run), run)[0]
         rows = chart.spec["layer"][0]["data"]["values"]
         last = max(row["percent"] for row in rows)
         self.assertTrue(data.has_answers_above(2000, last))
         self.assertLess(99, last)  # p99 has 20
+
+    def test_few_answers_have_no_spectrum(self):
+        run = sample.run(latencies=[1] * 9)
+        self.assertEqual(report_charts.spectrum(sample.report(run), run), [])
 
     def test_a_sweep_leaves_out_percentiles_of_few_answers(self):
         chart = report_sweep_charts.sweep(sample.sweep())[0]
