@@ -63,10 +63,10 @@ absl::Status CheckOperand(const GemmRequest& request) {
   const int64_t a_bytes = request.a.size();
   if (!column_bytes.has_value() || a_bytes == 0 ||
       a_bytes % *column_bytes != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a has ", a_bytes, " bytes; ", request.m, " rows of ",
-        Name(request.a_type), " need a positive multiple of m * ",
-        SizeOf(request.a_type), " bytes, m * k * ", SizeOf(request.a_type)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a has ", a_bytes, " bytes for ", request.m, " rows of ",
+                     Name(request.a_type), "; it must have m * k * ",
+                     SizeOf(request.a_type), " bytes, with k of 1 or more"));
   }
   return absl::OkStatus();
 }
