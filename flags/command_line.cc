@@ -326,6 +326,7 @@ CLI::Option* AddSwitch(CLI::App* app, const std::string& name, bool* value,
                        const std::string& help) {
   return app->add_flag("--" + name, *value, help)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->default_str(*value ? "true" : "false")
       ->envname(absl::StrCat(
           "QGEMM_",
           absl::AsciiStrToUpper(absl::StrReplaceAll(name, {{"-", "_"}}))));

@@ -7,16 +7,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "loadtest/slo.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 std::string Prefix(const RunResult& run) {
   return run.label.empty() ? "" : absl::StrCat(run.label, ": ");
 }
 
-// The errors that nobody allowed.
+// Errors that --allow_errors does not name.
 std::vector<std::string> ErrorsOf(const RunResult& run,
                                   const LoadtestOptions& options) {
   std::vector<std::string> errors;
@@ -32,6 +31,26 @@ std::vector<std::string> ErrorsOf(const RunResult& run,
 bool IsLate(const RunResult& run, const LoadtestOptions& options) {
   return absl::Nanoseconds(run.lag_ns.Percentile(99)) >
          options.arrivals.max_lag;
+}
+
+// The bounds that the latencies from the intended start miss, for people:
+// "p99 is 612us, above 500us". A run without an answer misses every bound.
+std::vector<std::string> MissedBounds(const RunResult& run, const Slo& slo) {
+  std::vector<std::string> missed;
+  const Histogram latency_ns = run.latency_ns();
+  for (const LatencyBound& bound : slo) {
+    if (latency_ns.empty()) {
+      missed.push_back(absl::StrCat(bound.name, " has no answer to be of"));
+      continue;
+    }
+    const absl::Duration value =
+        absl::Nanoseconds(latency_ns.Percentile(bound.percent));
+    if (value <= bound.limit) continue;
+    missed.push_back(absl::StrCat(bound.name, " is ",
+                                  absl::FormatDuration(value), ", above ",
+                                  absl::FormatDuration(bound.limit)));
+  }
+  return missed;
 }
 
 bool KeepsRate(const RunResult& run) {
@@ -128,4 +147,4 @@ bool Holds(const RunResult& run, const LoadtestOptions& options) {
          !IsLate(run, options) && MissedBounds(run, options.slo).empty();
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a load test passed, and if not, why. Decisions only.
+// Findings of a load test: why it did not pass. Decisions only.
 
 #ifndef QGEMM_LOADTEST_JUDGEMENT_H_
 #define QGEMM_LOADTEST_JUDGEMENT_H_
@@ -11,19 +11,19 @@
 #include "loadtest/report/loadtest_report.h"
 #include "loadtest/report/run_result.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 
 // Open arrivals keep their rate if they send this share of what was due.
 inline constexpr double kKeptShare = 0.99;
 
-// What is wrong with the runs and answers of a report, the gravest first.
+// Faults of a report's runs and answers, the gravest first.
 std::vector<Finding> Judge(const LoadtestReport& report,
                            const LoadtestOptions& options);
 
-// A run of a search: no error, the rate kept, the generator on time, and the
-// SLO held.
+// True for a run without an error, its rate kept, the generator on time, and
+// the SLO held.
 bool Holds(const RunResult& run, const LoadtestOptions& options);
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest
 
 #endif  // QGEMM_LOADTEST_JUDGEMENT_H_

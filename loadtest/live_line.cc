@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 constexpr absl::Duration kBetweenShows = absl::Milliseconds(500);
@@ -59,4 +59,4 @@ void LiveLine::Put(absl::string_view text) {
   width_ = text.size();
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

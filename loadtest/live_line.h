@@ -13,14 +13,14 @@
 #include "absl/time/time.h"
 #include "loadtest/report/run_result.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 
-// What the line says of the last second or so.
+// Text of the line for the last interval.
 std::string FormatLive(const SeriesPoint& point, absl::string_view label,
                        int64_t errors);
 
-// Where the line is shown: a terminal's is written over again and again, into a
-// file one follows the other.
+// A terminal's line is overwritten again and again; a file gets one line after
+// the other.
 enum class LiveStyle : uint8_t { kTerminal, kFile };
 
 // Not thread-safe.
@@ -34,11 +34,11 @@ class LiveLine {
 
   // A run begins, under this label; empty if there is one.
   void Begin(std::string label);
-  // About every half second shows what came since.
+  // Shows the point about every half second.
   void Show(const SeriesPoint& point);
-  // A step of what is not measured: "uploading 3 of 224 layers".
+  // Shows a step that is not measured: "uploading 3 of 224 layers".
   void Say(absl::string_view step);
-  // Takes the line away.
+  // Removes the line.
   void Clear();
 
  private:
@@ -49,9 +49,9 @@ class LiveLine {
   std::string label_;
   int64_t errors_ = 0;
   absl::Duration shown_ = -absl::InfiniteDuration();
-  size_t width_ = 0;  // of what stands there
+  size_t width_ = 0;  // of the line shown
 };
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest
 
 #endif  // QGEMM_LOADTEST_LIVE_LINE_H_

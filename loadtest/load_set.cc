@@ -11,26 +11,24 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "loadtest/random/random_bits.h"
+#include "loadtest/engine/transport.h"
+#include "loadtest/schedule/random_bits.h"
 #include "loadtest/workload/random_operands.h"
-#include "qgemm/gemm.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
-// The server's limit is the one that counts; this only is above it.
-constexpr int64_t kMaxMessageBytes = int64_t{1} << 30;
-// What the activations of all messages may take together.
+// Bound on the activations of all messages together.
 constexpr int64_t kMaxOperandBytes = int64_t{256} << 20;
 
 WorkloadOptions WorkloadOf(const LoadtestOptions& options, size_t layers) {
   WorkloadOptions workload;
-  workload.layers.layers = static_cast<int>(layers);
-  workload.layers.order = options.layers.walk       ? LayerOrder::kWalk
-                          : options.layers.zipf > 0 ? LayerOrder::kZipf
-                                                    : LayerOrder::kInTurn;
-  workload.layers.zipf_exponent = options.layers.zipf;
-  workload.layers.seed = options.seed;
+  workload.layers = static_cast<int>(layers);
+  workload.order = !options.layers.walk.empty() ? LayerOrder::kWalk
+                   : options.layers.zipf > 0    ? LayerOrder::kZipf
+                                                : LayerOrder::kRoundRobin;
+  workload.zipf_exponent = options.layers.zipf;
+  workload.seed = options.seed;
   workload.rows = options.request.m;
   workload.inputs = options.request.inputs;
   return workload;
@@ -52,7 +50,7 @@ LoadSet::LoadSet(const LoadtestOptions& options,
                  std::vector<LoadedLayer> layers, Workload workload)
     : request_(options.request),
       seed_(options.seed),
-      walk_(options.layers.walk),
+      walk_(!options.layers.walk.empty()),
       layers_(std::move(layers)),
       workload_(std::move(workload)) {
   for (const RowClass& each : request_.m.classes()) {
@@ -71,13 +69,13 @@ std::vector<std::string> LoadSet::class_names() const {
 }
 
 absl::StatusOr<int> LoadSet::InputsThatFit() const {
-  int64_t operand_bytes = 0;  // of one input of everything
-  std::set<int64_t> depths;
-  for (const LoadedLayer& layer : layers_) depths.insert(layer.k);
+  int64_t operand_bytes = 0;  // of one input of each layer and class
+  std::set<int64_t> ks;
+  for (const LoadedLayer& layer : layers_) ks.insert(layer.k);
   for (int64_t m : class_rows_) {
     for (const LoadedLayer& layer : layers_) {
-      const int64_t row =
-          layer.k * SizeOf(request_.a_type) + layer.n * SizeOf(request_.c_type);
+      const int64_t row = layer.k * SizeOf(request_.a_type) +
+                          layer.n * SizeOf(request_.result_type());
       const int64_t bytes = CheckedMul(m, row).value_or(kMaxMessageBytes + 1);
       if (bytes <= kMaxMessageBytes) continue;
       return absl::InvalidArgumentError(
@@ -85,7 +83,7 @@ absl::StatusOr<int> LoadSet::InputsThatFit() const {
                        layer.k, "]: a request and its answer take more than ",
                        kMaxMessageBytes, " bytes"));
     }
-    for (int64_t k : depths) operand_bytes += m * k * SizeOf(request_.a_type);
+    for (int64_t k : ks) operand_bytes += m * k * SizeOf(request_.a_type);
   }
   return static_cast<int>(std::clamp<int64_t>(
       kMaxOperandBytes / std::max<int64_t>(1, operand_bytes), 1,
@@ -94,7 +92,7 @@ absl::StatusOr<int> LoadSet::InputsThatFit() const {
 
 absl::Status LoadSet::AddMessages() {
   ASSIGN_OR_RETURN(inputs_, InputsThatFit());
-  // By k, class and input: layers of equal depth multiply the same A.
+  // By k, class and input: layers of equal k multiply the same A.
   std::map<std::vector<int64_t>, int> operands;
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
     GemmRequest gemm;
@@ -137,11 +135,11 @@ std::vector<uint8_t> LoadSet::OperandOf(const LoadMessage& message) const {
 }
 
 int64_t LoadSet::AnswerBytes(const LoadMessage& message) const {
-  return message.m * layers_[message.layer].n * SizeOf(request_.c_type);
+  return message.m * layers_[message.layer].n * SizeOf(request_.result_type());
 }
 
 PickedRequest LoadSet::Pick(int64_t client, int64_t sequence) const {
-  // Arrivals of a walk go through it together; else each is on its own.
+  // Arrivals of a walk go through it together; else each is a client.
   const bool arrival = client < 0;
   RequestPick pick =
       arrival && !walk_
@@ -162,4 +160,4 @@ PickedRequest LoadSet::Pick(int64_t client, int64_t sequence) const {
   return picked;
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

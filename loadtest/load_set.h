@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The requests of a run, made before it: every layer times every number of
-// rows times every input, and which of them a request takes.
+// Requests of a run, made before it: every layer times every number of rows
+// times every input; and the choice among them for each request.
 
 #ifndef QGEMM_LOADTEST_LOAD_SET_H_
 #define QGEMM_LOADTEST_LOAD_SET_H_
@@ -12,19 +12,19 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "loadtest/engine/generator_options.h"
 #include "loadtest/engine/message_set.h"
-#include "loadtest/engine/request_picker.h"
 #include "loadtest/options.h"
 #include "loadtest/workload/workload.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 
 // Virtual clients from this number on send prefill requests.
 inline constexpr int64_t kFirstPrefillClient = int64_t{1} << 40;
 
 // A layer that the server holds.
 struct LoadedLayer {
-  std::string name;  // what requests call it
+  std::string name;  // in requests
   std::string format;
   int64_t k = 0;
   int64_t n = 0;
@@ -53,7 +53,7 @@ class LoadSet final : public RequestPicker {
   const MessageSet& messages() const { return messages_; }
   int message_count() const { return messages_.size(); }
   LoadMessage Describe(int message) const;
-  // A [m, k] of a message, made again; the same bytes each time.
+  // A [m, k] of a message, made anew; the same bytes each time.
   std::vector<uint8_t> OperandOf(const LoadMessage& message) const;
   int64_t AnswerBytes(const LoadMessage& message) const;
 
@@ -80,6 +80,6 @@ class LoadSet final : public RequestPicker {
   MessageSet messages_;
 };
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest
 
 #endif  // QGEMM_LOADTEST_LOAD_SET_H_

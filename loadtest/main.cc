@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// qgemm_loadtest: flags in, report out, exit code. What runs is in load_test.h.
+// qgemm_loadtest: flags in, report out, exit code. runner.h runs the test.
 
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
-#include "base/status_macros.h"
+#include "flags/command_line.h"
+#include "loadtest/host.h"
 #include "loadtest/live_line.h"
-#include "loadtest/load_test.h"
-#include "loadtest/loadtest_flags.h"
 #include "loadtest/options.h"
 #include "loadtest/report/report_table.h"
-#include "loadtest/report_files.h"
+#include "loadtest/runner.h"
 #include "qgemm/process_settings.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 // Set by the signal handler; lock-free, so that it may.
@@ -66,27 +65,26 @@ std::string CommandLine(int argc, char** argv) {
   return line;
 }
 
-absl::StatusOr<LoadtestOptions> ReadOptions(int argc, char** argv) {
-  ASSIGN_OR_RETURN(const LoadtestFlags flags, ReadLoadtestFlags(argc, argv));
-  LoadtestHost host;
-  host.cpus = static_cast<int>(std::thread::hardware_concurrency());
-  host.terminal = isatty(STDERR_FILENO) == 1;
-  host.read_file = ReadWholeFile;
-  return ParseLoadtestOptions(flags, host);
-}
-
 int Run(int argc, char** argv) {
-  const absl::StatusOr<LoadtestOptions> options = ReadOptions(argc, argv);
-  if (!options.ok()) return Fail(options.status(), Verdict::kUsage);
+  LoadtestOptions options;
+  const std::unique_ptr<CLI::App> app = MakeLoadtestApp(&options);
+  if (const auto code = flags::Parse(app.get(), argc, argv)) return *code;
+  const bool is_terminal = isatty(STDERR_FILENO) == 1;
+  const absl::Status usage =
+      CompleteOptions({static_cast<int>(std::thread::hardware_concurrency()),
+                       is_terminal, ReadWholeFile},
+                      &options);
+  if (!usage.ok()) return Fail(usage, Verdict::kUsage);
   StopOnSignals();
-  LiveLine live(
-      options->output.live ? [](absl::string_view text) { std::cerr << text; }
-                           : LiveLine::Write(),
-      isatty(STDERR_FILENO) == 1 ? LiveStyle::kTerminal : LiveStyle::kFile);
-  LoadtestReport report = RunLoadTest(*options, g_stop, &live);
-  report.options = FlagValues();
+  LiveLine::Write write;
+  if (options.output.live == OutputOptions::Live::kOn) {
+    write = [](absl::string_view text) { std::cerr << text; };
+  }
+  LiveLine live(write, is_terminal ? LiveStyle::kTerminal : LiveStyle::kFile);
+  LoadtestReport report = RunLoadTest(options, g_stop, &live);
+  DescribeFlags(*app, &report);
   report.command = CommandLine(argc, argv);
-  const absl::Status written = WriteReportFiles(report, options->output);
+  const absl::Status written = WriteReportFiles(report, options.output);
   if (!written.ok()) {
     report.findings.push_back(
         {Verdict::kNotWritten, std::string(written.message())});
@@ -100,10 +98,10 @@ int Run(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::loadtest
 
 int main(int argc, char** argv) {
   qgemm::KeepFreedOperandMemory();
   qgemm::SkipLockOrderChecks();
-  return qgemm::Run(argc, argv);
+  return qgemm::loadtest::Run(argc, argv);
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a load test run is told: the flags as typed, checked and turned into
-// values. No flag library here; loadtest_flags.h reads the command line.
+// Options of a load test: the command line's values with their defaults,
+// checked and completed.
 
 #ifndef QGEMM_LOADTEST_OPTIONS_H_
 #define QGEMM_LOADTEST_OPTIONS_H_
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,136 +19,88 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "kernels/matrix/types.h"
-#include "loadtest/engine/lane_options.h"
-#include "loadtest/schedule/arrival_process.h"
-#include "loadtest/schedule/arrival_trace.h"
+#include "loadtest/engine/generator_options.h"
+#include "loadtest/report/loadtest_report.h"
+#include "loadtest/schedule/arrivals.h"
 #include "loadtest/schedule/rate_profile.h"
-#include "loadtest/slo.h"
-#include "loadtest/sweep.h"
-#include "loadtest/workload/model_shapes.h"
-#include "loadtest/workload/row_mix.h"
+#include "loadtest/search.h"
+#include "loadtest/verify/verify.h"
+#include "loadtest/workload/model.h"
+#include "loadtest/workload/workload.h"
 #include "qgemm/gemm.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 
 // Most open arrivals in flight, unless --concurrency says otherwise.
 inline constexpr int kOpenInFlight = 1024;
+// Most closed loops, or open arrivals in flight.
+inline constexpr int kMaxConcurrency = 1 << 16;
 
-// Which answers are checked, and how thoroughly (verify/answer_checker.h).
-enum class VerifyMode : uint8_t { kNone, kSample, kAll };
-
-// What carries requests.
 enum class TransportKind : uint8_t {
+  kAuto,  // kTcp or kUnix, by --server
   kTcp,
   kUnix,
   kStream,  // either, pipelined over one GemmStream a connection
-  kNull,    // nothing: every request is answered at once, empty
+  kNull,    // no server: every request is answered at once, empty
 };
 
-// Whether the run puts its weights on the server, and takes them away.
-enum class Keep : uint8_t { kUploadAndRemove, kUpload, kRemove, kNeither };
-
-// The command line as typed; a member a flag.
-struct LoadtestFlags {
-  std::string server = "127.0.0.1:50051";
-  std::string transport = "auto";
-  absl::Duration connect_timeout = absl::Seconds(10);
-  int channels = 0;
-  int threads = 0;
-
-  std::string weights;
-  std::string synthetic;
-  std::string walk;
-  int walk_blocks = 0;
-  int layers = 1;
-  std::string format = "kbit4";
-  double zipf = 0;
-  bool setup = true;
-  bool teardown = true;
-
-  std::string m = "1";
-  int64_t prefill_m = 2048;
-  int prefill_clients = 0;
-  std::string dtype = "fp16";
-  std::string out_dtype;
-  std::string mode = "A16";
-  std::string priority = "normal";
-  std::string client_id;
-  int inputs = 8;
-
-  int concurrency = 0;
-  absl::Duration think;
-  std::string rate;
-  std::string arrivals = "poisson";
-  absl::Duration max_lag = absl::Milliseconds(10);
-  absl::Duration duration = absl::Seconds(10);
-  absl::Duration warmup = absl::Seconds(1);
-
-  absl::Duration timeout = absl::Seconds(30);
-  absl::Duration deadline;
-  double cancel_rate = 0;
-  absl::Duration cancel_within = absl::Milliseconds(1);
-  double disconnect_rate = 0;
-  std::string churn;
-  double churn_rate = 1;
-  std::string allow_errors;
-
-  bool yardstick = false;
-  std::string sweep;
-  bool find_peak = false;
-  std::string slo;
-  std::string verify = "none";
-  uint64_t seed = 1;
-
-  std::string json;
-  std::string hgrm;
-  std::string title;
-  std::string live = "auto";
-};
+// "auto", "tcp", "unix", "stream" or "null".
+absl::string_view Name(TransportKind kind);
 
 // The layers under load: either names on the server, or synthetic ones.
 struct LayerOptions {
-  std::vector<std::string> names;
+  std::vector<std::string> names;                // --weights
+  std::vector<std::string> synthetic;            // shapes as typed
+  std::string walk;                              // a model or a file
+  int walk_blocks = 0;                           // at most; 0: all
+  int per_shape = 1;                             // of --synthetic
+  std::vector<std::string> formats = {"kbit4"};  // layer i has [i % size]
+  double zipf = 0;                               // exponent; 0: layers in turn
+  bool setup = true;                             // upload synthetic layers
+  bool teardown = true;                          // remove them at the end
   // Synthetic: one a layer, in the order in which a walk calls them.
   std::vector<LayerShape> shapes;
-  std::vector<std::string> formats;  // layer i has formats[i % size]
-  Keep keep = Keep::kUploadAndRemove;
-  bool walk = false;  // clients call the layers in order
-  double zipf = 0;    // exponent; 0: layers in turn
-  std::string text;   // "llama3-8b", "4096x14336"
 
   bool is_synthetic() const { return names.empty(); }
+  // "llama3-8b", "4096x14336"
+  std::string text() const;
 };
 
 struct RequestOptions {
   RowMix m;
-  int64_t prefill_m = 0;    // rows of a prefill request
-  int prefill_clients = 0;  // closed loops beside the others
+  int64_t prefill_m = 2048;  // rows of a prefill request
+  int prefill_clients = 0;   // closed loops beside the others
   FloatType a_type = FloatType::kFloat16;
-  FloatType c_type = FloatType::kFloat16;
+  std::optional<FloatType> c_type;  // a_type if unset
   ComputeMode mode = ComputeMode::kA16;
   RequestPriority priority = RequestPriority::kNormal;
-  std::string client_id;    // how clients' ids begin; empty: none
-  int inputs = 8;           // distinct activation matrices, sent in turn
-  absl::Duration timeout;   // without an answer by then, an error
-  absl::Duration deadline;  // which to miss is no error; infinite: none
+  std::string client_id;  // first part of the clients' ids; empty: none
+  int inputs = 8;         // distinct activation matrices, sent in turn
+  // A request without an answer after this is an error.
+  absl::Duration timeout = absl::Seconds(30);
+  absl::Duration deadline;  // a miss is no error; zero: none
   Disturbances disturbances;
   std::set<absl::StatusCode> allowed_errors;
+
+  FloatType result_type() const { return c_type.value_or(a_type); }
 };
 
 struct ArrivalOptions {
+  std::string rate_text;
+  ArrivalProcess process;
+  int concurrency = 0;   // closed: loops; open: the most in flight
+  absl::Duration think;  // of closed loops
+  absl::Duration max_lag = absl::Milliseconds(10);
+  absl::Duration warmup = absl::Seconds(1);
+  absl::Duration duration = absl::Seconds(10);
   // Open arrivals: a rate, or a trace that may be scaled to a rate.
   std::optional<RateProfile> rate;
   std::shared_ptr<const ArrivalTrace> trace;
-  ArrivalProcess process;
   double trace_scale = 1;  // of its offsets
-  int concurrency = 1;     // closed: loops; open: the most in flight
-  absl::Duration think;    // of closed loops
-  absl::Duration max_lag;
-  absl::Duration warmup;
-  absl::Duration duration;
 
   bool is_open() const { return rate.has_value() || trace != nullptr; }
+  // Makes arrivals open at this rate.
+  void SetRate(RateProfile profile);
 };
 
 struct ChurnOptions {
@@ -161,29 +113,29 @@ struct OutputOptions {
   std::string json;
   std::string hgrm;
   std::string title;
-  bool live = false;  // a line that shows the run while it runs
+  enum class Live : uint8_t { kAuto, kOn, kOff } live = Live::kAuto;
 };
 
 struct LoadtestOptions {
-  std::string server;
-  TransportKind transport = TransportKind::kTcp;
-  absl::Duration connect_timeout;
-  int channels = 1;  // of all lanes together; a multiple of `lanes`
-  int lanes = 1;
+  std::string server = "127.0.0.1:50051";
+  TransportKind transport = TransportKind::kAuto;
+  absl::Duration connect_timeout = absl::Seconds(10);
+  int channels = 0;  // of all senders together; a multiple of them
+  int senders = 0;
   LayerOptions layers;
   RequestOptions request;
   ArrivalOptions arrivals;
   ChurnOptions churn;
-  bool yardstick = false;
+  bool baseline = false;
   Sweep sweep;
   bool find_peak = false;
   Slo slo;
   VerifyMode verify = VerifyMode::kNone;
-  OutputOptions output;
   uint64_t seed = 1;
+  OutputOptions output;
 };
 
-// What ParseLoadtestOptions must be told of the machine.
+// Facts about the machine that CompleteOptions needs.
 struct LoadtestHost {
   int cpus = 1;
   bool terminal = false;  // standard error is one
@@ -191,16 +143,26 @@ struct LoadtestHost {
   absl::StatusOr<std::string> (*read_file)(const std::string& path) = nullptr;
 };
 
-// Errors: INVALID_ARGUMENT that names the flag, its value and what is legal;
+// The command line of qgemm_loadtest; parsing overwrites `options`, which must
+// outlive it, with values checked one by one.
+std::unique_ptr<CLI::App> MakeLoadtestApp(LoadtestOptions* options);
+
+// Checks parsed options against each other and sets those that are automatic.
+// Errors: INVALID_ARGUMENT that names the flag, its value and what is allowed;
 // those of reading the files that --walk and --arrivals name.
-absl::StatusOr<LoadtestOptions> ParseLoadtestOptions(const LoadtestFlags& flags,
-                                                     const LoadtestHost& host);
+absl::Status CompleteOptions(const LoadtestHost& host,
+                             LoadtestOptions* options);
 
-// "none", "sample", "all".
-absl::string_view Name(VerifyMode mode);
-// "tcp", "unix", "null".
-absl::string_view Name(TransportKind kind);
+// The options of one point of a sweep, or at a rate of a search.
+// Errors: INVALID_ARGUMENT (a value that the flag does not take).
+absl::StatusOr<LoadtestOptions> SweepPoint(const LoadtestOptions& options,
+                                           size_t point);
+LoadtestOptions AtRate(LoadtestOptions options, RateProfile rate);
 
-}  // namespace qgemm
+// Fills in options and changed_options: each flag with its value in effect, in
+// alphabetical order.
+void DescribeFlags(const CLI::App& app, LoadtestReport* report);
+
+}  // namespace qgemm::loadtest
 
 #endif  // QGEMM_LOADTEST_OPTIONS_H_

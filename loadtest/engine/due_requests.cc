@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The order of a lane's requests: a heap of timed events beside the sequence
+// The order of a sender's requests: a heap of timed events beside the sequence
 // of arrivals.
 
 #include "loadtest/engine/due_requests.h"
@@ -8,21 +8,21 @@
 #include <algorithm>
 #include <functional>
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
-// How many of `total` things, dealt out in turn, are the lane's.
-int ShareOf(int total, int lane, int lanes) {
-  return total / lanes + (lane < total % lanes ? 1 : 0);
+// A sender's share of `total` things dealt out in turn.
+int ShareOf(int total, int sender, int senders) {
+  return total / senders + (sender < total % senders ? 1 : 0);
 }
 
-bool IsApart(const GeneratorOptions& options, int lane) {
-  return lane == options.lanes;
+bool IsSeparate(const GeneratorOptions& options, int sender) {
+  return sender == options.senders;
 }
 
-int OpenPlacesOf(const GeneratorOptions& options, int lane) {
-  if (!options.arrivals.has_value() || IsApart(options, lane)) return 0;
-  return std::max(1, ShareOf(options.max_in_flight, lane, options.lanes));
+int OpenSlotsOf(const GeneratorOptions& options, int sender) {
+  if (!options.arrivals.has_value() || IsSeparate(options, sender)) return 0;
+  return std::max(1, ShareOf(options.max_in_flight, sender, options.senders));
 }
 
 double Uniform(std::mt19937_64* random) {
@@ -31,48 +31,50 @@ double Uniform(std::mt19937_64* random) {
 
 }  // namespace
 
-int DueRequests::LanesOf(const GeneratorOptions& options) {
-  return options.lanes + (options.clients_apart.empty() ? 0 : 1);
+int DueRequests::SendersOf(const GeneratorOptions& options) {
+  return options.senders + (options.separate_clients.empty() ? 0 : 1);
 }
 
-int DueRequests::PlacesOf(const GeneratorOptions& options, int lane) {
-  if (IsApart(options, lane)) {
-    return static_cast<int>(options.clients_apart.size());
+int DueRequests::SlotsOf(const GeneratorOptions& options, int sender) {
+  if (IsSeparate(options, sender)) {
+    return static_cast<int>(options.separate_clients.size());
   }
-  return OpenPlacesOf(options, lane) +
-         ShareOf(static_cast<int>(options.clients.size()), lane, options.lanes);
+  return OpenSlotsOf(options, sender) +
+         ShareOf(static_cast<int>(options.clients.size()), sender,
+                 options.senders);
 }
 
 DueRequests::DueRequests(const GeneratorOptions& options,
-                         const LaneShare& share)
+                         const SenderShare& share)
     : disturbances_(options.disturbances),
       share_(share),
       end_(share.end),
-      random_(options.seed * 1000003 + static_cast<uint64_t>(share.lane)) {
-  places_.resize(OpenPlacesOf(options, share.lane));
-  free_places_.resize(places_.size());
-  for (int place = 0; place < places(); ++place) AddFree(place, share.start);
-  if (IsApart(options, share.lane)) {
-    for (const VirtualClient& client : options.clients_apart) AddClient(client);
+      random_(options.seed * 1000003 + static_cast<uint64_t>(share.sender)) {
+  slots_.resize(OpenSlotsOf(options, share.sender));
+  free_slots_.resize(slots_.size());
+  for (int slot = 0; slot < slots(); ++slot) AddFree(slot, share.start);
+  if (IsSeparate(options, share.sender)) {
+    for (int64_t client : options.separate_clients) AddClient(client);
   } else {
     if (options.arrivals.has_value()) arrivals_.emplace(*options.arrivals);
-    for (size_t i = share.lane; i < options.clients.size(); i += share.lanes) {
+    for (size_t i = share.sender; i < options.clients.size();
+         i += share.senders) {
       AddClient(options.clients[i]);
     }
   }
-  // A place has a turn or a cancel pending; the rest is for stale cancels.
-  events_.reserve(4 * places_.size() + 64);
-  for (int place = 0; place < places(); ++place) {
-    if (places_[place].client < 0) continue;
-    Push({share.start, DueAction::Kind::kSend, place, 0});
+  // A slot has a send or a cancel pending; the rest is for stale cancels.
+  events_.reserve(4 * slots_.size() + 64);
+  for (int slot = 0; slot < slots(); ++slot) {
+    if (slots_[slot].client < 0) continue;
+    Push({share.start, DueAction::Kind::kSend, slot, 0});
   }
   if (arrivals_.has_value()) AdvanceArrivals();
-  if (!IsApart(options, share.lane)) PushDisconnect(share.start);
+  if (!IsSeparate(options, share.sender)) PushDisconnect(share.start);
 }
 
-void DueRequests::AddClient(const VirtualClient& client) {
-  places_.emplace_back();
-  places_.back().client = client.number;
+void DueRequests::AddClient(int64_t client) {
+  slots_.emplace_back();
+  slots_.back().client = client;
 }
 
 void DueRequests::Push(const Event& event) {
@@ -82,9 +84,9 @@ void DueRequests::Push(const Event& event) {
 }
 
 bool DueRequests::IsStale(const Event& event) const {
-  const Place& place = places_[event.place];
+  const Slot& slot = slots_[event.slot];
   return event.kind == DueAction::Kind::kCancel &&
-         !(place.busy && place.generation == event.generation);
+         !(slot.busy && slot.generation == event.generation);
 }
 
 void DueRequests::DropStaleCancels() {
@@ -95,20 +97,20 @@ void DueRequests::DropStaleCancels() {
   std::make_heap(events_.begin(), events_.end(), std::greater<>());
 }
 
-void DueRequests::AddFree(int place, absl::Time now) {
-  places_[place].free_since = now;
-  free_places_[(first_free_ + free_count_++) % free_places_.size()] = place;
+void DueRequests::AddFree(int slot, absl::Time now) {
+  slots_[slot].free_since = now;
+  free_slots_[(first_free_ + free_count_++) % free_slots_.size()] = slot;
 }
 
 int DueRequests::TakeFree() {
-  const int place = free_places_[first_free_];
-  first_free_ = (first_free_ + 1) % free_places_.size();
+  const int slot = free_slots_[first_free_];
+  first_free_ = (first_free_ + 1) % free_slots_.size();
   --free_count_;
-  return place;
+  return slot;
 }
 
 void DueRequests::AdvanceArrivals() {
-  int64_t skip = next_arrival_ < 0 ? share_.lane : share_.lanes - 1;
+  int64_t skip = next_arrival_ < 0 ? share_.sender : share_.senders - 1;
   std::optional<absl::Duration> offset;
   do {
     offset = arrivals_->Next();
@@ -119,7 +121,7 @@ void DueRequests::AdvanceArrivals() {
 }
 
 void DueRequests::PushDisconnect(absl::Time after) {
-  const double rate = disturbances_.disconnects_per_second / share_.lanes;
+  const double rate = disturbances_.disconnects_per_second / share_.senders;
   if (rate <= 0) return;
   const double gap = std::exponential_distribution<double>(rate)(random_);
   Push({after + absl::Seconds(gap), DueAction::Kind::kDisconnect, 0, 0});
@@ -136,7 +138,7 @@ std::optional<DueAction> DueRequests::TakeEvent(absl::Time now) {
     const Event event = events_.front();
     std::pop_heap(events_.begin(), events_.end(), std::greater<>());
     events_.pop_back();
-    Place& place = places_[event.place];
+    Slot& slot = slots_[event.slot];
     switch (event.kind) {
       case DueAction::Kind::kDisconnect:
         if (event.time >= end_) break;
@@ -145,16 +147,16 @@ std::optional<DueAction> DueRequests::TakeEvent(absl::Time now) {
       case DueAction::Kind::kCancel: {
         if (IsStale(event)) break;
         DueAction action{event.kind, {}};
-        action.request.place = event.place;
+        action.request.slot = event.slot;
         return action;
       }
       case DueAction::Kind::kSend: {
         if (event.time >= end_) break;
         DueRequest request;
-        request.client = place.client;
-        request.sequence = place.sequence++;
+        request.client = slot.client;
+        request.sequence = slot.sequence++;
         request.due = request.ready = event.time;
-        return Send(event.place, request, now);
+        return Send(event.slot, request, now);
       }
     }
   }
@@ -164,27 +166,27 @@ std::optional<DueAction> DueRequests::TakeEvent(absl::Time now) {
 std::optional<DueAction> DueRequests::TakeArrival(absl::Time now) {
   const absl::Time next = NextArrival();
   if (next > now || next == absl::InfiniteFuture()) return std::nullopt;
-  const int place = TakeFree();
+  const int slot = TakeFree();
   DueRequest request;
   request.sequence = next_arrival_;
   request.due = next_due_;
-  request.ready = std::max(next_due_, places_[place].free_since);
+  request.ready = std::max(next_due_, slots_[slot].free_since);
   AdvanceArrivals();
-  return Send(place, request, now);
+  return Send(slot, request, now);
 }
 
-DueAction DueRequests::Send(int place, const DueRequest& request,
+DueAction DueRequests::Send(int slot, const DueRequest& request,
                             absl::Time now) {
-  places_[place].busy = true;
-  places_[place].overdue = false;
-  places_[place].taken = now;
+  slots_[slot].busy = true;
+  slots_[slot].overdue = false;
+  slots_[slot].taken = now;
   ++in_flight_;
   DueAction action{DueAction::Kind::kSend, request};
-  action.request.place = place;
+  action.request.slot = slot;
   if (disturbances_.cancel_share > 0 &&
       Uniform(&random_) < disturbances_.cancel_share) {
     Push({now + disturbances_.cancel_within * Uniform(&random_),
-          DueAction::Kind::kCancel, place, places_[place].generation});
+          DueAction::Kind::kCancel, slot, slots_[slot].generation});
   }
   return action;
 }
@@ -200,24 +202,24 @@ absl::Time DueRequests::NextTime() const {
   return events_.empty() ? arrival : std::min(arrival, events_.front().time);
 }
 
-void DueRequests::Ended(int place, absl::Time now, absl::Duration pause) {
-  Place& ended = places_[place];
+void DueRequests::Ended(int slot, absl::Time now, absl::Duration pause) {
+  Slot& ended = slots_[slot];
   ended.busy = false;
   ++ended.generation;
   --in_flight_;
   if (ended.client >= 0) {
-    Push({now + pause, DueAction::Kind::kSend, place, 0});
+    Push({now + pause, DueAction::Kind::kSend, slot, 0});
     return;
   }
-  AddFree(place, now);
+  AddFree(slot, now);
 }
 
-void DueRequests::TakeOverdue(absl::Time time, std::vector<int>* places) {
-  for (int place = 0; place < this->places(); ++place) {
-    Place& each = places_[place];
+void DueRequests::TakeOverdue(absl::Time time, std::vector<int>* slots) {
+  for (int slot = 0; slot < this->slots(); ++slot) {
+    Slot& each = slots_[slot];
     if (!each.busy || each.overdue || each.taken >= time) continue;
     each.overdue = true;
-    places->push_back(place);
+    slots->push_back(slot);
   }
 }
 
@@ -241,4 +243,4 @@ int64_t DueRequests::CountUnsent(absl::Time from) {
   return unsent;
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

@@ -1,31 +1,127 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A call object for each place, used again for each of its requests.
+// A call object for each slot, reused for each of its requests.
 
-#include "loadtest/engine/grpc_transport.h"
-
+#include <fcntl.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/generic/generic_stub.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "client/channels.h"
 #include "client/gemm_wire.h"
-#include "loadtest/engine/cuttable_socket.h"
+#include "loadtest/engine/message_set.h"
+#include "loadtest/engine/transport.h"
+#include "qgemm/v1/qgemm.pb.h"
 #include "rpc/completion_queue.h"
 #include "rpc/grpc_status.h"
+#include "rpc/payload_message.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
+
+// A connected socket; another descriptor of it goes to gRPC, and cutting it
+// looks to the server like a client that vanished.
+class CuttableSocket {
+ public:
+  explicit CuttableSocket(int descriptor) : descriptor_(descriptor) {}
+  CuttableSocket(const CuttableSocket&) = delete;
+  CuttableSocket& operator=(const CuttableSocket&) = delete;
+  ~CuttableSocket() { close(descriptor_); }
+
+  // A non-blocking descriptor of the same connection, owned by the caller.
+  absl::StatusOr<int> Duplicate() const {
+    const int duplicate = fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+    if (duplicate >= 0 && fcntl(duplicate, F_SETFL,
+                                fcntl(duplicate, F_GETFL) | O_NONBLOCK) == 0) {
+      return duplicate;
+    }
+    return absl::ResourceExhaustedError(
+        absl::StrCat("duplicate a socket: ", std::strerror(errno)));
+  }
+
+  // Ends the connection at once for every descriptor of it.
+  void Cut() const { shutdown(descriptor_, SHUT_RDWR); }
+
+ private:
+  const int descriptor_;
+};
+
+absl::Status NoConnection(absl::string_view target, absl::string_view reason) {
+  return absl::UnavailableError(
+      absl::StrCat("connect to ", target, ": ", reason));
+}
+
+absl::StatusOr<int> ConnectTo(const std::string& target,
+                              const sockaddr* address, socklen_t bytes) {
+  const int descriptor =
+      socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) return NoConnection(target, std::strerror(errno));
+  if (connect(descriptor, address, bytes) == 0) return descriptor;
+  const int error = errno;
+  close(descriptor);
+  return NoConnection(target, std::strerror(error));
+}
+
+absl::StatusOr<int> ConnectUnix(const std::string& target,
+                                absl::string_view path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("target is '", target, "'; its path has ", path.size(),
+                     " bytes, must be below ", sizeof(address.sun_path)));
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return ConnectTo(target, reinterpret_cast<const sockaddr*>(&address),
+                   sizeof(address));
+}
+
+absl::StatusOr<int> ConnectTcp(const std::string& target) {
+  const size_t colon = target.rfind(':');
+  std::string host = target.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[') {
+    host = host.substr(1, host.size() - 2);
+  }
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int code = getaddrinfo(host.c_str(), target.substr(colon + 1).c_str(),
+                               &hints, &found);
+  if (code != 0) return NoConnection(target, gai_strerror(code));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found,
+                                                             freeaddrinfo);
+  absl::StatusOr<int> descriptor = NoConnection(target, "no address");
+  for (const addrinfo* each = found; each != nullptr && !descriptor.ok();
+       each = each->ai_next) {
+    descriptor = ConnectTo(target, each->ai_addr, each->ai_addrlen);
+  }
+  if (descriptor.ok()) {
+    const int on = 1;
+    setsockopt(*descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  }
+  return descriptor;
+}
 
 // One connection, for as long as it lasts.
 struct Connection {
@@ -34,41 +130,44 @@ struct Connection {
 
   const std::shared_ptr<grpc::Channel> channel;
   grpc::GenericStub stub;
-  std::optional<CuttableSocket> socket;  // if it can be cut
+  std::unique_ptr<const CuttableSocket> socket;  // if it can be cut
   std::atomic<bool> cut{false};
 };
 
 using ConnectionPtr = std::shared_ptr<Connection>;
 
-absl::StatusOr<ConnectionPtr> ConnectCuttable(
-    const GrpcTransportOptions& options) {
-  ASSIGN_OR_RETURN(CuttableSocket socket,
-                   CuttableSocket::Connect(options.target));
-  ASSIGN_OR_RETURN(const int descriptor, socket.Duplicate());
+absl::StatusOr<ConnectionPtr> ConnectCuttable(const std::string& target) {
+  absl::string_view path = target;
+  ASSIGN_OR_RETURN(const int connected, absl::ConsumePrefix(&path, "unix:")
+                                            ? ConnectUnix(target, path)
+                                            : ConnectTcp(target));
+  auto socket = std::make_unique<const CuttableSocket>(connected);
+  ASSIGN_OR_RETURN(const int descriptor, socket->Duplicate());
   auto connection =
       std::make_shared<Connection>(grpc::CreateCustomInsecureChannelFromFd(
-          options.target, descriptor,
-          ChannelArgumentsFor(options.max_message_bytes)));
-  connection->socket.emplace(std::move(socket));
+          target, descriptor, ChannelArgumentsFor(kMaxMessageBytes)));
+  connection->socket = std::move(socket);
   return connection;
 }
 
 absl::StatusOr<std::vector<ConnectionPtr>> ConnectAll(
-    const GrpcTransportOptions& options) {
+    const TransportOptions& options) {
   RETURN_IF_ERROR(CheckTarget(options.target));
   std::vector<ConnectionPtr> connections;
   if (options.connections == Connections::kCuttable) {
     for (int i = 0; i < options.channels; ++i) {
-      ASSIGN_OR_RETURN(ConnectionPtr connection, ConnectCuttable(options));
+      ASSIGN_OR_RETURN(ConnectionPtr connection,
+                       ConnectCuttable(options.target));
       connections.push_back(std::move(connection));
     }
     return connections;
   }
-  const Channels channels = CreateChannels(options.target, options.channels,
-                                           options.max_message_bytes);
+  const Channels channels =
+      CreateChannels(options.target, options.channels, kMaxMessageBytes);
   if (!WaitForChannels(channels, absl::Now() + options.connect_timeout)) {
-    return absl::UnavailableError(
-        absl::StrCat("connect to ", options.target, ": no connection within ",
+    return NoConnection(
+        options.target,
+        absl::StrCat("no connection within ",
                      absl::FormatDuration(options.connect_timeout)));
   }
   for (const auto& channel : channels) {
@@ -77,60 +176,66 @@ absl::StatusOr<std::vector<ConnectionPtr>> ConnectAll(
   return connections;
 }
 
+// The field client_id alone; it may follow any message that has none.
+grpc::Slice ClientIdSlice(const std::string& client_id) {
+  v1::GemmRequest message;
+  message.set_client_id(client_id);
+  return grpc::Slice(message.SerializeAsString());
+}
+
 class GrpcTransport final : public Transport {
  public:
-  GrpcTransport(const GrpcTransportOptions& options, const MessageSet* messages,
+  GrpcTransport(const TransportOptions& options, const MessageSet* messages,
                 std::vector<ConnectionPtr> connections, RequestSink* sink)
       : options_(options),
         messages_(messages),
         sink_(sink),
         connections_(std::move(connections)) {
-    loop_.Start();
+    queue_.Start();
   }
 
-  ~GrpcTransport() override { loop_.ShutDown(); }
+  ~GrpcTransport() override { queue_.ShutDown(); }
 
-  // `name` tells the transport's clients from those of others.
-  void AddPlaces(int places, const std::string& name) {
-    for (int i = 0; i < places; ++i) {
-      calls_.push_back(std::make_unique<Call>(this, i));
-      if (name.empty()) continue;
-      calls_.back()->SetClientId(absl::StrCat(name, "-", i));
+  // Each slot is a client of its own, of that name and its number; no clients
+  // if the name is empty.
+  void AddSlots(int slots, const std::string& name) {
+    for (int i = 0; i < slots; ++i) {
+      std::optional<grpc::Slice> client_id;
+      if (!name.empty()) client_id = ClientIdSlice(absl::StrCat(name, "-", i));
+      calls_.push_back(std::make_unique<Call>(this, i, std::move(client_id)));
     }
   }
 
-  void Start(int place, int message, absl::Duration timeout) override {
-    calls_[place]->Start(message, timeout);
+  void Start(int slot, int message, absl::Duration timeout) override {
+    calls_[slot]->Start(message, timeout);
   }
 
-  void Cancel(int place) override { calls_[place]->Cancel(); }
+  void Cancel(int slot) override { calls_[slot]->Cancel(); }
 
   absl::Status Disconnect() override;
 
  private:
   class Call final : public CompletionTag {
    public:
-    Call(GrpcTransport* transport, int place)
-        : transport_(transport), place_(place) {}
-
-    // Before the first Start.
-    void SetClientId(const std::string& client_id) {
-      client_id_ = ClientIdToWire(client_id);
-    }
+    Call(GrpcTransport* transport, int slot,
+         std::optional<grpc::Slice> client_id)
+        : transport_(transport),
+          slot_(slot),
+          client_id_(std::move(client_id)) {}
 
     void Start(int message, absl::Duration timeout);
     void Cancel();
     void Complete(bool ok) override;
 
    private:
-    // Frees the place for its next request; what this one ended with.
+    // Frees the slot for its next request and moves the end of this one out.
     void TakeEnd(EndedRequest* end, grpc::ByteBuffer* response);
 
     grpc::ByteBuffer WithClientId(const grpc::ByteBuffer& message) const;
 
     GrpcTransport* const transport_;
-    const int place_;
-    std::optional<grpc::Slice> client_id_;
+    const int slot_;
+    const std::optional<grpc::Slice> client_id_;
     Mutex mutex_;
     bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
     ConnectionPtr connection_ ABSL_GUARDED_BY(mutex_);
@@ -142,25 +247,26 @@ class GrpcTransport final : public Transport {
     grpc::Status status_;
   };
 
-  ConnectionPtr ConnectionOf(int place) {
+  ConnectionPtr ConnectionOf(int slot) {
     MutexLock lock(&mutex_);
-    return connections_[place % connections_.size()];
+    return connections_[slot % connections_.size()];
   }
 
-  const GrpcTransportOptions options_;
+  const TransportOptions options_;
   const MessageSet* const messages_;
   RequestSink* const sink_;
-  AnswerView answer_;  // of the loop's thread
+  v1::GemmResponse answer_;  // answer_ and c_ belong to the queue's thread
+  ReceivedPayload c_;
   std::vector<std::unique_ptr<Call>> calls_;
   Mutex mutex_;
   std::vector<ConnectionPtr> connections_ ABSL_GUARDED_BY(mutex_);
   size_t next_cut_ ABSL_GUARDED_BY(mutex_) = 0;
-  CompletionQueue loop_;
+  CompletionQueue queue_;
 };
 
 void GrpcTransport::Call::Start(int message, absl::Duration timeout) {
   MutexLock lock(&mutex_);
-  connection_ = transport_->ConnectionOf(place_);
+  connection_ = transport_->ConnectionOf(slot_);
   context_.emplace();
   deadline_ = absl::InfiniteFuture();
   if (timeout < absl::InfiniteDuration()) deadline_ = absl::Now() + timeout;
@@ -168,7 +274,7 @@ void GrpcTransport::Call::Start(int message, absl::Duration timeout) {
   const MessageSet& messages = *transport_->messages_;
   reader_ = connection_->stub.PrepareUnaryCall(
       &*context_, messages.method(message),
-      WithClientId(messages.message(message)), transport_->loop_.queue());
+      WithClientId(messages.message(message)), transport_->queue_.queue());
   reader_->StartCall();
   reader_->Finish(&response_, &status_, Publish());
 }
@@ -178,8 +284,7 @@ grpc::ByteBuffer GrpcTransport::Call::WithClientId(
     const grpc::ByteBuffer& message) const {
   if (!client_id_.has_value()) return message;
   std::vector<grpc::Slice> slices;
-  // Fails for compressed messages alone.
-  (void)message.Dump(&slices);
+  (void)message.Dump(&slices);  // fails for compressed messages alone
   slices.push_back(*client_id_);
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
@@ -211,23 +316,28 @@ void GrpcTransport::Call::TakeEnd(EndedRequest* end,
 
 void GrpcTransport::Call::Complete(bool) {
   EndedRequest end;
-  grpc::ByteBuffer response;  // outlives the place, which is used again below
+  grpc::ByteBuffer response;  // outlives the slot's request
   TakeEnd(&end, &response);
-  AnswerView& answer = transport_->answer_;
-  if (end.status.ok()) end.status = ReadAnswer(&response, &answer);
   if (end.status.ok()) {
-    end.timings = answer.timings;
-    end.c = answer.c;
+    v1::GemmResponse& answer = transport_->answer_;
+    ReceivedPayload& c = transport_->c_;
+    const absl::Status read = ReadPayloadMessage(&response, &answer, &c);
+    if (read.ok()) {
+      end.timings = FromWire(answer.timings());
+      end.c = c.pieces;
+    } else {
+      end.status = absl::InternalError(
+          absl::StrCat("the server's answer: ", read.message()));
+    }
   }
-  transport_->sink_->OnEnd(place_, end);
+  transport_->sink_->OnEnd(slot_, end);
 }
 
 absl::Status GrpcTransport::Disconnect() {
   if (options_.connections != Connections::kCuttable) {
-    return absl::FailedPreconditionError(
-        "the transport was opened without connections that can be cut");
+    return Transport::Disconnect();
   }
-  ASSIGN_OR_RETURN(ConnectionPtr fresh, ConnectCuttable(options_));
+  ASSIGN_OR_RETURN(ConnectionPtr fresh, ConnectCuttable(options_.target));
   ConnectionPtr old;
   {
     MutexLock lock(&mutex_);
@@ -241,20 +351,21 @@ absl::Status GrpcTransport::Disconnect() {
 
 }  // namespace
 
-GrpcTransportFactory::GrpcTransportFactory(GrpcTransportOptions options,
-                                           const MessageSet* messages)
-    : options_(std::move(options)), messages_(messages) {}
-
-absl::StatusOr<std::unique_ptr<Transport>> GrpcTransportFactory::Open(
-    int places, RequestSink* sink) {
-  ASSIGN_OR_RETURN(std::vector<ConnectionPtr> connections,
-                   ConnectAll(options_));
-  auto transport = std::make_unique<GrpcTransport>(
-      options_, messages_, std::move(connections), sink);
-  const std::string& prefix = options_.client_id_prefix;
-  transport->AddPlaces(
-      places, prefix.empty() ? "" : absl::StrCat(prefix, "-", opened_++));
-  return absl::StatusOr<std::unique_ptr<Transport>>(std::move(transport));
+OpenTransport GrpcTransports(TransportOptions options,
+                             const MessageSet* messages) {
+  return [options = std::move(options), messages,
+          opened = std::make_shared<std::atomic<int>>(0)](
+             int slots,
+             RequestSink* sink) -> absl::StatusOr<std::unique_ptr<Transport>> {
+    ASSIGN_OR_RETURN(std::vector<ConnectionPtr> connections,
+                     ConnectAll(options));
+    auto transport = std::make_unique<GrpcTransport>(
+        options, messages, std::move(connections), sink);
+    const std::string& prefix = options.client_id_prefix;
+    transport->AddSlots(
+        slots, prefix.empty() ? "" : absl::StrCat(prefix, "-", (*opened)++));
+    return transport;
+  };
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The requests of a load test as bytes, made once and sent many times.
+// Requests of a load test as bytes, made once and sent many times.
 
 #ifndef QGEMM_LOADTEST_ENGINE_MESSAGE_SET_H_
 #define QGEMM_LOADTEST_ENGINE_MESSAGE_SET_H_
 
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/slice.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "qgemm/gemm.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 
 // Not thread-safe while messages are added; afterwards any thread may read.
 class MessageSet {
@@ -24,12 +23,12 @@ class MessageSet {
   MessageSet(const MessageSet&) = delete;
   MessageSet& operator=(const MessageSet&) = delete;
 
-  // Keeps a copy of an A; returns its number. Messages with equal A share it.
-  int AddOperand(absl::Span<const uint8_t> a);
+  // Keeps an A; returns its number. Messages with equal A share it.
+  int AddOperand(std::vector<uint8_t> a);
 
-  // A Gemm request whose A is operand number `operand`; options.a is ignored.
+  // A Gemm request whose A is operand number `operand`; request.a is ignored.
   // Returns the message's number, from 0 on.
-  int AddGemm(GemmRequest options, int operand);
+  int AddGemm(GemmRequest request, int operand);
 
   // A debug Echo of operand number `operand`, answered by `answer_bytes`.
   int AddEcho(int operand, int64_t answer_bytes);
@@ -38,8 +37,8 @@ class MessageSet {
   const grpc::ByteBuffer& message(int number) const {
     return messages_[number].bytes;
   }
-  // What a message that AddGemm made asks for; A is the set's.
-  GemmRequest gemm(int number) const;
+  // The request of a message that AddGemm made; the set owns A.
+  const GemmRequest& gemm(int number) const { return messages_[number].gemm; }
   // "/package.Service/Method".
   const std::string& method(int number) const {
     return *messages_[number].method;
@@ -48,17 +47,16 @@ class MessageSet {
  private:
   struct Message {
     const std::string* method;
-    grpc::ByteBuffer bytes;
-    GemmRequest gemm;  // without A
-    int operand = 0;
+    grpc::ByteBuffer bytes;  // borrows A, and keeps it alive
+    GemmRequest gemm;
   };
 
   const std::string gemm_method_ = "/qgemm.v1.Qgemm/Gemm";
   const std::string echo_method_ = "/qgemm.v1.QgemmDebug/Echo";
-  std::vector<grpc::Slice> operands_;
+  std::vector<std::shared_ptr<const std::vector<uint8_t>>> operands_;
   std::vector<Message> messages_;
 };
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest
 
 #endif  // QGEMM_LOADTEST_ENGINE_MESSAGE_SET_H_

@@ -1,13 +1,186 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adds gaps up, and maps the sums to offsets.
+// Exponential by inversion, normal by Marsaglia's polar method, gamma by
+// Marsaglia and Tsang. Sums of gaps are mapped to offsets.
 
 #include "loadtest/schedule/arrivals.h"
 
 #include <algorithm>
-#include <utility>
+#include <cmath>
+#include <string>
 
-namespace qgemm {
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+
+namespace qgemm::loadtest {
+namespace {
+
+constexpr double kMaxOffsetSeconds = 365.0 * 24 * 3600;  // a year
+
+absl::Status BadLine(int64_t line, absl::string_view text,
+                     absl::string_view allowed) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("trace: line ", line, " \"", text, "\": must be ", allowed));
+}
+
+absl::Status AppendOffset(absl::string_view text, int64_t line,
+                          std::vector<absl::Duration>* offsets) {
+  double seconds = 0;
+  if (!absl::SimpleAtod(text, &seconds) ||
+      !(seconds >= 0 && seconds <= kMaxOffsetSeconds)) {
+    return BadLine(line, text, "seconds from 0 to a year, as in 12.5");
+  }
+  const absl::Duration offset = absl::Seconds(seconds);
+  if (!offsets->empty() && offset < offsets->back()) {
+    return BadLine(line, text,
+                   absl::StrCat("at least the offset before it, ",
+                                absl::ToDoubleSeconds(offsets->back())));
+  }
+  offsets->push_back(offset);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+UnitGaps::GammaConstants::GammaConstants(double shape)
+    : d(shape - 1.0 / 3), c(1 / std::sqrt(9 * d)) {}
+
+UnitGaps::UnitGaps(const ArrivalProcess& process, uint64_t seed)
+    : kind_(process.kind),
+      scale_(process.variation * process.variation),
+      constants_(scale_ > 1 ? 1 + 1 / scale_ : 1 / scale_),
+      random_(seed) {
+  CHECK(kind_ != ArrivalKind::kTrace) << "a trace has no random gaps";
+}
+
+double UnitGaps::First() {
+  switch (kind_) {
+    case ArrivalKind::kConstant:
+      return 0.5;
+    case ArrivalKind::kGamma:
+      return FirstGammaGap();
+    default:
+      return Exponential();
+  }
+}
+
+double UnitGaps::Next() {
+  switch (kind_) {
+    case ArrivalKind::kConstant:
+      return 1;
+    case ArrivalKind::kGamma:
+      return GammaGap();
+    default:
+      return Exponential();
+  }
+}
+
+double UnitGaps::FirstGammaGap() {
+  // A moment falls into a gap the likelier the longer it is, at any point of
+  // it alike; of gamma gaps the longer ones have one more in shape.
+  const double gap = Gamma(GammaConstants(1 + 1 / scale_)) * scale_;
+  return gap * UnitInterval(random_.Next());
+}
+
+double UnitGaps::GammaGap() {
+  const double gap = Gamma(constants_) * scale_;
+  if (scale_ <= 1) return gap;
+  // A shape below 1 is that of 1 more, times a power of a uniform variable.
+  return gap * std::exp(-Exponential() * scale_);
+}
+
+double UnitGaps::Exponential() {
+  return -std::log(OpenUnitInterval(random_.Next()));
+}
+
+double UnitGaps::Normal() {
+  if (has_spare_normal_) {
+    has_spare_normal_ = false;
+    return spare_normal_;
+  }
+  double x = 0;
+  double y = 0;
+  double square = 0;
+  do {
+    x = 2 * OpenUnitInterval(random_.Next()) - 1;
+    y = 2 * OpenUnitInterval(random_.Next()) - 1;
+    square = x * x + y * y;
+  } while (square >= 1);
+  const double factor = std::sqrt(-2 * std::log(square) / square);
+  spare_normal_ = y * factor;
+  has_spare_normal_ = true;
+  return x * factor;
+}
+
+// Source: Marsaglia, Tsang: A Simple Method for Generating Gamma Variables
+// (ACM TOMS 26, 2000).
+double UnitGaps::Gamma(const GammaConstants& constants) {
+  const auto [d, c] = constants;
+  while (true) {
+    const double x = Normal();
+    const double root = 1 + c * x;
+    if (root <= 0) continue;
+    const double v = root * root * root;
+    const double uniform = OpenUnitInterval(random_.Next());
+    const double x2 = x * x;
+    if (uniform < 1 - 0.0331 * x2 * x2) return d * v;
+    if (std::log(uniform) < x2 / 2 + d * (1 - v + std::log(v))) return d * v;
+  }
+}
+
+absl::StatusOr<ArrivalProcess> ParseArrivalProcess(absl::string_view text) {
+  absl::string_view rest = text;
+  if (text == "constant") return ArrivalProcess{ArrivalKind::kConstant, 1, ""};
+  if (text == "poisson") return ArrivalProcess{ArrivalKind::kPoisson, 1, ""};
+  if (absl::ConsumePrefix(&rest, "trace:") && !rest.empty()) {
+    return ArrivalProcess{ArrivalKind::kTrace, 1, std::string(rest)};
+  }
+  if (!absl::ConsumePrefix(&rest, "gamma:")) {
+    return absl::InvalidArgumentError(
+        "must be constant, poisson, gamma:CV or trace:FILE");
+  }
+  double variation = 0;
+  if (absl::SimpleAtod(rest, &variation) && variation >= kMinVariation &&
+      variation <= kMaxVariation) {
+    return ArrivalProcess{ArrivalKind::kGamma, variation, ""};
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("must be gamma:CV with a coefficient of variation of ",
+                   kMinVariation, " to ", kMaxVariation));
+}
+
+double ArrivalTrace::mean_rate() const {
+  const double seconds = absl::ToDoubleSeconds(length());
+  return seconds == 0 ? 0 : static_cast<double>(offsets.size()) / seconds;
+}
+
+absl::StatusOr<ArrivalTrace> ParseArrivalTrace(absl::string_view text) {
+  ArrivalTrace trace;
+  int64_t line = 0;
+  for (absl::string_view content : absl::StrSplit(text, '\n')) {
+    ++line;
+    content = content.substr(0, content.find('#'));
+    content = absl::StripAsciiWhitespace(content);
+    if (content.empty()) continue;
+    RETURN_IF_ERROR(AppendOffset(content, line, &trace.offsets));
+  }
+  if (!trace.offsets.empty()) return trace;
+  return absl::InvalidArgumentError(
+      "trace: holds no offset: must have one or more");
+}
+
+absl::StatusOr<double> TimeScaleFor(const ArrivalTrace& trace, double rate) {
+  if (trace.mean_rate() > 0) return trace.mean_rate() / rate;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "trace: all ", trace.offsets.size(),
+      " offsets are 0: it must have a later one to be given a rate"));
+}
 
 RenewalArrivals::RenewalArrivals(const ArrivalProcess& process,
                                  RateProfile profile, uint64_t seed)
@@ -26,26 +199,13 @@ absl::Duration RenewalArrivals::Next() {
   return last_;
 }
 
-std::optional<absl::Duration> TraceArrivals::Next() {
-  if (next_ == trace_->offsets.size()) return std::nullopt;
-  return trace_->offsets[next_++] * time_scale_;
-}
-
-ArrivalSequence::ArrivalSequence(const ArrivalProcess& process,
-                                 RateProfile profile, uint64_t seed)
-    : arrivals_(std::in_place_type<RenewalArrivals>, process,
-                std::move(profile), seed) {}
-
-ArrivalSequence::ArrivalSequence(std::shared_ptr<const ArrivalTrace> trace,
-                                 double time_scale)
-    : arrivals_(std::in_place_type<TraceArrivals>, std::move(trace),
-                time_scale) {}
-
 std::optional<absl::Duration> ArrivalSequence::Next() {
   if (auto* renewal = std::get_if<RenewalArrivals>(&arrivals_)) {
     return renewal->Next();
   }
-  return std::get<TraceArrivals>(arrivals_).Next();
+  auto& [trace, time_scale, next] = std::get<TraceArrivals>(arrivals_);
+  if (next == trace->offsets.size()) return std::nullopt;
+  return trace->offsets[next++] * time_scale;
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

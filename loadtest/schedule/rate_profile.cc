@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 constexpr absl::Duration kMaxLength = absl::Hours(24 * 365);
@@ -28,15 +28,14 @@ struct ParsedSegment {
   absl::Duration length = absl::InfiniteDuration();
 };
 
-// Where an error lies.
+// The place of an error.
 struct SegmentText {
-  absl::string_view all;
   absl::string_view segment;
   size_t number = 0;  // from 1
 
-  absl::Status Error(absl::string_view legal) const {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--rate=", all, ": segment ", number, " \"", segment, "\": ", legal));
+  absl::Status Error(absl::string_view allowed) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("segment ", number, " \"", segment, "\": ", allowed));
   }
 };
 
@@ -92,7 +91,6 @@ RateProfile RateProfile::Constant(double rate) {
   CHECK(rate >= kMinRate && rate <= kMaxRate) << rate << " requests/s";
   RateProfile profile;
   profile.Hold(rate);
-  profile.length_ = absl::InfiniteDuration();
   return profile;
 }
 
@@ -166,7 +164,7 @@ absl::StatusOr<RateProfile> ParseRateProfile(absl::string_view text) {
   RateProfile profile;
   ParsedSegment parsed;
   for (size_t i = 0; i < segments.size(); ++i) {
-    const SegmentText segment{text, segments[i], i + 1};
+    const SegmentText segment{segments[i], i + 1};
     ASSIGN_OR_RETURN(parsed, ParseSegment(segment));
     if (parsed.length == absl::InfiniteDuration()) {
       if (i + 1 == segments.size()) break;
@@ -178,9 +176,7 @@ absl::StatusOr<RateProfile> ParseRateProfile(absl::string_view text) {
     }
   }
   profile.Hold(parsed.last_rate);
-  profile.length_ =
-      parsed.length == absl::InfiniteDuration() ? parsed.length : profile.end_;
   return profile;
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many requests a second are to arrive, over the time of a run. What
-// single arrivals do around that rate is in arrivals.h.
+// Arrivals per second over the time of a run. The scatter of single arrivals
+// around that rate is in arrivals.h.
 
 #ifndef QGEMM_LOADTEST_SCHEDULE_RATE_PROFILE_H_
 #define QGEMM_LOADTEST_SCHEDULE_RATE_PROFILE_H_
@@ -12,9 +12,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 
-// Requests/s that a profile may ask for.
+// Range of requests/s in a profile.
 inline constexpr double kMinRate = 0.001;
 inline constexpr double kMaxRate = 1e7;
 
@@ -38,9 +38,6 @@ class RateProfile {
 
   // Requests/s on average over [from, to); `to` is above `from`.
   double MeanRate(absl::Duration from, absl::Duration to) const;
-
-  // Where the last segment ends; infinite if that has no length.
-  absl::Duration length() const { return length_; }
 
  private:
   friend absl::StatusOr<RateProfile> ParseRateProfile(absl::string_view text);
@@ -66,14 +63,13 @@ class RateProfile {
   std::vector<Segment> segments_;  // not empty
   absl::Duration end_;             // of the segments that end
   double end_arrivals_ = 0;        // until then
-  absl::Duration length_;
 };
 
 // Segments separated by commas: "500:10s" is a rate for a time, "100..5000:60s"
 // a ramp; the last may be a rate alone, which holds for ever, as in "2000".
-// Errors: INVALID_ARGUMENT that names --rate, the segment and what is legal.
+// Errors: INVALID_ARGUMENT that names the segment and what is allowed.
 absl::StatusOr<RateProfile> ParseRateProfile(absl::string_view text);
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest
 
 #endif  // QGEMM_LOADTEST_SCHEDULE_RATE_PROFILE_H_

@@ -5,20 +5,48 @@
 #include "loadtest/workload/random_operands.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "loadtest/random/normal_values.h"
 #include "kernels/formats/weights_decoder.h"
 #include "kernels/formats/weights_spec.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
+
+constexpr int kQuantiles = 1 << 16;
+using Quantiles = std::array<float, kQuantiles>;
+
+double NormalCdf(double x) { return std::erfc(-x * std::sqrt(0.5)) / 2; }
+
+double NormalDensity(double x) {
+  constexpr double kOneOverRootTwoPi = 0.3989422804014327;
+  return kOneOverRootTwoPi * std::exp(-x * x / 2);
+}
+
+Quantiles MakeQuantiles() {
+  Quantiles quantiles;
+  double x = -4.4;  // below the first
+  for (int i = 0; i < kQuantiles / 2; ++i) {
+    const double probability = (i + 0.5) / kQuantiles;
+    // Newton's method from the quantile before. Below 0 the distribution is
+    // convex: its steps converge from either side. Four reach a float's
+    // precision even over the widest gap, the first.
+    for (int step = 0; step < 4; ++step) {
+      x += (probability - NormalCdf(x)) / NormalDensity(x);
+    }
+    quantiles[i] = static_cast<float>(x);
+    quantiles[kQuantiles - 1 - i] = -quantiles[i];
+  }
+  return quantiles;
+}
 
 constexpr float kWeightDeviation = 0.02f;  // of a trained linear layer
 
@@ -44,43 +72,33 @@ EncodedWeights EncodeDense(FloatType type, absl::Span<const float> w, int64_t n,
   return encoded;
 }
 
-absl::StatusOr<EncodeOptions> QuantizerOf(absl::string_view format) {
-  EncodeOptions options;
-  if (format.size() == 5 && absl::StartsWith(format, "kbit") &&
-      format[4] >= '2' && format[4] <= '5') {
-    options.bits = format[4] - '0';
-    return options;
-  }
-  if (format == "q4_0") {
-    options.target = QuantizeTarget::kQ4_0;
-    options.scale_type = ScaleType::kFloat16;
-    return options;
-  }
-  if (format == "ternary") {
-    options.target = QuantizeTarget::kTernary;
-    options.scale_type = ScaleType::kFloat16;
-    return options;
-  }
-  if (format == "int4" || format == "int4-asymmetric") {
-    options.target = QuantizeTarget::kInt4;
-    options.scale_type = ScaleType::kFloat16;
-    options.asymmetric = format != "int4";
-    return options;
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--format=", format, ": must be kbit2, kbit3, kbit4, kbit5, q4_0, ",
-      "ternary, int4, int4-asymmetric, fp16 or bf16"));
-}
-
 absl::StatusOr<RowEncoder> EncoderOf(absl::string_view format) {
-  if (format == "fp16" || format == "bf16") {
-    const FloatType type =
-        format == "fp16" ? FloatType::kFloat16 : FloatType::kBFloat16;
+  for (const FloatType type : {FloatType::kFloat16, FloatType::kBFloat16}) {
+    if (format != Name(type)) continue;
     return [type](absl::Span<const float> w, int64_t n, int64_t k) {
       return EncodeDense(type, w, n, k);
     };
   }
-  ASSIGN_OR_RETURN(const EncodeOptions options, QuantizerOf(format));
+  EncodeOptions options;
+  absl::string_view bits = format;
+  if (absl::ConsumePrefix(&bits, "kbit") && bits.size() == 1 &&
+      bits[0] >= '2' && bits[0] <= '5') {
+    options.bits = bits[0] - '0';
+  } else {
+    options.scale_type = ScaleType::kFloat16;
+    options.asymmetric = format == "int4-asymmetric";
+    if (format == "q4_0") {
+      options.target = QuantizeTarget::kQ4_0;
+    } else if (format == "ternary") {
+      options.target = QuantizeTarget::kTernary;
+    } else if (format == "int4" || options.asymmetric) {
+      options.target = QuantizeTarget::kInt4;
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--format=", format, ": must be kbit2, kbit3, kbit4, kbit5, q4_0, ",
+          "ternary, int4, int4-asymmetric, fp16 or bf16"));
+    }
+  }
   return [options](absl::Span<const float> w, int64_t n, int64_t k) {
     return EncodeWeights(w, n, k, {}, options);
   };
@@ -102,12 +120,12 @@ absl::Status AppendRows(const EncodedWeights& panel, EncodedWeights* all) {
   return absl::OkStatus();
 }
 
-// `shape` with the sections of `panel`, empty, and room for all rows.
-EncodedWeights EmptyLike(const EncodedWeights& panel,
-                         const SyntheticShape& shape) {
+// Weights of `n` rows with the sections of `panel`, empty, and room for all
+// rows.
+EncodedWeights EmptyLike(const EncodedWeights& panel, int64_t n) {
   EncodedWeights empty;
   empty.spec = panel.spec;
-  empty.spec.n = shape.n;
+  empty.spec.n = n;
   for (const SectionSize& size : SectionsOf(empty.spec)) {
     empty.sections.push_back({size.section, {}});
     empty.sections.back().bytes.reserve(size.bytes);
@@ -117,25 +135,40 @@ EncodedWeights EmptyLike(const EncodedWeights& panel,
 
 }  // namespace
 
+void NormalValues::Fill(float deviation, absl::Span<float> values) {
+  static const Quantiles quantiles = MakeQuantiles();
+  constexpr size_t kValuesADraw = 4;
+  size_t i = 0;
+  for (; i + kValuesADraw <= values.size(); i += kValuesADraw) {
+    const uint64_t bits = random_.Next();
+    values[i] = deviation * quantiles[bits & 0xffff];
+    values[i + 1] = deviation * quantiles[bits >> 16 & 0xffff];
+    values[i + 2] = deviation * quantiles[bits >> 32 & 0xffff];
+    values[i + 3] = deviation * quantiles[bits >> 48];
+  }
+  for (; i < values.size(); ++i) {
+    values[i] = deviation * quantiles[random_.Next() >> 48];
+  }
+}
+
 absl::StatusOr<EncodedWeights> MakeRandomWeights(absl::string_view format,
-                                                 const SyntheticShape& shape,
+                                                 int64_t k, int64_t n,
                                                  uint64_t seed) {
-  if (shape.k < 1 || shape.n < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "shape ", shape.k, "x", shape.n, ": k and n must each be 1 or more"));
+  if (k < 1 || n < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shape ", k, "x", n, ": k and n must each be 1 or more"));
   }
   ASSIGN_OR_RETURN(const RowEncoder encode, EncoderOf(format));
-  const int64_t panel_rows =
-      std::clamp<int64_t>(kPanelElements / shape.k, 1, shape.n);
+  const int64_t panel_rows = std::clamp<int64_t>(kPanelElements / k, 1, n);
   NormalValues normal(seed);
-  std::vector<float> w(panel_rows * shape.k);
+  std::vector<float> w(panel_rows * k);
   EncodedWeights all;
-  for (int64_t row = 0; row < shape.n; row += panel_rows) {
-    const int64_t rows = std::min(panel_rows, shape.n - row);
-    w.resize(rows * shape.k);
+  for (int64_t row = 0; row < n; row += panel_rows) {
+    const int64_t rows = std::min(panel_rows, n - row);
+    w.resize(rows * k);
     normal.Fill(kWeightDeviation, absl::MakeSpan(w));
-    ASSIGN_OR_RETURN(const EncodedWeights panel, encode(w, rows, shape.k));
-    if (row == 0) all = EmptyLike(panel, shape);
+    ASSIGN_OR_RETURN(const EncodedWeights panel, encode(w, rows, k));
+    if (row == 0) all = EmptyLike(panel, n);
     RETURN_IF_ERROR(AppendRows(panel, &all));
   }
   return all;
@@ -163,4 +196,4 @@ std::vector<uint8_t> MakeRandomActivations(FloatType type, int64_t elements,
   return bytes;
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

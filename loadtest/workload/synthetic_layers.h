@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Many reproducible layers quickly: one of each shape is drawn and quantized,
-// the others are copies of it with their rows moved.
+// Makes many reproducible layers quickly: draws and quantizes one of each
+// shape, and rotates the rows of copies of it for the others.
 
 #ifndef QGEMM_LOADTEST_WORKLOAD_SYNTHETIC_LAYERS_H_
 #define QGEMM_LOADTEST_WORKLOAD_SYNTHETIC_LAYERS_H_
@@ -9,29 +9,39 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
-#include "loadtest/workload/model_shapes.h"
-#include "loadtest/workload/synthetic_name.h"
 #include "kernels/formats/weights_encoder.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 
-// A layer of each shape, in order; those of equal shape are numbered from 0.
-std::vector<SyntheticLayer> NumberLayers(absl::Span<const LayerShape> shapes,
-                                         absl::string_view format,
-                                         uint64_t seed);
+// Layer number `index` of those with this format, shape and seed.
+struct SyntheticLayer {
+  std::string format;  // of MakeRandomWeights
+  int64_t k = 0;
+  int64_t n = 0;
+  uint64_t seed = 1;
+  int64_t index = 0;
+};
 
-// By how many rows layer number `index` of a shape is rotated: other numbers
-// for any `n` successive indexes.
+// "loadtest/<format>/<K>x<N>/<seed>/<index>", its name on the server: equal
+// layers have equal names in every run.
+std::string SyntheticName(const SyntheticLayer& layer);
+
+// Rotation of the rows of layer number `index`: distinct for any `n`
+// successive indexes.
 int64_t RowShift(int64_t index, int64_t n);
 
+// Row r of the result, its scales and bias included, is row
+// (r + row_shift) mod n of `base`; `row_shift` is 0 to n - 1.
+// Errors: INVALID_ARGUMENT (a layout whose rows are not each of whole bytes in
+// one place: tiled kbit, GPTQ, AWQ).
+absl::StatusOr<EncodedWeights> RotateRows(const EncodedWeights& base,
+                                          int64_t row_shift);
+
 // Keeps the layers that it has drawn. The same layer has the same bytes in
-// every run; two of one shape have other bytes, unless rows are so short that
-// they are equal by chance. Not thread-safe.
+// every run; two of one shape have different bytes, unless rows are so short
+// that they are equal by chance. Not thread-safe.
 class SyntheticLayers {
  public:
   // Errors: INVALID_ARGUMENT (an unknown format, a shape that it does not
@@ -39,12 +49,12 @@ class SyntheticLayers {
   absl::StatusOr<EncodedWeights> Make(const SyntheticLayer& layer);
 
  private:
-  absl::StatusOr<const EncodedWeights*> BaseOf(const SyntheticLayer& layer);
+  absl::StatusOr<const EncodedWeights*> BaseOf(SyntheticLayer layer);
 
   // By the name of the layer of index 0 and the seed that it is drawn from.
   std::map<std::string, EncodedWeights> bases_;
 };
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest
 
 #endif  // QGEMM_LOADTEST_WORKLOAD_SYNTHETIC_LAYERS_H_

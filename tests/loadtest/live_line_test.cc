@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 using testing::HasSubstr;
@@ -72,21 +72,6 @@ TEST(FormatLiveTest, ShowsTheFiguresOfAnInterval) {
   EXPECT_THAT(line, HasSubstr("3 errors"));
 }
 
-TEST(FormatLiveTest, BeginsWithTheLabel) {
-  EXPECT_THAT(FormatLive(PointAt(absl::ZeroDuration()), "rate=200", 0),
-              StartsWith("rate=200  "));
-}
-
-TEST(FormatLiveTest, AnIntervalWithoutLengthIsNoDivisionByZero) {
-  SeriesPoint point;
-  EXPECT_THAT(FormatLive(point, "", 0), HasSubstr(" 0 answers/s"));
-}
-
-TEST(FormatLiveTest, WarmUpHasANegativeTime) {
-  EXPECT_THAT(FormatLive(PointAt(absl::Milliseconds(-600)), "", 0),
-              HasSubstr("-0.5 s"));
-}
-
 TEST(LiveLineTest, ShowsTheFirstPointAndThenOneEveryHalfSecond) {
   FakeTerminal terminal;
   LiveLine line(terminal.Writer(), LiveStyle::kTerminal);
@@ -94,31 +79,6 @@ TEST(LiveLineTest, ShowsTheFirstPointAndThenOneEveryHalfSecond) {
   for (int i = 0; i <= 10; ++i) line.Show(PointAt(absl::Milliseconds(100) * i));
   EXPECT_EQ(terminal.writes(), 3);
   EXPECT_THAT(terminal.Shown(), HasSubstr("1.1 s"));
-}
-
-TEST(LiveLineTest, CountsTheErrorsOfPointsThatItDoesNotShow) {
-  FakeTerminal terminal;
-  LiveLine line(terminal.Writer(), LiveStyle::kTerminal);
-  line.Begin("");
-  for (int i = 0; i <= 5; ++i) {
-    SeriesPoint point = PointAt(absl::Milliseconds(100) * i);
-    point.errors = 2;
-    line.Show(point);
-  }
-  EXPECT_THAT(terminal.Shown(), HasSubstr(" 12 errors"));
-}
-
-TEST(LiveLineTest, ARunBeginsWithoutErrorsAndIsShownAtOnce) {
-  FakeTerminal terminal;
-  LiveLine line(terminal.Writer(), LiveStyle::kTerminal);
-  line.Begin("rate=1");
-  SeriesPoint point = PointAt(absl::Seconds(9));
-  point.errors = 5;
-  line.Show(point);
-  line.Begin("rate=2");
-  line.Show(PointAt(absl::Seconds(-1)));
-  EXPECT_THAT(terminal.Shown(), StartsWith("rate=2"));
-  EXPECT_THAT(terminal.Shown(), HasSubstr(" 0 errors"));
 }
 
 TEST(LiveLineTest, AShorterTextLeavesNothingOfALongerOne) {
@@ -141,26 +101,6 @@ TEST(LiveLineTest, ClearLeavesAnEmptyLineAndTheCursorAtItsBegin) {
   EXPECT_EQ(terminal.cursor(), 0);
 }
 
-TEST(LiveLineTest, ClearOfAnEmptyLineWritesNothing) {
-  FakeTerminal terminal;
-  LiveLine line(terminal.Writer(), LiveStyle::kTerminal);
-  line.Clear();
-  EXPECT_EQ(terminal.writes(), 0);
-  line.Say("uploading");
-  line.Clear();
-  const int writes = terminal.writes();
-  line.Clear();
-  EXPECT_EQ(terminal.writes(), writes);
-}
-
-TEST(LiveLineTest, WithoutAWriterNothingHappens) {
-  LiveLine line(nullptr, LiveStyle::kTerminal);
-  line.Begin("rate=1");
-  line.Show(PointAt(absl::ZeroDuration()));
-  line.Say("uploading");
-  line.Clear();
-}
-
 TEST(LiveLineTest, IntoAFileOneLineFollowsTheOther) {
   std::string file;
   LiveLine line([&](absl::string_view text) { absl::StrAppend(&file, text); },
@@ -172,4 +112,4 @@ TEST(LiveLineTest, IntoAFileOneLineFollowsTheOther) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

@@ -17,12 +17,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "loadtest/workload/row_mix.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "loadtest/workload/workload.h"
 #include "qgemm/v1/qgemm.pb.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 using testing::ElementsAre;
@@ -65,18 +65,6 @@ std::string AsString(const std::vector<uint8_t>& bytes) {
   return std::string(bytes.begin(), bytes.end());
 }
 
-TEST(LoadSetTest, HasAMessageForEachLayerRowsAndInput) {
-  const auto set = Make(Options());
-  EXPECT_EQ(set->message_count(), 3 * 2 * 3);
-  std::set<std::tuple<int, int, int>> seen;
-  for (int i = 0; i < set->message_count(); ++i) {
-    const LoadMessage message = set->Describe(i);
-    EXPECT_EQ(message.m, set->class_rows()[message.row_class]);
-    seen.emplace(message.layer, message.row_class, message.input);
-  }
-  EXPECT_EQ(seen.size(), 18);
-}
-
 TEST(LoadSetTest, MessagesAreWhatTheyAreDescribedAs) {
   LoadtestOptions options = Options();
   options.request.a_type = FloatType::kFloat32;
@@ -97,31 +85,6 @@ TEST(LoadSetTest, MessagesAreWhatTheyAreDescribedAs) {
     EXPECT_EQ(request.a(), AsString(set->OperandOf(message)));
     EXPECT_EQ(set->AnswerBytes(message), message.m * layer.n * 2);
   }
-}
-
-TEST(LoadSetTest, InputsOfOneShapeDiffer) {
-  const auto set = Make(Options());
-  // By rows and k: each input's bytes.
-  std::map<std::pair<int64_t, int64_t>, std::set<std::string>> inputs;
-  for (int i = 0; i < set->message_count(); ++i) {
-    const LoadMessage message = set->Describe(i);
-    const int64_t k = set->layers()[message.layer].k;
-    inputs[{message.m, k}].insert(AsString(set->OperandOf(message)));
-  }
-  ASSERT_EQ(inputs.size(), 4);
-  // Layers of the same k multiply the same inputs.
-  for (const auto& [shape, bytes] : inputs) EXPECT_EQ(bytes.size(), 3);
-}
-
-TEST(LoadSetTest, TheSeedDecidesTheOperands) {
-  LoadtestOptions options = Options();
-  const auto set = Make(options);
-  const auto same = Make(options);
-  ++options.seed;
-  const auto other = Make(options);
-  const LoadMessage message = set->Describe(7);
-  EXPECT_EQ(set->OperandOf(message), same->OperandOf(message));
-  EXPECT_NE(set->OperandOf(message), other->OperandOf(message));
 }
 
 TEST(LoadSetTest, APickSaysWhatItsMessageIs) {
@@ -145,26 +108,9 @@ TEST(LoadSetTest, APickSaysWhatItsMessageIs) {
   }
 }
 
-TEST(LoadSetTest, EveryMessageIsPickedInTime) {
-  // An arrival takes one of 3 inputs and of 2 row classes at random, in turn
-  // of the layers: of 18 messages, one is missed by n arrivals of its layer
-  // with probability (5/6)^n. 18 * (5/6)^130 < 1e-9.
-  const auto set = Make(Options());
-  std::set<int> picked;
-  for (int64_t i = 0; i < 3 * 130; ++i) picked.insert(set->Pick(-1, i).message);
-  EXPECT_EQ(picked.size(), 18);
-}
-
-TEST(LoadSetTest, ArrivalsTakeTheLayersInTurn) {
-  const auto set = Make(Options());
-  for (int64_t i = 0; i < 30; ++i) {
-    EXPECT_EQ(set->Describe(set->Pick(-1, i).message).layer, i % 3);
-  }
-}
-
 TEST(LoadSetTest, ArrivalsOfAWalkGoThroughTheLayersTogether) {
   LoadtestOptions options = Options();
-  options.layers.walk = true;
+  options.layers.walk = "a model";
   SCOPED_TRACE(testing::Message() << "seed " << options.seed);
   const auto set = Make(options);
   const int first = set->Describe(set->Pick(-1, 0).message).layer;
@@ -175,7 +121,7 @@ TEST(LoadSetTest, ArrivalsOfAWalkGoThroughTheLayersTogether) {
 
 TEST(LoadSetTest, AClientOfAWalkCallsTheLayersInOrder) {
   LoadtestOptions options = Options();
-  options.layers.walk = true;
+  options.layers.walk = "a model";
   SCOPED_TRACE(testing::Message() << "seed " << options.seed);
   const auto set = Make(options);
   for (int64_t client = 0; client < 5; ++client) {
@@ -234,13 +180,5 @@ TEST(LoadSetTest, RefusesRequestsAboveTheLargestMessage) {
   EXPECT_THAT(std::string(set.status().message()), HasSubstr("1073741824"));
 }
 
-TEST(LoadSetTest, RefusesShapesWhoseSizeOverflows) {
-  LoadtestOptions options;
-  options.request.m = *ParseRowMix("1048576");
-  const int64_t huge = int64_t{1} << 45;
-  const auto set = LoadSet::Make(options, {{"huge", "kbit4", huge, 1, 0}});
-  EXPECT_EQ(set.status().code(), absl::StatusCode::kInvalidArgument);
-}
-
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

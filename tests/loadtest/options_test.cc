@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ParseLoadtestOptions: what each flag becomes; what is refused, and
-// over what connections requests go, is in options_refusals_test.cc and
-// options_lanes_test.cc.
+// Command lines of qgemm_loadtest: values, automatic values, refusals.
 
 #include "loadtest/options.h"
 
@@ -10,325 +8,243 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "flags/command_line.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/loadtest/loadtest_flags_fixture.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
-TEST(ParseLoadtestOptionsTest, DefaultsAreAClosedLoopOfOne) {
-  const LoadtestOptions options = Parse(ValidFlags());
+absl::StatusOr<std::string> ReadFake(const std::string& path) {
+  if (path == "trace.txt") return std::string("1\n2\n3\n4\n");
+  if (path == "model.txt") return std::string("repeat 2\nup 64x32\nend\n");
+  return absl::NotFoundError(absl::StrCat("no file ", path));
+}
+
+absl::StatusOr<LoadtestOptions> Parse(const std::vector<std::string>& arguments,
+                                      bool is_terminal = false) {
+  LoadtestOptions options;
+  const auto app = MakeLoadtestApp(&options);
+  absl::Status status = flags::ParseArguments(app.get(), arguments);
+  if (status.ok()) {
+    status = CompleteOptions({16, is_terminal, ReadFake}, &options);
+  }
+  if (!status.ok()) return status;
+  return options;
+}
+
+// The options of a command line with synthetic weights.
+LoadtestOptions Options(std::vector<std::string> arguments = {}) {
+  arguments.push_back("--synthetic=64x32");
+  const absl::StatusOr<LoadtestOptions> options = Parse(arguments);
+  EXPECT_TRUE(options.ok()) << options.status();
+  return options.value_or(LoadtestOptions());
+}
+
+TEST(OptionsTest, DefaultsAreAClosedLoopOfOneThatDisturbsNothing) {
+  const LoadtestOptions options = Options();
+  EXPECT_EQ(options.transport, TransportKind::kTcp);
   EXPECT_FALSE(options.arrivals.is_open());
   EXPECT_EQ(options.arrivals.concurrency, 1);
-  EXPECT_EQ(options.arrivals.think, absl::ZeroDuration());
-  EXPECT_EQ(options.arrivals.duration, absl::Seconds(10));
-  EXPECT_EQ(options.arrivals.warmup, absl::Seconds(1));
-  EXPECT_EQ(options.lanes, 1);
+  EXPECT_EQ(options.senders, 1);
   EXPECT_EQ(options.channels, 1);
-  EXPECT_EQ(options.seed, 1);
+  EXPECT_EQ(options.request.deadline, absl::InfiniteDuration());
+  EXPECT_EQ(options.request.disturbances.cancel_share, 0);
+  EXPECT_EQ(options.request.result_type(), FloatType::kFloat16);
   EXPECT_EQ(options.verify, VerifyMode::kNone);
-  EXPECT_FALSE(options.yardstick);
-  EXPECT_FALSE(options.find_peak);
-  EXPECT_THAT(options.sweep.values, IsEmpty());
-  EXPECT_THAT(options.slo, IsEmpty());
   EXPECT_FALSE(options.churn.shape.has_value());
+  EXPECT_EQ(options.output.live, OutputOptions::Live::kOff);
+  EXPECT_EQ(Parse({"--synthetic=64x32"}, true)->output.live,
+            OutputOptions::Live::kOn);
 }
 
-TEST(ParseLoadtestOptionsTest, DefaultsDisturbNothing) {
-  const RequestOptions request = Parse(ValidFlags()).request;
-  EXPECT_EQ(request.disturbances.cancel_share, 0);
-  EXPECT_EQ(request.disturbances.disconnects_per_second, 0);
-  EXPECT_EQ(request.deadline, absl::InfiniteDuration());
-  EXPECT_EQ(request.timeout, absl::Seconds(30));
-  EXPECT_THAT(request.allowed_errors, IsEmpty());
-  EXPECT_EQ(request.prefill_clients, 0);
-}
-
-TEST(ParseLoadtestOptionsTest, DefaultsWriteNoFileAndShowNoLine) {
-  const OutputOptions output = Parse(ValidFlags()).output;
-  EXPECT_EQ(output.json + output.hgrm, "");
-  EXPECT_FALSE(output.live);
-}
-
-TEST(ParseLoadtestOptionsTest, ReadsTheSyntheticShapeAsKxN) {
-  const LayerOptions layers = Parse(ValidFlags()).layers;
-  EXPECT_TRUE(layers.is_synthetic());
-  ASSERT_EQ(layers.shapes.size(), 1);
-  EXPECT_EQ(layers.shapes[0].k, 4096);
-  EXPECT_EQ(layers.shapes[0].n, 14336);
-  EXPECT_EQ(layers.text, "4096x14336");
-  EXPECT_THAT(layers.formats, ElementsAre("kbit4"));
-  EXPECT_FALSE(layers.walk);
-}
-
-TEST(ParseLoadtestOptionsTest, LayersAreOfEachShape) {
-  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
-    flags->synthetic = "64x32,128x256";
-    flags->layers = 3;
-  });
-  ASSERT_EQ(options.layers.shapes.size(), 6);
-  EXPECT_EQ(options.layers.shapes[2].k, 64);
-  EXPECT_EQ(options.layers.shapes[3].k, 128);
-}
-
-TEST(ParseLoadtestOptionsTest, EveryFormatHasALayer) {
-  const LoadtestOptions options = ParseWith(
-      [](LoadtestFlags* flags) { flags->format = "kbit2,q4_0,fp16"; });
-  EXPECT_THAT(options.layers.formats, ElementsAre("kbit2", "q4_0", "fp16"));
-  EXPECT_EQ(options.layers.shapes.size(), 3);
-}
-
-TEST(ParseLoadtestOptionsTest, NamesAreSeparatedByCommas) {
-  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
-    flags->synthetic.clear();
-    flags->weights = "up,down";
-  });
-  EXPECT_FALSE(options.layers.is_synthetic());
-  EXPECT_THAT(options.layers.names, ElementsAre("up", "down"));
-}
-
-TEST(ParseLoadtestOptionsTest, AWalkTakesAModelByName) {
-  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
-    flags->synthetic.clear();
-    flags->walk = "llama3-8b";
-    flags->walk_blocks = 2;
-  });
-  EXPECT_TRUE(options.layers.walk);
-  EXPECT_EQ(options.layers.shapes.size(), 14);
-  EXPECT_EQ(options.layers.text, "llama3-8b");
-}
-
-TEST(ParseLoadtestOptionsTest, AWalkTakesAModelFromAFile) {
-  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
-    flags->synthetic.clear();
-    flags->walk = "/model";
-    flags->walk_blocks = 2;
-  });
-  ASSERT_EQ(options.layers.shapes.size(), 2);
-  EXPECT_EQ(options.layers.shapes[1].n, 128);
-}
-
-TEST(ParseLoadtestOptionsTest, SetupAndTeardownDecideWhatIsKept) {
-  const auto keep = [](bool setup, bool teardown) {
-    return ParseWith([=](LoadtestFlags* flags) {
-             flags->setup = setup;
-             flags->teardown = teardown;
-           })
-        .layers.keep;
-  };
-  EXPECT_EQ(keep(true, true), Keep::kUploadAndRemove);
-  EXPECT_EQ(keep(true, false), Keep::kUpload);
-  EXPECT_EQ(keep(false, true), Keep::kRemove);
-  EXPECT_EQ(keep(false, false), Keep::kNeither);
-}
-
-TEST(ParseLoadtestOptionsTest, TheTransportFollowsTheServer) {
-  const auto kind = [](const std::string& server, const std::string& asked) {
-    return ParseWith([&](LoadtestFlags* flags) {
-             flags->server = server;
-             flags->transport = asked;
-           })
-        .transport;
-  };
-  EXPECT_EQ(kind("unix:/a", "auto"), TransportKind::kUnix);
-  EXPECT_EQ(kind("unix:/a", "unix"), TransportKind::kUnix);
-  EXPECT_EQ(kind("unix:/a", "null"), TransportKind::kNull);
-  EXPECT_EQ(kind("unix:/a", "stream"), TransportKind::kStream);
-  EXPECT_EQ(kind("host:1", "auto"), TransportKind::kTcp);
-  EXPECT_EQ(kind("host:1", "tcp"), TransportKind::kTcp);
-  EXPECT_EQ(kind("host:1", "null"), TransportKind::kNull);
-}
-
-TEST(ParseLoadtestOptionsTest, AStreamsConnectionsAreNotCut) {
-  LoadtestFlags flags = ValidFlags();
-  flags.transport = "stream";
-  EXPECT_EQ(Parse(flags).transport, TransportKind::kStream);
-  flags.disconnect_rate = 1;
-  const absl::Status status = ParseLoadtestOptions(flags, Host()).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("--disconnect_rate"));
-}
-
-TEST(ParseLoadtestOptionsTest, ResultTypeFollowsTheActivations) {
-  const RequestOptions request =
-      ParseWith([](LoadtestFlags* flags) { flags->dtype = "bf16"; }).request;
-  EXPECT_EQ(request.a_type, FloatType::kBFloat16);
-  EXPECT_EQ(request.c_type, FloatType::kBFloat16);
-}
-
-TEST(ParseLoadtestOptionsTest, ResultTypeCanBeItsOwn) {
-  const RequestOptions request = ParseWith([](LoadtestFlags* flags) {
-                                   flags->out_dtype = "fp32";
-                                 }).request;
-  EXPECT_EQ(request.a_type, FloatType::kFloat16);
-  EXPECT_EQ(request.c_type, FloatType::kFloat32);
-}
-
-TEST(ParseLoadtestOptionsTest, ModeIgnoresCase) {
-  EXPECT_EQ(
-      ParseWith([](LoadtestFlags* flags) { flags->mode = "a8"; }).request.mode,
-      ComputeMode::kA8);
-}
-
-TEST(ParseLoadtestOptionsTest, ADeadlineStandsBesideTheTimeout) {
-  const RequestOptions request = ParseWith([](LoadtestFlags* flags) {
-                                   flags->deadline = absl::Milliseconds(5);
-                                 }).request;
-  EXPECT_EQ(request.deadline, absl::Milliseconds(5));
-  EXPECT_EQ(request.timeout, absl::Seconds(30));
-}
-
-TEST(ParseLoadtestOptionsTest,
-     TheNullTransportGoesWithNothingThatNeedsAServer) {
-  LoadtestFlags flags = ValidFlags();
-  flags.transport = "null";
-  EXPECT_EQ(Parse(flags).transport, TransportKind::kNull);
-  for (const auto& change : std::vector<void (*)(LoadtestFlags*)>{
-           [](LoadtestFlags* f) { f->verify = "all"; },
-           [](LoadtestFlags* f) { f->yardstick = true; },
-           [](LoadtestFlags* f) { f->churn = "64x64"; },
-           [](LoadtestFlags* f) {
-             f->synthetic.clear();
-             f->weights = "name";
-           }}) {
-    LoadtestFlags wrong = flags;
-    change(&wrong);
-    const absl::Status status = ParseLoadtestOptions(wrong, Host()).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("--transport=null"));
-  }
-}
-
-TEST(ParseLoadtestOptionsTest, DisturbancesAreTakenAsGiven) {
-  const RequestOptions request = ParseWith([](LoadtestFlags* flags) {
-                                   flags->cancel_rate = 0.25;
-                                   flags->cancel_within = absl::Milliseconds(7);
-                                   flags->disconnect_rate = 3;
-                                   flags->allow_errors =
-                                       "UNAVAILABLE,RESOURCE_EXHAUSTED";
-                                 }).request;
-  EXPECT_EQ(request.disturbances.cancel_share, 0.25);
-  EXPECT_EQ(request.disturbances.cancel_within, absl::Milliseconds(7));
-  EXPECT_EQ(request.disturbances.disconnects_per_second, 3);
-  EXPECT_THAT(request.allowed_errors,
+TEST(OptionsTest, ValuesReachTheirMembers) {
+  const LoadtestOptions options = Options(
+      {"--m=1:0.9,16:0.1", "--dtype=bf16", "--out_dtype=fp32", "--mode=A8",
+       "--priority=high", "--deadline=50ms", "--timeout=2s", "--verify=all",
+       "--cancel_rate=0.1", "--disconnect_rate=5", "--churn=8x16",
+       "--allow_errors=RESOURCE_EXHAUSTED,UNAVAILABLE", "--baseline",
+       "--teardown=false", "--seed=7", "--slo=p99=5ms", "--json=a b.json"});
+  EXPECT_EQ(options.request.m.classes().size(), 2);
+  EXPECT_EQ(options.request.a_type, FloatType::kBFloat16);
+  EXPECT_EQ(options.request.result_type(), FloatType::kFloat32);
+  EXPECT_EQ(options.request.mode, ComputeMode::kA8);
+  EXPECT_EQ(options.request.priority, RequestPriority::kHigh);
+  EXPECT_EQ(options.request.deadline, absl::Milliseconds(50));
+  EXPECT_EQ(options.request.timeout, absl::Seconds(2));
+  EXPECT_EQ(options.verify, VerifyMode::kAll);
+  EXPECT_EQ(options.request.disturbances.disconnects_per_second, 5);
+  EXPECT_EQ(*options.churn.shape, (LayerShape{"churn", 8, 16}));
+  EXPECT_THAT(options.request.allowed_errors,
               ElementsAre(absl::StatusCode::kResourceExhausted,
                           absl::StatusCode::kUnavailable));
+  EXPECT_TRUE(options.baseline);
+  EXPECT_FALSE(options.layers.teardown);
+  EXPECT_EQ(options.seed, 7u);
+  EXPECT_EQ(options.slo.size(), 1);
+  EXPECT_EQ(options.output.json, "a b.json");
 }
 
-TEST(ParseLoadtestOptionsTest, EveryStatusCodeMayBeAllowed) {
-  for (int i = 1; i <= 16; ++i) {
-    const auto code = static_cast<absl::StatusCode>(i);
-    const LoadtestOptions options = ParseWith([&](LoadtestFlags* flags) {
-      flags->allow_errors = absl::StatusCodeToString(code);
-    });
-    EXPECT_THAT(options.request.allowed_errors, ElementsAre(code));
+TEST(OptionsTest, LayersComeOfShapesNamesOrAModel) {
+  const LoadtestOptions shapes =
+      *Parse({"--synthetic=64x32,32x64", "--format=kbit4,int4,fp16"});
+  EXPECT_EQ(shapes.layers.shapes.size(), 6);  // a layer in every format
+  EXPECT_EQ(shapes.layers.shapes[3].k, 32);
+  EXPECT_EQ(shapes.layers.text(), "64x32,32x64");
+  const LoadtestOptions named = *Parse({"--weights=up,down"});
+  EXPECT_THAT(named.layers.names, ElementsAre("up", "down"));
+  EXPECT_FALSE(named.layers.is_synthetic());
+  EXPECT_EQ(
+      Parse({"--walk=llama3-8b", "--walk_blocks=2"})->layers.shapes.size(), 14);
+  EXPECT_EQ(Parse({"--walk=model.txt"})->layers.shapes.size(), 2);
+}
+
+TEST(OptionsTest, TheTransportFollowsTheServer) {
+  EXPECT_EQ(Options({"--server=unix:/a"}).transport, TransportKind::kUnix);
+  EXPECT_EQ(Options({"--server=a:1"}).transport, TransportKind::kTcp);
+  EXPECT_EQ(Options({"--transport=stream"}).transport, TransportKind::kStream);
+  EXPECT_EQ(Options({"--transport=null"}).transport, TransportKind::kNull);
+  for (const char* name : {"auto", "tcp", "unix", "stream", "null"}) {
+    LoadtestOptions options;
+    const auto app = MakeLoadtestApp(&options);
+    ASSERT_TRUE(
+        flags::ParseArguments(app.get(), {absl::StrCat("--transport=", name)})
+            .ok());
+    EXPECT_EQ(Name(options.transport), name);
   }
 }
 
-TEST(ParseLoadtestOptionsTest, ARateMakesArrivalsOpen) {
-  const LoadtestOptions options =
-      ParseWith([](LoadtestFlags* flags) { flags->rate = "500:10s,1000"; });
-  ASSERT_TRUE(options.arrivals.is_open());
-  ASSERT_TRUE(options.arrivals.rate.has_value());
-  EXPECT_EQ(options.arrivals.rate->RateAt(absl::Seconds(11)), 1000);
-  EXPECT_EQ(options.arrivals.process.kind, ArrivalKind::kPoisson);
-  EXPECT_EQ(options.arrivals.concurrency, kOpenInFlight);
+TEST(OptionsTest, ARateOrATraceMakesArrivalsOpen) {
+  const ArrivalOptions open = Options({"--rate=500:10s,1000"}).arrivals;
+  EXPECT_TRUE(open.is_open());
+  EXPECT_EQ(open.concurrency, kOpenInFlight);
+  EXPECT_EQ(open.rate->RateAt(absl::Seconds(11)), 1000);
+  EXPECT_EQ(Options({"--rate=5", "--concurrency=9"}).arrivals.concurrency, 9);
+  EXPECT_FALSE(Options({"--rate=5", "--rate="}).arrivals.is_open());
+  const ArrivalOptions trace = Options({"--arrivals=trace:trace.txt"}).arrivals;
+  EXPECT_EQ(trace.trace->offsets.size(), 4);
+  EXPECT_EQ(trace.trace_scale, 1);
+  EXPECT_EQ(
+      Options({"--arrivals=trace:trace.txt", "--rate=10"}).arrivals.trace_scale,
+      0.1);
 }
 
-TEST(ParseLoadtestOptionsTest, ConcurrencyBoundsOpenArrivals) {
-  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
-    flags->rate = "500";
-    flags->arrivals = "gamma:2";
-    flags->concurrency = 7;
-  });
-  EXPECT_EQ(options.arrivals.concurrency, 7);
-  EXPECT_EQ(options.arrivals.process.variation, 2);
-}
-
-TEST(ParseLoadtestOptionsTest, ATraceIsReadAsItIs) {
-  const LoadtestOptions options =
-      ParseWith([](LoadtestFlags* flags) { flags->arrivals = "trace:/trace"; });
-  ASSERT_NE(options.arrivals.trace, nullptr);
-  EXPECT_TRUE(options.arrivals.is_open());
-  EXPECT_EQ(options.arrivals.trace->offsets.size(), 5);
-  EXPECT_EQ(options.arrivals.trace_scale, 1);
-  EXPECT_EQ(options.arrivals.concurrency, kOpenInFlight);
-}
-
-TEST(ParseLoadtestOptionsTest, ARateScalesATrace) {
-  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
-    flags->arrivals = "trace:/trace";
-    flags->rate = "20";
-  });
-  EXPECT_EQ(options.arrivals.trace_scale, 0.1);  // from 5 / 2.5 s
-  EXPECT_FALSE(options.arrivals.rate.has_value());
-}
-
-TEST(ParseLoadtestOptionsTest, ATraceThatIsNotThereIsTheReadersError) {
-  LoadtestFlags flags = ValidFlags();
-  flags.arrivals = "trace:/none";
-  const absl::Status status = ParseLoadtestOptions(flags, Host()).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("/none"));
-}
-
-TEST(ParseLoadtestOptionsTest, ChurnHasAShapeAndARate) {
-  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
-    flags->churn = "64x32";
-    flags->churn_rate = 2.5;
-  });
-  ASSERT_TRUE(options.churn.shape.has_value());
-  EXPECT_EQ(options.churn.shape->k, 64);
-  EXPECT_EQ(options.churn.shape->n, 32);
-  EXPECT_EQ(options.churn.per_second, 2.5);
-}
-
-TEST(ParseLoadtestOptionsTest, TheLiveLineIsForTerminals) {
-  const auto live = [](const std::string& text, bool terminal) {
-    LoadtestFlags flags = ValidFlags();
-    flags.live = text;
-    LoadtestHost host = Host();
-    host.terminal = terminal;
-    return Parse(flags, host).output.live;
+TEST(OptionsTest, SendersAndChannelsFitEachOtherAndTheLoad) {
+  struct Case {
+    std::vector<std::string> arguments;
+    int senders;
+    int channels;
   };
-  EXPECT_TRUE(live("auto", true));
-  EXPECT_FALSE(live("auto", false));
-  EXPECT_TRUE(live("on", false));
-  EXPECT_FALSE(live("off", true));
+  // A sender a quarter of the 16 processors.
+  for (const Case& each :
+       {Case{{"--concurrency=64"}, 4, 4},
+        Case{{"--concurrency=64", "--channels=6"}, 4, 8},
+        Case{{"--concurrency=64", "--threads=3", "--channels=16"}, 3, 18},
+        Case{{"--concurrency=2", "--threads=8"}, 2, 2},
+        Case{{"--rate=5", "--concurrency=3"}, 3, 3},
+        Case{{"--prefill_clients=5"}, 1, 1}, Case{{"--sweep=rate=1,2"}, 4, 4},
+        Case{{"--find_peak", "--slo=p99=1ms", "--concurrency=2"}, 2, 2},
+        Case{{"--sweep=concurrency=1,3"}, 3, 3}}) {
+    const LoadtestOptions options = Options(each.arguments);
+    EXPECT_EQ(options.senders, each.senders) << each.arguments[0];
+    EXPECT_EQ(options.channels, each.channels) << each.arguments[0];
+  }
 }
 
-TEST(ParseLoadtestOptionsTest, OutputsAreTakenAsGiven) {
-  const OutputOptions output = ParseWith([](LoadtestFlags* flags) {
-                                 flags->json = "1";
-                                 flags->hgrm = "2";
-                                 flags->title = "3";
-                               }).output;
-  EXPECT_EQ(output.json + output.hgrm + output.title, "123");
+TEST(OptionsTest, PointsOfASweepHaveTheirValue) {
+  const LoadtestOptions rates = Options({"--sweep=rate=100,200"});
+  EXPECT_EQ(SweepPoint(rates, 1)->arrivals.rate->RateAt(absl::ZeroDuration()),
+            200);
+  EXPECT_EQ(SweepPoint(rates, 1)->arrivals.concurrency, kOpenInFlight);
+  const LoadtestOptions loops = Options({"--sweep=concurrency=1,8"});
+  EXPECT_EQ(SweepPoint(loops, 0)->senders, 1);
+  EXPECT_EQ(SweepPoint(loops, 1)->arrivals.concurrency, 8);
+  const LoadtestOptions rows = Options({"--sweep=m=1,16"});
+  EXPECT_EQ(SweepPoint(rows, 1)->request.m.classes()[0].rows, 16);
 }
 
-TEST(ParseLoadtestOptionsTest, ThePeakOfAnSloMayBeSearched) {
-  const LoadtestOptions options = ParseWith([](LoadtestFlags* flags) {
-    flags->find_peak = true;
-    flags->slo = "p99=1ms";
-    flags->rate = "100";
-  });
-  EXPECT_TRUE(options.find_peak);
-  EXPECT_EQ(options.slo.size(), 1);
+struct Refusal {
+  std::vector<std::string> arguments;  // beside --synthetic
+  const char* names;                   // held by the message
+};
+
+class RefusedOptions : public testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusedOptions, AreRefusedByName) {
+  std::vector<std::string> arguments = GetParam().arguments;
+  arguments.push_back("--synthetic=64x32");
+  const absl::Status status = Parse(arguments).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), GetParam().names)) << status;
 }
 
-TEST(NameTest, NamesAreThoseOfTheFlags) {
-  EXPECT_EQ(Name(VerifyMode::kNone), "none");
-  EXPECT_EQ(Name(VerifyMode::kSample), "sample");
-  EXPECT_EQ(Name(VerifyMode::kAll), "all");
-  EXPECT_EQ(Name(TransportKind::kTcp), "tcp");
-  EXPECT_EQ(Name(TransportKind::kUnix), "unix");
-  EXPECT_EQ(Name(TransportKind::kStream), "stream");
-  EXPECT_EQ(Name(TransportKind::kNull), "null");
+INSTANTIATE_TEST_SUITE_P(
+    Options, RefusedOptions,
+    testing::Values(
+        Refusal{{"--sever=a:1"}, "--server"},
+        Refusal{{"--server="}, "--server"},
+        Refusal{{"--server=a:1", "--transport=unix"}, "reached by tcp"},
+        Refusal{{"--transport=stream", "--disconnect_rate=1"}, "stream"},
+        Refusal{{"--transport=null", "--verify=all"}, "--transport=null"},
+        Refusal{{"--weights=a"}, "give one of"},
+        Refusal{{"--walk=llama3-8b"}, "give one of"},
+        Refusal{{"--synthetic=64"}, "--synthetic=64"},
+        Refusal{{"--synthetic=0x64"}, "KxN"},
+        Refusal{{"--layers=0"}, "--layers"}, Refusal{{"--zipf=6"}, "--zipf"},
+        Refusal{{"--m=0"}, "--m"}, Refusal{{"--inputs=5000"}, "--inputs"},
+        Refusal{{"--dtype=fp8"}, "--dtype"}, Refusal{{"--mode=A4"}, "--mode"},
+        Refusal{{"--priority=urgent"}, "--priority"},
+        Refusal{{"--allow_errors=GONE"}, "GONE"},
+        Refusal{{"--cancel_rate=1.1"}, "--cancel_rate"},
+        Refusal{{"--timeout=0"}, "--timeout"},
+        Refusal{{"--duration=-1s"}, "--duration"},
+        Refusal{{"--duration=9000h"}, "a year"},
+        Refusal{{"--churn=8"}, "--churn"},
+        Refusal{{"--churn_rate=0"}, "--churn_rate"},
+        Refusal{{"--threads=65"}, "--threads"},
+        Refusal{{"--arrivals=uniform"}, "--arrivals"},
+        Refusal{{"--rate=x"}, "--rate=x"},
+        Refusal{{"--rate=5", "--think=1s"}, "--think"},
+        Refusal{{"--arrivals=trace:trace.txt", "--rate=5:1s"},
+                "beside a trace"},
+        Refusal{{"--sweep=rows=1"}, "--sweep"},
+        Refusal{{"--sweep=rate=0"}, "--sweep=rate=0"},
+        Refusal{{"--sweep=concurrency=0"}, "concurrency"},
+        Refusal{{"--sweep=rate=1", "--think=1s"}, "--think"},
+        Refusal{{"--sweep=rate=1", "--arrivals=trace:trace.txt"}, "a trace"},
+        Refusal{{"--find_peak"}, "--slo"},
+        Refusal{{"--find_peak", "--slo=p99=1s", "--sweep=m=1"}, "give one"},
+        Refusal{{"--slo=p99"}, "p99"}, Refusal{{"extra"}, "extra"},
+        Refusal{{"--verify=some"}, "--verify"}));
+
+TEST(OptionsTest, AWalkThatIsNoModelAndNoFileIsToldTheModels) {
+  const absl::Status status = Parse({"--walk=llama9"}).status();
+  EXPECT_TRUE(absl::StrContains(status.message(), "llama3-70b")) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "no file llama9")) << status;
+}
+
+TEST(DescribeFlagsTest, TellsEveryFlagAndThoseThatDifferFromTheirDefaults) {
+  LoadtestOptions options;
+  const auto app = MakeLoadtestApp(&options);
+  ASSERT_TRUE(flags::ParseArguments(
+                  app.get(), {"--rate=2000", "--m=1", "--synthetic=8x8,8x16",
+                              "--setup=false", "--duration=10s"})
+                  .ok());
+  LoadtestReport report;
+  DescribeFlags(*app, &report);
+  EXPECT_THAT(report.changed_options,
+              ElementsAre("rate", "setup", "synthetic"));
+  EXPECT_TRUE(std::is_sorted(report.options.begin(), report.options.end()));
+  EXPECT_EQ(report.option("rate"), "2000");
+  EXPECT_EQ(report.option("synthetic"), "8x8,8x16");
+  EXPECT_EQ(report.option("setup"), "false");
+  EXPECT_EQ(report.option("warmup"), "1s");
+  EXPECT_EQ(report.option("find_peak"), "false");
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

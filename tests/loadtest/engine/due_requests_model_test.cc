@@ -12,11 +12,10 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "loadtest/engine/due_requests.h"
-#include "loadtest/schedule/arrival_trace.h"
 #include "gtest/gtest.h"
+#include "loadtest/engine/due_requests.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 using Kind = DueAction::Kind;
@@ -40,25 +39,27 @@ class Model {
     bool cancelled = false;
   };
 
-  Model(const GeneratorOptions& options, const LaneShare& share,
+  Model(const GeneratorOptions& options, const SenderShare& share,
         const ArrivalTrace* trace)
       : cancel_share_(options.disturbances.cancel_share),
         end_(share.end),
-        flights_(DueRequests::PlacesOf(options, share.lane)) {
+        flights_(DueRequests::SlotsOf(options, share.sender)) {
     size_t clients = 0;
-    for (size_t i = share.lane; i < options.clients.size(); i += share.lanes) {
-      clients_[options.clients[i].number].turn = share.start;
+    for (size_t i = share.sender; i < options.clients.size();
+         i += share.senders) {
+      clients_[options.clients[i]].turn = share.start;
       ++clients;
     }
     free_since_.assign(flights_.size() - clients, share.start);
     if (trace == nullptr) return;
-    for (size_t i = share.lane; i < trace->offsets.size(); i += share.lanes) {
+    for (size_t i = share.sender; i < trace->offsets.size();
+         i += share.senders) {
       arrivals_.push_back(
           {static_cast<int64_t>(i), share.start + trace->offsets[i]});
     }
   }
 
-  // What may be sent without an end before, or nothing.
+  // Time of the next send without an end before.
   absl::Time NextSend() const {
     absl::Time next = NextTurn();
     if (!free_since_.empty() && !arrivals_.empty()) {
@@ -79,15 +80,15 @@ class Model {
         return action.request.is_open() ? CheckArrival(action.request, now)
                                         : CheckTurn(action.request, now);
       case Kind::kCancel:
-        return CheckCancel(action.request.place, now);
+        return CheckCancel(action.request.slot, now);
       case Kind::kDisconnect:
         FAIL() << "nobody asked for disconnects";
     }
   }
 
-  void Ended(int place, absl::Time now, absl::Duration pause) {
-    const int64_t client = flights_[place]->client;
-    flights_[place].reset();
+  void Ended(int slot, absl::Time now, absl::Duration pause) {
+    const int64_t client = flights_[slot]->client;
+    flights_[slot].reset();
     if (client < 0) {
       free_since_.push_back(now);
     } else {
@@ -116,7 +117,7 @@ class Model {
         std::count_if(flights_.begin(), flights_.end(),
                       [](const auto& flight) { return flight.has_value(); }));
   }
-  bool is_busy(int place) const { return flights_[place].has_value(); }
+  bool is_busy(int slot) const { return flights_[slot].has_value(); }
   absl::Time end() const { return end_; }
 
  private:
@@ -156,14 +157,14 @@ class Model {
   }
 
   void Fly(const DueRequest& request, absl::Time now) {
-    ASSERT_FALSE(is_busy(request.place)) << "place " << request.place;
-    flights_[request.place] = Flight{now, request.client};
+    ASSERT_FALSE(is_busy(request.slot)) << "slot " << request.slot;
+    flights_[request.slot] = Flight{now, request.client};
   }
 
-  void CheckCancel(int place, absl::Time now) {
+  void CheckCancel(int slot, absl::Time now) {
     ASSERT_GT(cancel_share_, 0);
-    ASSERT_TRUE(is_busy(place)) << "place " << place;
-    Flight& flight = *flights_[place];
+    ASSERT_TRUE(is_busy(slot)) << "slot " << slot;
+    Flight& flight = *flights_[slot];
     EXPECT_FALSE(flight.cancelled) << "cancelled twice";
     flight.cancelled = true;
     EXPECT_GE(now, flight.sent);
@@ -173,8 +174,8 @@ class Model {
   absl::Time end_;
   std::map<int64_t, Client> clients_;
   std::deque<Arrival> arrivals_;                // not yet sent
-  std::deque<absl::Time> free_since_;           // of places for arrivals
-  std::vector<std::optional<Flight>> flights_;  // by place
+  std::deque<absl::Time> free_since_;           // of slots for arrivals
+  std::vector<std::optional<Flight>> flights_;  // by slot
 };
 
 // A random load, and what drives both.
@@ -182,16 +183,16 @@ class Schedule {
  public:
   explicit Schedule(uint64_t seed) : random_(seed) {
     options_.seed = seed;
-    options_.lanes = static_cast<int>(Draw(1, 4));
+    options_.senders = static_cast<int>(Draw(1, 4));
     if (Draw(0, 3) > 0) DrawArrivals();
     const int64_t clients = options_.arrivals.has_value()
                                 ? Draw(0, 6)
-                                : Draw(options_.lanes, options_.lanes + 6);
+                                : Draw(options_.senders, options_.senders + 6);
     for (int64_t i = 0; i < clients; ++i) options_.clients.push_back({i * 3});
     if (Draw(0, 1) > 0) options_.disturbances.cancel_share = 0.5;
     options_.disturbances.cancel_within = Milliseconds(0, 40);
-    share_.lane = static_cast<int>(Draw(0, options_.lanes - 1));
-    share_.lanes = options_.lanes;
+    share_.sender = static_cast<int>(Draw(0, options_.senders - 1));
+    share_.senders = options_.senders;
     share_.start = kStart;
     share_.end = kStart + Milliseconds(1, 400);
   }
@@ -254,11 +255,11 @@ class Schedule {
   }
 
   void EndSome(DueRequests* due, Model* model, absl::Time now) {
-    for (int place = 0; place < due->places(); ++place) {
-      if (!model->is_busy(place) || Draw(0, 3) > 0) continue;
+    for (int slot = 0; slot < due->slots(); ++slot) {
+      if (!model->is_busy(slot) || Draw(0, 3) > 0) continue;
       const absl::Duration pause = Milliseconds(0, 20);
-      due->Ended(place, now, pause);
-      model->Ended(place, now, pause);
+      due->Ended(slot, now, pause);
+      model->Ended(slot, now, pause);
       // The thread that completes requests takes one action.
       if (Draw(0, 1) == 0) continue;
       const std::optional<DueAction> action = due->Take(now);
@@ -271,7 +272,7 @@ class Schedule {
   std::mt19937_64 random_;
   GeneratorOptions options_;
   std::shared_ptr<ArrivalTrace> trace_;
-  LaneShare share_;
+  SenderShare share_;
 };
 
 TEST(DueRequestsModelTest, RandomSchedulesAgreeWithTheModel) {
@@ -284,4 +285,4 @@ TEST(DueRequestsModelTest, RandomSchedulesAgreeWithTheModel) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

@@ -16,10 +16,8 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "loadtest/engine/null_transport.h"
-#include "loadtest/schedule/arrival_process.h"
-#include "loadtest/schedule/rate_profile.h"
 #include "gtest/gtest.h"
+#include "loadtest/schedule/rate_profile.h"
 
 namespace {
 
@@ -37,7 +35,7 @@ void* operator new(size_t bytes) {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 // Message number = sequence modulo 4; even ones are of class 0.
@@ -53,57 +51,40 @@ class FourMessages final : public RequestPicker {
 };
 
 // Ends each request at once with a status that depends on its message.
-class ScriptedTransport final : public Transport {
+class ScriptedTransport final : public Transport, public RequestSink {
  public:
-  ScriptedTransport(std::vector<absl::Status> by_message, int places,
+  ScriptedTransport(std::vector<absl::Status> by_message, int slots,
                     RequestSink* sink)
-      : by_message_(std::move(by_message)), messages_(places) {
-    // Built on the transport that answers all alike.
-    inner_sink_ = std::make_unique<Relay>(this, sink);
-    inner_ = *NullTransportFactory().Open(places, inner_sink_.get());
-  }
-  void Start(int place, int message, absl::Duration timeout) override {
-    messages_[place] = message;
-    inner_->Start(place, message, timeout);
+      : by_message_(std::move(by_message)),
+        sink_(sink),
+        messages_(slots),
+        inner_(*NullTransports()(slots, this)) {}
+
+  void Start(int slot, int message, absl::Duration timeout) override {
+    messages_[slot] = message;
+    inner_->Start(slot, message, timeout);
   }
   void Cancel(int) override {}
-  absl::Status Disconnect() override { return absl::OkStatus(); }
-
- private:
-  class Relay final : public RequestSink {
-   public:
-    Relay(ScriptedTransport* transport, RequestSink* sink)
-        : transport_(transport), sink_(sink) {}
-    void OnEnd(int place, const EndedRequest&) override {
-      EndedRequest end;
-      end.status = transport_->by_message_[transport_->messages_[place]];
-      sink_->OnEnd(place, end);
-    }
-
-   private:
-    ScriptedTransport* const transport_;
-    RequestSink* const sink_;
-  };
-
-  const std::vector<absl::Status> by_message_;
-  std::vector<int> messages_;  // by place
-  std::unique_ptr<RequestSink> inner_sink_;
-  std::unique_ptr<Transport> inner_;  // ends before the sink does
-};
-
-class ScriptedFactory final : public TransportFactory {
- public:
-  explicit ScriptedFactory(std::vector<absl::Status> by_message)
-      : by_message_(std::move(by_message)) {}
-  absl::StatusOr<std::unique_ptr<Transport>> Open(int places,
-                                                  RequestSink* sink) override {
-    return absl::StatusOr<std::unique_ptr<Transport>>(
-        std::make_unique<ScriptedTransport>(by_message_, places, sink));
+  void OnEnd(int slot, const EndedRequest&) override {
+    EndedRequest end;
+    end.status = by_message_[messages_[slot]];
+    sink_->OnEnd(slot, end);
   }
 
  private:
   const std::vector<absl::Status> by_message_;
+  RequestSink* const sink_;
+  std::vector<int> messages_;  // by slot
+  const std::unique_ptr<Transport> inner_;
 };
+
+OpenTransport Scripted(std::vector<absl::Status> by_message) {
+  return [by_message](
+             int slots,
+             RequestSink* sink) -> absl::StatusOr<std::unique_ptr<Transport>> {
+    return std::make_unique<ScriptedTransport>(by_message, slots, sink);
+  };
+}
 
 class LoadGeneratorTest : public testing::Test {
  protected:
@@ -118,7 +99,7 @@ class LoadGeneratorTest : public testing::Test {
 
   static GeneratorOptions Closed(int clients) {
     GeneratorOptions options = Options();
-    for (int i = 0; i < clients; ++i) options.clients.push_back({i});
+    for (int i = 0; i < clients; ++i) options.clients.push_back(i);
     return options;
   }
 
@@ -133,12 +114,11 @@ class LoadGeneratorTest : public testing::Test {
 
   absl::StatusOr<RunResult> Run(const GeneratorOptions& options,
                                 const LiveView& live = nullptr) {
-    return GenerateLoad(options, {factory_, &picker_, nullptr, &clock_}, stop_,
+    return GenerateLoad(options, {open_, &picker_, nullptr, &clock_}, stop_,
                         live);
   }
 
-  NullTransportFactory null_;
-  TransportFactory* factory_ = &null_;
+  OpenTransport open_ = NullTransports();
   const FourMessages picker_;
   const SteadyClock clock_;
   std::atomic<bool> stop_{false};
@@ -146,7 +126,7 @@ class LoadGeneratorTest : public testing::Test {
 
 TEST_F(LoadGeneratorTest, EveryArrivalIsSentAndAnsweredOnce) {
   GeneratorOptions options = Open(5000);
-  options.lanes = 3;
+  options.senders = 3;
   const absl::StatusOr<RunResult> result = Run(options);
   ASSERT_TRUE(result.ok()) << result.status();
   // Constant arrivals: as many as the rate says, to the rounding at both ends.
@@ -162,7 +142,7 @@ TEST_F(LoadGeneratorTest, EveryArrivalIsSentAndAnsweredOnce) {
 TEST_F(LoadGeneratorTest, EveryEndIsCountedHoweverTheRunEnds) {
   for (int run = 0; run < 60; ++run) {
     GeneratorOptions options = run % 2 == 0 ? Closed(3) : Open(20000);
-    options.lanes = 2;
+    options.senders = 2;
     options.warmup = absl::ZeroDuration();
     options.duration = absl::Microseconds(50 * (run % 20));
     const absl::StatusOr<RunResult> result = Run(options);
@@ -207,10 +187,8 @@ TEST_F(LoadGeneratorTest, StopEndsIt) {
 }
 
 TEST_F(LoadGeneratorTest, EndsAreCountedByWhatTheyAre) {
-  ScriptedFactory scripted({absl::OkStatus(),
-                            absl::DeadlineExceededError("late"),
-                            absl::UnavailableError("gone"), absl::OkStatus()});
-  factory_ = &scripted;
+  open_ = Scripted({absl::OkStatus(), absl::DeadlineExceededError("late"),
+                    absl::UnavailableError("gone"), absl::OkStatus()});
   GeneratorOptions options = Open(2000);
   options.deadline = absl::Seconds(1);
   const absl::StatusOr<RunResult> result = Run(options);
@@ -228,9 +206,8 @@ TEST_F(LoadGeneratorTest, EndsAreCountedByWhatTheyAre) {
 }
 
 TEST_F(LoadGeneratorTest, ADeadlineThatNobodyAskedForIsAnError) {
-  ScriptedFactory scripted(
+  open_ = Scripted(
       std::vector<absl::Status>(4, absl::DeadlineExceededError("late")));
-  factory_ = &scripted;
   const absl::StatusOr<RunResult> result = Run(Open(1000));
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->expired, 0);
@@ -243,15 +220,14 @@ class SilentTransport final : public Transport {
  public:
   explicit SilentTransport(RequestSink* sink) : sink_(sink) {}
   void Start(int, int, absl::Duration) override {}
-  void Cancel(int place) override {
+  void Cancel(int slot) override {
     // On a thread of its own, as the transport's contract says.
-    enders_.emplace_back([this, place] {
+    enders_.emplace_back([this, slot] {
       EndedRequest end;
       end.status = absl::CancelledError();
-      sink_->OnEnd(place, end);
+      sink_->OnEnd(slot, end);
     });
   }
-  absl::Status Disconnect() override { return absl::OkStatus(); }
   ~SilentTransport() override {
     for (std::thread& ender : enders_) ender.join();
   }
@@ -261,18 +237,11 @@ class SilentTransport final : public Transport {
   std::vector<std::thread> enders_;
 };
 
-class SilentFactory final : public TransportFactory {
- public:
-  absl::StatusOr<std::unique_ptr<Transport>> Open(int,
-                                                  RequestSink* sink) override {
-    return absl::StatusOr<std::unique_ptr<Transport>>(
-        std::make_unique<SilentTransport>(sink));
-  }
-};
-
 TEST_F(LoadGeneratorTest, ARequestWithoutAnAnswerIsGivenUp) {
-  SilentFactory silent;
-  factory_ = &silent;
+  open_ = [](int,
+             RequestSink* sink) -> absl::StatusOr<std::unique_ptr<Transport>> {
+    return std::make_unique<SilentTransport>(sink);
+  };
   GeneratorOptions options = Closed(1);
   options.warmup = absl::ZeroDuration();
   options.timeout = absl::Milliseconds(50);
@@ -285,13 +254,13 @@ TEST_F(LoadGeneratorTest, ARequestWithoutAnAnswerIsGivenUp) {
   EXPECT_EQ(result->errors.size(), 1u);
 }
 
-// Between the first and the second look at the lanes a request allocates
+// Between the first and the second look at the senders a request allocates
 // nothing, neither in the generator's threads nor in the watching one.
 TEST_F(LoadGeneratorTest, ARequestAllocatesNothing) {
   int looks = 0;
   int64_t answers = 0;
   GeneratorOptions options = Closed(8);
-  options.lanes = 2;
+  options.senders = 2;
   options.duration = absl::Milliseconds(400);
   const absl::StatusOr<RunResult> result =
       Run(options, [&](const SeriesPoint& point) {
@@ -306,4 +275,4 @@ TEST_F(LoadGeneratorTest, ARequestAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

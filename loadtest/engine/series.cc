@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "loadtest/engine/series.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace qgemm::loadtest {
+namespace {
+
+constexpr int kKeptBits = 7;
+
+// `value` with its bits below the highest kKeptBits replaced by those of the
+// middle of what remains.
+int64_t Coarse(int64_t value) {
+  const int width = 64 - __builtin_clzll(static_cast<uint64_t>(value) | 1);
+  const int dropped = std::max(0, width - kKeptBits);
+  if (dropped == 0) return value;
+  return ((value >> dropped) << dropped) + (int64_t{1} << (dropped - 1));
+}
+
+}  // namespace
+
+void IntervalCounts::Merge(const IntervalCounts& other) {
+  latency_ns.Merge(other.latency_ns);
+  counted_ns.Merge(other.counted_ns);
+  rows += other.rows;
+  errors += other.errors;
+  max_lag_ns = std::max(max_lag_ns, other.max_lag_ns);
+  launch_rows += other.launch_rows;
+}
+
+void IntervalCounts::Clear() {
+  latency_ns.Clear();
+  counted_ns.Clear();
+  rows = errors = max_lag_ns = 0;
+  launch_rows = 0;
+}
+
+void BlockSeries::Append(const Histogram& interval) {
+  interval.ForEachBucket([this](const Histogram::Bucket& bucket) {
+    open_.Record(Coarse(bucket.lowest), bucket.count);
+  });
+  if (++open_intervals_ < intervals_a_block_) return;
+  blocks_.push_back(std::exchange(open_, Histogram()));
+  open_intervals_ = 0;
+  if (blocks_.size() == kMaxBlocks) JoinNeighbours();
+}
+
+void BlockSeries::JoinNeighbours() {
+  for (size_t i = 0; i < blocks_.size() / 2; ++i) {
+    Histogram joined = std::move(blocks_[2 * i]);
+    joined.Merge(blocks_[2 * i + 1]);
+    blocks_[i] = std::move(joined);
+  }
+  blocks_.resize(blocks_.size() / 2);
+  intervals_a_block_ *= 2;
+}
+
+std::vector<Histogram> BlockSeries::Take() {
+  if (blocks_.empty()) blocks_.push_back(std::move(open_));
+  return std::move(blocks_);
+}
+
+SeriesPoint SeriesBuilder::Add(const IntervalCounts& counts, int64_t in_flight,
+                               absl::Time now) {
+  SeriesPoint point;
+  point.start = from_ - start_;
+  point.length = now - from_;
+  point.answers = counts.latency_ns.count();
+  point.rows = counts.rows;
+  point.errors = counts.errors;
+  point.p50_ns = counts.latency_ns.Percentile(50);
+  point.p99_ns = counts.latency_ns.Percentile(99);
+  point.max_ns = counts.latency_ns.max();
+  point.in_flight = in_flight;
+  point.max_lag_ns = counts.max_lag_ns;
+  point.launch_rows = counts.launch_rows /
+                      static_cast<double>(std::max<int64_t>(1, point.answers));
+  if (from_ >= start_) blocks_.Append(counts.counted_ns);
+  from_ = now;
+  points_.push_back(point);
+  return point;
+}
+
+void SeriesBuilder::MoveInto(RunResult* result) {
+  result->series = std::move(points_);
+  result->blocks_ns = blocks_.Take();
+}
+
+}  // namespace qgemm::loadtest
