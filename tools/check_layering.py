@@ -54,15 +54,14 @@ LAYERS = (
     ("client/examples", "client/include/qgemm"),
     ("cli/tensor_files", "kernels/matrix base"),
     ("cli", "cli client kernels/formats kernels/matrix flags base"),
-    ("loadtest/random", "base"),
-    ("loadtest/schedule", "loadtest/random base"),
-    ("loadtest/workload", "loadtest/random kernels/formats kernels/matrix "
-                          "client/include/qgemm base"),
-    ("loadtest/verify", "loadtest/workload loadtest/random kernels/formats "
-                        "kernels/matrix client/include/qgemm base"),
-    ("loadtest/engine", "loadtest client/include/qgemm rpc proto "
+    ("loadtest/schedule", "base"),
+    ("loadtest/workload", "loadtest/schedule kernels/formats kernels/matrix "
+                          "base"),
+    ("loadtest/report", "client/include/qgemm base"),
+    ("loadtest/engine", "loadtest/schedule loadtest/report client rpc proto "
+                        "base"),
+    ("loadtest/verify", "loadtest/engine loadtest/report loadtest/schedule "
                         "kernels/matrix base"),
-    ("loadtest/report", "loadtest client/include/qgemm base"),
     ("loadtest", "loadtest client rpc proto kernels/formats kernels/matrix "
                  "flags base"),
 )
