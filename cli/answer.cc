@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Verification first, then the report as text and as JSON.
 
 #include "cli/answer.h"
 

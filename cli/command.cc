@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Shared options and the resolution of ids.
 
 #include "cli/command.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Random values, the options of a layer, and the ways to make its stream.
 
 #include "cli/layer_source.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Tables, byte counts and JSON.
 
 #include "cli/output.h"
 

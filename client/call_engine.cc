@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// PendingCall is one unary call over its attempts; the engine keeps them all.
 
 #include "client/call_engine.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// C is copied here once, out of the buffers that gRPC received.
 
 #include "client/gemm_wire.h"
 

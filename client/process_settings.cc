@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The glibc parts are left out with other C libraries.
 
 #include "qgemm/process_settings.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Backoff grows by the attempt; the server's delay is taken as it is.
 
 #include "client/retry.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Attempt is one call; the loop over attempts is Upload.
 
 #include "client/upload.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A function fills the message of each format.
 
 #include "client/weights_wire.h"
 

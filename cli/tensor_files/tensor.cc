@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Sizes and the checks of a directory that every format shares.
 
 #include "cli/tensor_files/tensor.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Mapping a file, telling its format and finding a matrix in it.
 
 #include "cli/tensor_files/tensor_file.h"
 
