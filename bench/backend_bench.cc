@@ -2,7 +2,7 @@
 //
 // Drives a backend in this process as the server does, without the server: so
 // many batches at a time, each of so many requests. Its times are what a
-// service's are to be compared with. Ways of moving rows take turns:
+// service's are to be compared with:
 //   backend_bench --backend=cuda --shape=4096x4096 --requests=1,16,64
 
 #include <algorithm>
@@ -39,10 +39,8 @@ ABSL_FLAG(int64_t, m, 1, "Rows of a request.");
 ABSL_FLAG(std::string, requests, "1,16,64",
           "Requests of a batch, comma-separated.");
 ABSL_FLAG(int, in_flight, 1, "Batches at a time.");
-ABSL_FLAG(std::string, row_moves, "auto",
-          "As the server's; several, comma-separated, take turns.");
-ABSL_FLAG(absl::Duration, turn, absl::Milliseconds(300), "Of one way.");
-ABSL_FLAG(int, turns, 5, "Of each; the first does not count.");
+ABSL_FLAG(absl::Duration, turn, absl::Milliseconds(300), "Length of a turn.");
+ABSL_FLAG(int, turns, 5, "Turns of each case; the first does not count.");
 ABSL_FLAG(std::string, json, "", "Also write the results to this file.");
 
 namespace qgemm {
@@ -61,11 +59,10 @@ struct Samples {
 class Driver {
  public:
   static absl::StatusOr<std::unique_ptr<Driver>> Create(
-      const std::string& row_moves, const BenchCase& bench_case) {
+      const BenchCase& bench_case) {
     std::unique_ptr<Driver> driver(new Driver());
     BackendOptions options;
     options.name = absl::GetFlag(FLAGS_backend);
-    options.row_moves = row_moves;
     ASSIGN_OR_RETURN(driver->backend_, CreateBackend(options));
     ASSIGN_OR_RETURN(driver->weights_,
                      MakeSyntheticLayer(bench_case, 1, driver->backend_.get()));
@@ -196,8 +193,7 @@ absl::StatusOr<std::vector<int>> RequestsOfFlags() {
   return result;
 }
 
-nlohmann::json Report(const std::string& row_moves, int requests,
-                      const Samples& samples) {
+nlohmann::json Report(int requests, const Samples& samples) {
   const double batches = static_cast<double>(samples.latency.count());
   const double rows =
       batches * requests * static_cast<double>(absl::GetFlag(FLAGS_m));
@@ -206,14 +202,12 @@ nlohmann::json Report(const std::string& row_moves, int requests,
     return static_cast<double>(histogram.Percentile(percent)) / 1000;
   };
   std::cout << absl::StrFormat(
-      "%-13s %4d requests  p50 %8.1f us  p99 %8.1f us  rows/s %9.0f  "
+      "%4d requests  p50 %8.1f us  p99 %8.1f us  rows/s %9.0f  "
       "in %.1f kernel %.1f out %.1f us\n",
-      row_moves, requests, micros(samples.latency, 50),
-      micros(samples.latency, 99), rows_per_second,
-      micros(samples.host_to_device, 50), micros(samples.kernel, 50),
-      micros(samples.device_to_host, 50));
-  return {{"row_moves", row_moves},
-          {"requests", requests},
+      requests, micros(samples.latency, 50), micros(samples.latency, 99),
+      rows_per_second, micros(samples.host_to_device, 50),
+      micros(samples.kernel, 50), micros(samples.device_to_host, 50));
+  return {{"requests", requests},
           {"batches", samples.latency.count()},
           {"p50_us", micros(samples.latency, 50)},
           {"p99_us", micros(samples.latency, 99)},
@@ -226,25 +220,17 @@ nlohmann::json Report(const std::string& row_moves, int requests,
 absl::Status Run() {
   ASSIGN_OR_RETURN(const BenchCase bench_case, CaseOfFlags());
   ASSIGN_OR_RETURN(const std::vector<int> all_requests, RequestsOfFlags());
-  const std::vector<std::string> ways =
-      absl::StrSplit(absl::GetFlag(FLAGS_row_moves), ',');
-  std::vector<std::unique_ptr<Driver>> drivers;
-  for (const std::string& way : ways) {
-    ASSIGN_OR_RETURN(drivers.emplace_back(), Driver::Create(way, bench_case));
-  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<Driver> driver,
+                   Driver::Create(bench_case));
   nlohmann::json results = nlohmann::json::array();
   for (const int requests : all_requests) {
-    std::vector<Samples> samples(ways.size());
+    Samples samples;
     for (int turn = 0; turn < absl::GetFlag(FLAGS_turns); ++turn) {
-      for (size_t i = 0; i < ways.size(); ++i) {
-        if (turn == 1) samples[i] = Samples();
-        RETURN_IF_ERROR(
-            drivers[i]->Run(requests, absl::GetFlag(FLAGS_turn), samples[i]));
-      }
+      if (turn == 1) samples = Samples();
+      RETURN_IF_ERROR(
+          driver->Run(requests, absl::GetFlag(FLAGS_turn), samples));
     }
-    for (size_t i = 0; i < ways.size(); ++i) {
-      results.push_back(Report(ways[i], requests, samples[i]));
-    }
+    results.push_back(Report(requests, samples));
   }
   const std::string path = absl::GetFlag(FLAGS_json);
   if (path.empty()) return absl::OkStatus();

@@ -131,14 +131,6 @@ absl::StatusOr<std::vector<BenchCase>> ExpandSweep(const SweepText& text) {
   return cases;
 }
 
-absl::StatusOr<KernelChoice> ParseKernelChoice(absl::string_view text) {
-  if (text == "auto") return KernelChoice::kAuto;
-  if (text == "small") return KernelChoice::kSmall;
-  if (text == "wide") return KernelChoice::kWide;
-  if (text == "large") return KernelChoice::kLarge;
-  return Wrong("kernel", text, "auto small wide large");
-}
-
 bool SameLayer(const BenchCase& a, const BenchCase& b) {
   // A dense layer is held in the type of its activations.
   return a.format == b.format && a.shape.k == b.shape.k &&

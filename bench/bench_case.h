@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kernels/cuda/plan/kernel_path.h"
 #include "kernels/matrix/types.h"
 
 namespace qgemm {
@@ -21,16 +22,14 @@ struct BenchShape {
   int64_t n = 0;
 };
 
-// Which family of kernels multiplies; kAuto = as the backend chooses.
-enum class KernelChoice : uint8_t { kAuto, kSmall, kWide, kLarge };
-
 struct BenchCase {
   std::string format;  // kbit2 kbit3 kbit4 kbit5 q4_0 int4 ternary dense
   BenchShape shape;
   int64_t m = 0;
   FloatType dtype = FloatType::kFloat16;  // of A and C
   ComputeMode mode = ComputeMode::kA16;
-  KernelChoice kernel = KernelChoice::kAuto;
+  // Of the cuda backend.
+  cuda::KernelPath kernel = cuda::KernelPath::kAuto;
 
   // What fp32 activations are rounded to is bf16.
   MatmulSignature signature() const {
@@ -52,9 +51,6 @@ struct SweepText {
 // Q4_0 in A8 as well. INVALID_ARGUMENT names the flag and the piece that is
 // wrong.
 absl::StatusOr<std::vector<BenchCase>> ExpandSweep(const SweepText& text);
-
-// "auto", "small", "wide" or "large"; INVALID_ARGUMENT names --kernel.
-absl::StatusOr<KernelChoice> ParseKernelChoice(absl::string_view text);
 
 // True if the two use the same weights.
 bool SameLayer(const BenchCase& a, const BenchCase& b);

@@ -61,7 +61,10 @@ nlohmann::json CaseToJson(const ReadRoof& roof, const MeasuredCase& measured) {
       {"roof_fraction", Rounded(Gbps(measured) / roof.gbps, 4)},
       {"gflops", Rounded(Gflops(measured), 1)},
   };
-  if (!result.family.empty()) json["family"] = result.family;
+  if (!result.kernel.empty()) {
+    json["kernel"] = result.kernel;
+    json["kernel_reason"] = result.kernel_reason;
+  }
   if (result.cublas.has_value()) {
     json["cublas_us"] = JsonMicroseconds(*result.cublas);
     json["speedup_vs_cublas"] = Rounded(SpeedupVsCublas(result), 3);
@@ -99,8 +102,8 @@ nlohmann::json HeadToJson(const BenchReport& report) {
 }
 
 std::string CublasHead() {
-  return absl::StrFormat(" %6s %9s %8s %10s", "family", "cuBLAS us", "x cuBLAS",
-                         "deq+cuBLAS");
+  return absl::StrFormat(" %7s %9s %8s %10s  %s", "kernel", "cuBLAS us",
+                         "x cuBLAS", "deq+cuBLAS", "why");
 }
 
 // A time, or a dash.
@@ -114,9 +117,9 @@ std::string CublasCells(const CaseResult& result) {
       result.cublas.has_value()
           ? absl::StrFormat("%.2f", SpeedupVsCublas(result))
           : "-";
-  return absl::StrFormat(" %6s %9s %8s %10s", result.family,
+  return absl::StrFormat(" %7s %9s %8s %10s  %s", result.kernel,
                          Cell(result.cublas), speedup,
-                         Cell(result.dequantize_cublas));
+                         Cell(result.dequantize_cublas), result.kernel_reason);
 }
 
 }  // namespace

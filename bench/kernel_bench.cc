@@ -29,7 +29,7 @@
 #include "bench/speedup_summary.h"
 #include "bench/sweep.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cuda/tuning/tuning.h"
+#include "kernels/cuda/plan/tuning.h"
 #include "kernels/reference/reference_backend.h"
 
 ABSL_FLAG(std::string, backend, "cpu",
@@ -86,12 +86,12 @@ absl::StatusOr<std::unique_ptr<Measurer>> CreateMeasurer() {
   if (OnGpu()) {
     GpuMeasurerOptions options;
     options.rotate_bytes = rotate_bytes;
-    options.with_yardsticks = absl::GetFlag(FLAGS_calibrate).empty();
+    options.with_baselines = absl::GetFlag(FLAGS_calibrate).empty();
     return CreateGpuMeasurer(options);
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateHostBackend());
   RotationOptions options;
-  // The reference is a yardstick of correctness, not of speed.
+  // The reference is a baseline of correctness, not of speed.
   options.total_bytes =
       absl::GetFlag(FLAGS_backend) == "reference" ? 1 : rotate_bytes;
   return std::make_unique<HostMeasurer>(std::move(backend), options);
@@ -109,8 +109,8 @@ absl::StatusOr<std::vector<BenchCase>> CasesOfFlags() {
   if (absl::GetFlag(FLAGS_backend) == "reference" && text.shapes.empty()) {
     text.shapes = "256x256";
   }
-  ASSIGN_OR_RETURN(const KernelChoice kernel,
-                   ParseKernelChoice(absl::GetFlag(FLAGS_kernel)));
+  ASSIGN_OR_RETURN(const cuda::KernelPath kernel,
+                   cuda::ParseKernelPath(absl::GetFlag(FLAGS_kernel)));
   ASSIGN_OR_RETURN(std::vector<BenchCase> cases,
                    CasesOf(text, SizeOfSweep(),
                            OnGpu() ? SweepTarget::kGpu : SweepTarget::kHost));

@@ -48,7 +48,8 @@ struct CaseResult {
   int copies = 0;           // of the layer, visited in turn
 
   // On a GPU only.
-  std::string family;  // of kernels: "small", "wide" or "large"
+  std::string kernel;         // of cuda: "decode", "prefill" or "cublas", and
+  std::string kernel_reason;  // why it was chosen
   // Of cuBLAS on dense weights of the same shape, M and type.
   std::optional<absl::Duration> cublas;
   // The same in fp32, operands and all; of ternary layers and few rows, which

@@ -4,6 +4,7 @@
 
 #include "server/server_options.h"
 
+#include <iterator>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -45,10 +46,11 @@ void AddBackendFlags(CLI::App* app, BackendOptions* options) {
             "reference.");
   AddOption(app, "threads", &options->threads,
             "Compute threads of the cpu backend. 0: one per core.");
-  AddOption(app, "kernel", &options->kernel,
+  AddChoice(app, "kernel", &options->cuda.kernel,
+            {std::begin(cuda::kKernelPaths), std::end(cuda::kKernelPaths)},
             "Kernel of the cuda backend, for debugging: auto chooses by layer "
             "and rows.");
-  AddOption(app, "tuning_file", &options->tuning_file,
+  AddOption(app, "tuning_file", &options->cuda.tuning_file,
             "File with the thresholds of --kernel=auto, as kernel_bench "
             "--calibrate writes it, for the cuda backend. Empty: built-in "
             "ones.");

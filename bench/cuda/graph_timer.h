@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "kernels/cuda/runtime/event.h"
+#include "kernels/cuda/runtime/stream.h"
 
 namespace qgemm::cuda {
 

@@ -16,7 +16,7 @@
 #include "bench/bench_case.h"
 #include "bench/cuda/gpu_gemm.h"
 #include "bench/sampled_rows.h"
-#include "kernels/cuda/runtime/device_buffer.h"
+#include "kernels/cuda/runtime/buffers.h"
 
 namespace qgemm::cuda {
 

@@ -4,12 +4,10 @@
 
 #include "kernels/backends/backends.h"
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "kernels/backends/optional_cuda.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -31,72 +29,52 @@ BackendOrError CreateReference(const BackendOptions&) {
 }
 
 BackendOrError CreateCuda(const BackendOptions& options) {
-  return CreateOptionalCuda(
-      {options.kernel, options.row_moves, options.tuning_file});
+  return CreateOptionalCuda(options.cuda);
 }
 
 bool Always() { return true; }
-
-enum class KernelChoice { kNone, kByFamily };
 
 struct BackendRow {
   absl::string_view name;
   bool (*is_in_build)();
   BackendOrError (*create)(const BackendOptions& options);
-  // Whether it takes BackendOptions' kernel, row_moves and tuning_file.
-  KernelChoice kernel_choice;
+  bool takes_cuda_options;
 };
 
 // In the order in which "auto" prefers them.
 constexpr BackendRow kBackends[] = {
-    {"cuda", BuildHasCuda, CreateCuda, KernelChoice::kByFamily},
-    {"cpu", Always, CreateCpu, KernelChoice::kNone},
-    {"reference", Always, CreateReference, KernelChoice::kNone},
+    {"cuda", BuildHasCuda, CreateCuda, true},
+    {"cpu", Always, CreateCpu, false},
+    {"reference", Always, CreateReference, false},
 };
 
 std::string ListOfNames() { return absl::StrJoin(BackendNames(), ", "); }
-
-// `flag` names the value.
-absl::Status CheckChoice(absl::string_view flag, absl::string_view value,
-                         absl::Span<const absl::string_view> legal) {
-  if (absl::c_linear_search(legal, value)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      flag, " = \"", value, "\"; legal: ", absl::StrJoin(legal, ", ")));
-}
 
 absl::Status CheckOptions(const BackendOptions& options) {
   if (options.threads < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "backend: threads = ", options.threads, "; legal: 0 or more"));
   }
-  RETURN_IF_ERROR(CheckChoice("--kernel", options.kernel,
-                              {"auto", "small", "wide", "large"}));
-  return CheckChoice("--row_moves", options.row_moves,
-                     {"auto", "copy_engines"});
+  return absl::OkStatus();
 }
 
-// Whether the backend takes the choices that the options make.
-absl::Status CheckKernelChoice(const BackendRow& row,
-                               const BackendOptions& options) {
-  if (row.kernel_choice == KernelChoice::kByFamily) return absl::OkStatus();
-  if (options.kernel != "auto") {
+// INVALID_ARGUMENT if the options choose what the backend does not have.
+absl::Status CheckCudaOptions(const BackendRow& row,
+                              const CudaOptions& options) {
+  if (row.takes_cuda_options) return absl::OkStatus();
+  if (options.kernel != cuda::KernelPath::kAuto) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--kernel = \"", options.kernel, "\": backend ", row.name,
-                     " has one family of kernels; legal: auto"));
-  }
-  if (options.row_moves != "auto") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--row_moves = \"", options.row_moves, "\": backend ",
-                     row.name, " reads rows in place; legal: auto"));
+        absl::StrCat("--kernel = \"", Name(options.kernel), "\": backend ",
+                     row.name, " has one path of kernels; leave it at auto"));
   }
   if (options.tuning_file.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--tuning_file = \"", options.tuning_file, "\": backend ",
-                   row.name, " takes none; legal: empty"));
+                   row.name, " takes none; leave it empty"));
 }
 
 BackendOrError Create(const BackendRow& row, const BackendOptions& options) {
-  RETURN_IF_ERROR(CheckKernelChoice(row, options));
+  RETURN_IF_ERROR(CheckCudaOptions(row, options.cuda));
   return row.create(options);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/cuda/cuda_options.h"
 #include "kernels/matrix/backend.h"
 
 namespace qgemm {
@@ -19,14 +20,7 @@ struct BackendOptions {
   std::string name = "auto";
   // Of a backend that computes on the processor; 0 = one a core.
   int threads = 0;
-  // Of a backend that chooses between families of kernels (cuda): "auto" by
-  // the number of rows, "small", "wide" or "large" whatever that is.
-  std::string kernel = "auto";
-  // Of cuda, who moves rows between the host and the GPU: "auto" by the size
-  // of a batch, or "copy_engines" whatever that is, for comparison.
-  std::string row_moves = "auto";
-  // Of such a backend: a file of measured thresholds. Empty: built-in ones.
-  std::string tuning_file;
+  CudaOptions cuda;
 };
 
 // What this build has, in the order in which "auto" prefers them.

@@ -7,9 +7,9 @@
 #define QGEMM_KERNELS_BACKENDS_OPTIONAL_CUDA_H_
 
 #include <memory>
-#include <string>
 
 #include "absl/status/statusor.h"
+#include "kernels/cuda/cuda_options.h"
 #include "kernels/matrix/backend.h"
 
 namespace qgemm {
@@ -17,18 +17,11 @@ namespace qgemm {
 // Whether this build has the CUDA backend.
 bool BuildHasCuda();
 
-// BackendOptions' choices.
-struct OptionalCudaOptions {
-  std::string kernel;
-  std::string row_moves;
-  std::string tuning_file;
-};
-
 // Called only if BuildHasCuda(). Errors: INVALID_ARGUMENT (an illegal choice)
 // and NOT_FOUND (the tuning file), then FAILED_PRECONDITION if this host has no
 // driver or no GPU that the backend runs on.
 absl::StatusOr<std::unique_ptr<Backend>> CreateOptionalCuda(
-    const OptionalCudaOptions& options);
+    const CudaOptions& options);
 
 }  // namespace qgemm
 

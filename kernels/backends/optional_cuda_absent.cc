@@ -10,7 +10,7 @@ namespace qgemm {
 bool BuildHasCuda() { return false; }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateOptionalCuda(
-    const OptionalCudaOptions&) {
+    const CudaOptions&) {
   return absl::FailedPreconditionError("this build has no CUDA backend");
 }
 

@@ -44,7 +44,7 @@ BenchReport GpuReport() {
   report.machine.backend = {"cuda", "a GPU", "compute capability 9.0", 132};
   report.machine.clocks = GpuClocks{1980, 2619};
   CaseResult& result = report.measured[0].result;
-  result.family = "large";
+  result.kernel = "cublas";
   result.cublas = absl::Microseconds(50);
   result.dequantize_cublas = absl::Microseconds(90);
   return report;
@@ -84,7 +84,7 @@ TEST(BenchReportTest, GpuJsonComparesWithCublas) {
   EXPECT_EQ(json["clocks"]["sm_mhz"], 1980);
   EXPECT_EQ(json["clocks"]["memory_mhz"], 2619);
   const auto& result = json["results"][0];
-  EXPECT_EQ(result["family"], "large");
+  EXPECT_EQ(result["kernel"], "cublas");
   EXPECT_EQ(result["cublas_us"], 50);
   EXPECT_EQ(result["speedup_vs_cublas"], 2.5);
   EXPECT_EQ(result["dequant_cublas_us"], 90);

@@ -28,12 +28,12 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpu(cpu::CpuIsa isa) {
   return cpu::CreateCpuBackend(options);
 }
 
-// One choice of kernels of the CUDA backend. FAILED_PRECONDITION in a build
-// without CUDA, on a host without a GPU, and where a family is not there.
-absl::StatusOr<std::unique_ptr<Backend>> CreateCuda(const char* kernel) {
+// The CUDA backend with one kernel path. FAILED_PRECONDITION in a build without
+// CUDA, on a host without a GPU, and where the path is not there.
+absl::StatusOr<std::unique_ptr<Backend>> CreateCuda(cuda::KernelPath kernel) {
   BackendOptions options;
   options.name = "cuda";
-  options.kernel = kernel;
+  options.cuda.kernel = kernel;
   return CreateBackend(options);
 }
 
@@ -54,10 +54,12 @@ std::vector<ConformanceBackend> ConformanceBackends() {
                         [isa] { return CreateCpu(isa); },
                         MandatoryModes::kAll});
   }
-  backends.push_back(
-      {"cuda", [] { return CreateCuda("auto"); }, MandatoryModes::kA16Only});
-  for (const char* const kernel : {"small", "large"}) {
-    backends.push_back({absl::StrCat("cuda_", kernel),
+  backends.push_back({"cuda",
+                      [] { return CreateCuda(cuda::KernelPath::kAuto); },
+                      MandatoryModes::kA16Only});
+  for (const cuda::KernelPath kernel :
+       {cuda::KernelPath::kDecode, cuda::KernelPath::kCublas}) {
+    backends.push_back({absl::StrCat("cuda_", Name(kernel)),
                         [kernel] { return CreateCuda(kernel); },
                         MandatoryModes::kA16Only});
   }

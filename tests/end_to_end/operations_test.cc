@@ -150,7 +150,7 @@ TEST(Flags, RefusesWhatIsNotKnown) {
   ExpectCannotStart({"--max_message_bytes=4294967296"}, "--max_message_bytes");
   ExpectUnreadable({"--drain_timeout=-1s"}, "--drain_timeout");
   ExpectCannotStart({"--listen="}, "--listen");
-  ExpectCannotStart({"--kernel=medium"}, "--kernel = \"medium\"");
+  ExpectCannotStart({"--kernel=medium"}, "medium");
   ExpectCannotStart({"--backend=cpu", "--tuning_file=/no/such/file"},
                     "--tuning_file = \"/no/such/file\"");
 }

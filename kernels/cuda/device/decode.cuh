@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/tuning/tile_layout.h"
+#include "kernels/cuda/layout/tile_layout.h"
 
 namespace qgemm::cuda {
 

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/tuning/tile_address.h"
+#include "kernels/cuda/layout/tile_address.h"
 
 namespace qgemm::cuda {
 

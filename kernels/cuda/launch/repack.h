@@ -14,8 +14,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/launch/tiled_weights.h"
-#include "kernels/cuda/tuning/tile_layout.h"
+#include "kernels/cuda/layout/tile_layout.h"
+#include "kernels/cuda/layout/tiled_weights.h"
 #include "kernels/matrix/types.h"
 
 namespace qgemm::cuda {
@@ -58,9 +58,10 @@ cudaError_t LaunchScatterZeros(const TileLayout& layout,
                                const PanelBatch& batch, uint8_t* memory,
                                cudaStream_t stream);
 
-// Writes the codes to `codes`, [n, k] row-major, one a byte.
-cudaError_t LaunchUnpackCodes(const TiledWeights& weights, uint8_t* codes,
-                              cudaStream_t stream);
+// Writes max |scale| over the layer, scales as stored, to `largest` (device).
+// Enqueues on `stream`; `largest` stays borrowed until it passes.
+cudaError_t LaunchLargestScale(const TiledWeights& weights, float* largest,
+                               cudaStream_t stream);
 
 }  // namespace qgemm::cuda
 

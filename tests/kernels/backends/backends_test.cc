@@ -25,15 +25,15 @@ BackendOptions Named(const std::string& name, int threads = 1) {
   return options;
 }
 
-BackendOptions WithKernel(const std::string& name, const std::string& kernel) {
+BackendOptions WithKernel(const std::string& name, cuda::KernelPath kernel) {
   BackendOptions options = Named(name);
-  options.kernel = kernel;
+  options.cuda.kernel = kernel;
   return options;
 }
 
 BackendOptions WithTuning(const std::string& name, const std::string& file) {
   BackendOptions options = Named(name);
-  options.tuning_file = file;
+  options.cuda.tuning_file = file;
   return options;
 }
 
@@ -89,32 +89,13 @@ TEST(BackendsTest, RefusesNegativeThreads) {
                 HasSubstr("threads = -1"));
 }
 
-TEST(BackendsTest, RefusesRowMovesThatAreNone) {
-  BackendOptions options = Named("cpu");
-  options.row_moves = "kernels";
-  ExpectRefused(options, absl::StatusCode::kInvalidArgument,
-                HasSubstr("--row_moves = \"kernels\"; legal: auto, "
-                          "copy_engines"));
-  options.row_moves = "copy_engines";
-  ExpectRefused(options, absl::StatusCode::kInvalidArgument,
-                HasSubstr("backend cpu reads rows in place"));
-}
-
-TEST(BackendsTest, RefusesAFamilyThatIsNone) {
-  for (const char* name : {"auto", "cpu", "cuda", "reference"}) {
-    ExpectRefused(WithKernel(name, "medium"),
-                  absl::StatusCode::kInvalidArgument,
-                  HasSubstr("--kernel = \"medium\"; legal: auto, small, "
-                            "wide, large"));
-  }
-}
-
-TEST(BackendsTest, RefusesAFamilyOfABackendThatHasOne) {
+TEST(BackendsTest, RefusesAKernelPathOfABackendThatHasOne) {
   for (const char* name : {"cpu", "reference"}) {
-    ExpectRefused(WithKernel(name, "small"), absl::StatusCode::kInvalidArgument,
-                  AllOf(HasSubstr("--kernel = \"small\""),
+    ExpectRefused(WithKernel(name, cuda::KernelPath::kDecode),
+                  absl::StatusCode::kInvalidArgument,
+                  AllOf(HasSubstr("--kernel = \"decode\""),
                         HasSubstr(absl::StrCat("backend ", name))));
-    EXPECT_TRUE(CreateBackend(WithKernel(name, "auto")).ok());
+    EXPECT_TRUE(CreateBackend(WithKernel(name, cuda::KernelPath::kAuto)).ok());
   }
 }
 
@@ -162,23 +143,25 @@ TEST_F(TuningOptionTest, AnIllegalFileIsRefused) {
 }
 
 TEST_F(TuningOptionTest, ATuningOfAnotherDeviceIsUsed) {
-  std::ofstream(path_) << R"({"version": 1, "device": "another",)"
-                       << R"( "max_small_rows":)"
+  std::ofstream(path_) << R"({"version": 2, "device": "another",)"
+                       << R"( "max_decode_rows":)"
                        << R"( {"2": 64, "3": 64, "4": 128, "5": 64}})";
   if (!HostRunsCuda()) GTEST_SKIP() << "no GPU to use it on";
   EXPECT_TRUE(CreateBackend(WithTuning("cuda", path_)).ok());
 }
 
-TEST_F(TuningOptionTest, EachFamilyCanBeForced) {
+TEST_F(TuningOptionTest, EachKernelPathCanBeForced) {
   if (!HostRunsCuda()) GTEST_SKIP() << "no GPU to force it on";
-  for (const char* kernel : {"auto", "small"}) {
+  for (const auto kernel :
+       {cuda::KernelPath::kAuto, cuda::KernelPath::kDecode}) {
     const auto backend = CreateBackend(WithKernel("cuda", kernel));
     EXPECT_TRUE(backend.ok()) << backend.status();
   }
-  // Without cuBLASLt there is no large family to force.
-  const auto large = CreateBackend(WithKernel("cuda", "large"));
-  EXPECT_TRUE(large.ok() || absl::IsFailedPrecondition(large.status()))
-      << large.status();
+  // It needs cuBLASLt.
+  const auto cublas =
+      CreateBackend(WithKernel("cuda", cuda::KernelPath::kCublas));
+  EXPECT_TRUE(cublas.ok() || absl::IsFailedPrecondition(cublas.status()))
+      << cublas.status();
 }
 
 }  // namespace

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/runtime/device_buffer.h"
-#include "kernels/cuda/runtime/pinned_buffer.h"
+#include "kernels/cuda/runtime/buffers.h"
 #include "tests/kernels/cuda/device_test.h"
 #include "tests/support/random_matrix.h"
 #include "tests/support/seeds.h"
