@@ -18,8 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/version.h"
-#include "loadtest/report/hgrm.h"
-#include "loadtest/report/report_json.h"
+#include "loadtest/report/report_formats.h"
 
 namespace qgemm::loadtest {
 namespace {

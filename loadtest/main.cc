@@ -19,7 +19,7 @@
 #include "loadtest/host.h"
 #include "loadtest/live_line.h"
 #include "loadtest/options.h"
-#include "loadtest/report/report_table.h"
+#include "loadtest/report/report_formats.h"
 #include "loadtest/runner.h"
 #include "qgemm/process_settings.h"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The percentile iteration and the columns.
-
-#include "loadtest/report/hgrm.h"
+// FormatHgrm: the percentile iteration and the columns.
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "loadtest/report/report_formats.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 constexpr double kTicksAHalving = 5;
@@ -78,4 +77,4 @@ std::string FormatHgrm(const Histogram& histogram, double unit) {
       Rows(histogram, unit), Footer(histogram, unit));
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

@@ -2,7 +2,7 @@
 
 #include "loadtest/report/loadtest_report.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 constexpr double kNanosecondsPerMicrosecond = 1000;
@@ -63,4 +63,4 @@ Verdict LoadtestReport::verdict() const {
   return findings.empty() ? Verdict::kPassed : findings.front().verdict;
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

@@ -18,7 +18,7 @@
 #include "loadtest/report/run_result.h"
 #include "qgemm/server_info.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 
 // Outcome of a load test; the value is the exit code.
 enum class Verdict : uint8_t {
@@ -42,7 +42,7 @@ struct Finding {
 };
 
 struct LoadtestEnvironment {
-  std::string version;        // of the load test
+  std::string version;        // the load test's
   int client_cpus = 0;        // hardware threads of the client's machine
   std::string client_cpu;     // their model; empty if unknown
   std::string client_system;  // operating system and release
@@ -60,7 +60,8 @@ struct WeightsSummary {
   int64_t largest_n = 0;
 };
 
-// Echoes from as many closed loops, over as many connections, as the run has.
+// Rate of echoes from as many closed loops, over as many connections, as the
+// run has.
 struct EchoRate {
   int64_t clients = 0;
   double per_second = 0;
@@ -87,7 +88,7 @@ struct Baseline {
 struct VerifyReport {
   std::string mode = "none";        // none, sample or all
   int64_t answers_compared = 0;     // with the first answer to their input
-  int64_t answers_different = 0;    // whose bits were others
+  int64_t answers_different = 0;    // with other bits than the first
   int64_t elements_checked = 0;     // against fp64
   double worst_tolerance_used = 0;  // largest error / tolerance; above 1: wrong
   absl::Status status;              // the first thing found wrong
@@ -105,12 +106,12 @@ struct LoadtestReport {
   std::vector<std::pair<std::string, std::string>> options;
   // Names of the flags whose value is not the default.
   std::vector<std::string> changed_options;
-  std::string command;  // a line that runs this again
-  std::string title;    // of the rendered page; the scenario's name
+  std::string command;  // command line that runs this again
+  std::string title;    // heading of the rendered page
   absl::Time started_at;
   LoadtestEnvironment environment;
   WeightsSummary weights;
-  // One, or one a point of a sweep or search, in the order of running.
+  // One run, or one per point of a sweep or search, in the order of running.
   std::vector<RunResult> runs;
   size_t headline = 0;  // index of the run whose figures are quoted
   std::optional<Baseline> baseline;
@@ -129,6 +130,6 @@ struct LoadtestReport {
   Verdict verdict() const;
 };
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest
 
 #endif  // QGEMM_LOADTEST_REPORT_LOADTEST_REPORT_H_

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One function per struct; field order is the order in the file.
-
-#include "loadtest/report/report_json.h"
+// FormatJson: one function per struct; fields stand in the file in this order.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,8 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "loadtest/report/report_formats.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -312,4 +311,4 @@ std::string FormatJson(const LoadtestReport& report) {
   return text + "\n";
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

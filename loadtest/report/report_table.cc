@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lines of the table, in their order.
-
-#include "loadtest/report/report_table.h"
+// FormatTable: the lines, in their order.
 
 #include <algorithm>
 #include <optional>
@@ -14,8 +12,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "loadtest/report/report_formats.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 struct NamedPercentile {
@@ -343,4 +342,4 @@ std::string FormatTable(const LoadtestReport& report) {
       PeakLine(report), VerifyLines(report.verify), FindingLines(report));
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

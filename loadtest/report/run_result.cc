@@ -4,7 +4,7 @@
 
 #include "loadtest/report/run_result.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 double PerSecond(int64_t count, absl::Duration time) {
@@ -53,4 +53,4 @@ double RunResult::server_cpu_us_per_answer() const {
   return MicrosecondsPerAnswer(server_cpu, answers);
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest

@@ -16,16 +16,16 @@
 #include "absl/time/time.h"
 #include "base/histogram.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 
-// Requests of one number of rows; latencies are kept apart by class.
+// Requests with the same number of rows.
 struct ClassResult {
   std::string name;  // "m=1", "prefill m=2048"
-  int64_t m = 0;     // rows a request
-  // Answers only. From the intended start: for open arrivals when the request
-  // was due, for closed loops when it was sent.
+  int64_t m = 0;     // rows per request
+  // Latency of answers from the intended start: for open arrivals when the
+  // request was due, for closed loops when it was sent.
   Histogram latency_ns;
-  // From the actual send.
+  // The same from the actual send.
   Histogram send_latency_ns;
 };
 
@@ -36,7 +36,7 @@ struct ServerHistograms {
   Histogram host_to_device_ns;
   Histogram kernel_ns;
   Histogram device_to_host_ns;
-  Histogram device_ns;  // the three together
+  Histogram device_ns;  // the sum of the three
   Histogram total_ns;
   Histogram launch_rows;
   Histogram launch_requests;
@@ -45,22 +45,22 @@ struct ServerHistograms {
 struct ErrorTally {
   int64_t count = 0;
   std::string first_message;
-  // From sending to the error; absent if nothing was sent.
+  // Time from sending to the error; absent if nothing was sent.
   std::optional<Histogram> latency_ns = std::nullopt;
 };
 
 // One interval of the time series, by when requests ended.
 struct SeriesPoint {
   absl::Duration start;   // since the measurement began; below 0 in warm-up
-  absl::Duration length;  // 100 ms but for the last
+  absl::Duration length;  // 100 ms, or less for the last
   int64_t answers = 0;
-  int64_t rows = 0;    // of the answers
+  int64_t rows = 0;    // in the answers
   int64_t errors = 0;  // ends that ErrorTally counts
   int64_t p50_ns = 0;  // latency from the intended start; 0: no answers
   int64_t p99_ns = 0;
   int64_t max_ns = 0;
   int64_t in_flight = 0;   // when the interval ended
-  int64_t max_lag_ns = 0;  // of requests sent in the interval
+  int64_t max_lag_ns = 0;  // among requests sent in the interval
   double launch_rows = 0;  // mean over the answers
 };
 
@@ -72,25 +72,25 @@ struct RunResult {
   double asked_rate = 0;  // open arrivals: requests/s on average; 0: closed
   int concurrency = 1;    // most requests in flight
   absl::Duration warmup;
-  // From the end of the warm-up to the last counted end.
+  // Time from the end of the warm-up to the last counted end.
   absl::Duration measured;
   // The part of that in which requests were due: the asked duration, less if
-  // interrupted. Rates of arrival are over this.
+  // interrupted. Rates of arrival refer to it.
   absl::Duration due_time;
 
   // Counts of the open arrivals if there are any, else of the closed loops.
   int64_t due = 0;   // arrivals that were due (open); requests sent (closed)
-  int64_t sent = 0;  // of them, started
+  int64_t sent = 0;  // requests started, among those due
   int64_t answers = 0;
-  int64_t rows = 0;            // of the answers
-  int64_t bytes_sent = 0;      // operands of the answers
-  int64_t bytes_received = 0;  // results of the answers
+  int64_t rows = 0;            // in the answers
+  int64_t bytes_sent = 0;      // operands of answered requests
+  int64_t bytes_received = 0;  // their results
   int64_t warmup_answers = 0;  // due during the warm-up; count nowhere else
 
   // Ends that the run itself asked for; they are not errors.
   int64_t expired = 0;       // --deadline passed
   int64_t cancelled = 0;     // by --cancel_rate
-  int64_t disconnected = 0;  // in flight when --disconnect_rate cut the line
+  int64_t disconnected = 0;  // in flight when --disconnect_rate cut
   // All other ends but answers, over the whole run, warm-up included.
   std::map<absl::StatusCode, ErrorTally> errors;
 
@@ -104,13 +104,13 @@ struct RunResult {
   // intervals from how much they differ.
   std::vector<Histogram> blocks_ns;
 
-  absl::Duration client_cpu;  // processor time of the generator's process
-  absl::Duration server_cpu;  // of the server's; zero if unknown
-  int64_t uploads = 0;        // of --churn
+  absl::Duration client_cpu;  // processor time of this process
+  absl::Duration server_cpu;  // the same of the server; zero if unknown
+  int64_t uploads = 0;        // made by --churn
   bool interrupted = false;   // by a signal
 
   int64_t error_count() const;
-  // All classes together.
+  // Latencies of all classes.
   Histogram latency_ns() const;
   Histogram send_latency_ns() const;
   double answers_per_second() const;
@@ -123,6 +123,6 @@ struct RunResult {
   bool is_open() const { return asked_rate > 0; }
 };
 
-}  // namespace qgemm
+}  // namespace qgemm::loadtest
 
 #endif  // QGEMM_LOADTEST_REPORT_RUN_RESULT_H_

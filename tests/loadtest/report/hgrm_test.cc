@@ -2,14 +2,13 @@
 //
 // The output against an example computed by hand.
 
-#include "loadtest/report/hgrm.h"
-
 #include <algorithm>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "loadtest/report/report_formats.h"
 
-namespace qgemm {
+namespace qgemm::loadtest {
 namespace {
 
 // Levels go 0, 10, …, 50 (five to the first half), 55, …, 75 (five to the
@@ -73,4 +72,4 @@ TEST(Hgrm, HasFiveRowsAHalving) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::loadtest
