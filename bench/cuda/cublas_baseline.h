@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What cuBLAS takes for the same product: on dense weights, and on weights
+// cuBLAS's time for the same product: on dense weights, and on weights
 // that are written out dense first. Timed as the backend's kernels are.
 
 #ifndef QGEMM_BENCH_CUDA_CUBLAS_BASELINE_H_
@@ -26,7 +26,7 @@
 
 namespace qgemm::cuda {
 
-// What baselines share with the measurer. Borrowed.
+// The means that baselines share with the measurer. Borrowed.
 struct BaselineEnvironment {
   const GraphTimer* timer = nullptr;
   RandomArena* activations = nullptr;

@@ -41,7 +41,7 @@ constexpr absl::Duration kReplayBudget = absl::Milliseconds(200);
 // Above so many rows a layer may as well be dequantized.
 constexpr int64_t kMaxFusedRows = 64;
 
-// What is resident: a layer, its copies, and the truth about some rows.
+// The resident layer, its copies, and the truth about some rows.
 struct Layer {
   BenchCase bench_case;
   WeightsCopies copies;

@@ -29,8 +29,8 @@ const float* BiasOf(const CudaWeights& weights) {
   return IsDense(weights) ? weights.dense().bias() : weights.tiled().bias();
 }
 
-// At least `size_bytes`; what the buffer held is lost, once the stream has
-// done with it.
+// Grows the buffer to at least `size_bytes`, once the stream has passed; its
+// contents are lost.
 absl::Status Grow(int64_t size_bytes, cudaStream_t stream,
                   DeviceBuffer& buffer) {
   if (buffer.size_bytes() >= size_bytes) return absl::OkStatus();

@@ -81,7 +81,7 @@ class CublasGemm {
   absl::Status Enqueue(const CublasGemmCall& call);
 
  private:
-  // How one call is carried out.
+  // The steps of one call.
   struct Scheme;
 
   CublasGemm(const DeviceTraits& device, std::unique_ptr<LtMatmul> matmul)

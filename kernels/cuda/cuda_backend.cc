@@ -109,8 +109,8 @@ class CudaBackend final : public Backend {
     completer_ = std::thread([this] { Complete(); });
   }
 
-  // Where batches wait others run, and the thread that finishes those starts
-  // them before it asks for more.
+  // Batches that wait are started by the thread that finishes those before
+  // them, so that it ends with none waiting.
   ~CudaBackend() override {
     running_.Close();
     completer_.join();

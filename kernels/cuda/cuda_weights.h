@@ -39,9 +39,10 @@ struct CudaWeightsParts {
   ByteReservation reservation;  // outlives the memory that it counts
   DeviceBuffer memory;          // the views below point into it
   TiledWeights tiled;           // of a quantized layer
-  // Of a quantized layer, the largest magnitude as stored: it bounds weights.
+  // The largest magnitude of a scale as stored, which bounds weights; of a
+  // quantized layer.
   float largest_scale = 0;
-  // Of a quantized layer, DecodeKernelMaxM.
+  // DecodeKernelMaxM of a quantized layer.
   int64_t decode_kernel_max_m = 0;
   DenseWeights dense;  // of a dense layer
 };

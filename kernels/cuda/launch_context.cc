@@ -202,7 +202,7 @@ absl::Status LaunchContext::Prepare(const Job& job,
   // Only dense layers are read in another type than rounded to: no
   // permutation, and rounding to fp16 shows in bf16 too.
   if (job.shape.rounded_row_bytes > 0) {
-    // As one long row: the second pass reads rows without gaps.
+    // One long row: the second pass reads rows without gaps.
     args.m = 1;
     args.k = launch.rows * job.weights->k();
     args.out_type = job.rounded_type;

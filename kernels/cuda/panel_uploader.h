@@ -26,7 +26,7 @@ namespace qgemm::cuda {
 enum class PanelKind : uint8_t { kCodes, kScales, kZeros };
 inline constexpr int kPanelKinds = 3;
 
-// Where panels go.
+// The target of an upload.
 struct UploadTarget {
   std::shared_ptr<UploadContextPool> contexts;
   int device_index = 0;

@@ -14,7 +14,7 @@ namespace {
 
 // One is filled while two are on their way.
 constexpr int kSlots = 3;
-// As many as a server's uploads at one time, unless it is told otherwise.
+// The default number of a server's uploads at one time.
 constexpr size_t kMaxFreeContexts = 4;
 constexpr int64_t kValueBytes = 256;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the decode kernels are launched with, how a block of threads is made
-// up, and which part of the layer it owns.
+// Kernel parameters of the decode kernel, the makeup of a block of threads, and
+// the part of the layer that it owns. The prefill kernel adds its own
+// (prefill_gemm/arguments.cuh).
 
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_GEMM_ARGUMENTS_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_GEMM_ARGUMENTS_CUH_
@@ -25,7 +26,7 @@ inline constexpr int kMaxThreads = (kMaxGroups + 1) * kGroupWarps * 32;
 inline constexpr int kConsumersBarrier = 1;
 inline constexpr int kProducersBarrier = 2;
 inline constexpr int kBlockBarrier = 3;
-// Of a group of warps that multiply: this one and following.
+// The first barrier of groups of warps that multiply; others follow.
 inline constexpr int kFirstGroupBarrier = 4;
 
 enum class ResultType : int { kFloat16, kBFloat16, kFloat32 };

@@ -39,7 +39,8 @@ __device__ __forceinline__ void ReleaseSlot(uint32_t empty_barrier, int lane) {
   }
 }
 
-// What a stage's slot is and when it may be written again.
+// Slots and their barriers: full when loaded, empty when it may be loaded
+// again.
 struct Ring {
   uint32_t barriers;  // full and empty of slot 0
   int slots;
@@ -52,16 +53,16 @@ struct Ring {
   }
 };
 
-// Which stages a warp takes: first, first + step, ... of `stages`.
+// The stages that a warp takes: first, first + step, ... of `stages`.
 struct KSlice {
   int first;
   int step;
   int stages;
 };
 
-// Whether a warp has slots enough to hold one and await another while a third
-// is filled. The ring then has a stage of nothing at the end for each turn, so
-// that a warp may load ahead without asking whether there is more.
+// True if the ring has >= 3 slots per k-slice, so that a warp can prefetch. The
+// ring then has a padding stage at the end of each k-slice, so that a warp
+// loads ahead without asking whether there is more.
 __device__ __forceinline__ bool HasSlotsAhead(const Ring& ring, int k_warps) {
 #if __CUDA_ARCH__ >= 900
   return ring.slots >= 3 * k_warps;
@@ -70,7 +71,7 @@ __device__ __forceinline__ bool HasSlotsAhead(const Ring& ring, int k_warps) {
 #endif
 }
 
-// Where a warp stands in the ring, stage by stage.
+// A warp's position in the ring, stage by stage.
 class RingReader {
  public:
   __device__ __forceinline__ RingReader(const Ring& ring, const KSlice& slice)
@@ -84,7 +85,7 @@ class RingReader {
   __device__ __forceinline__ void Wait() const { BarrierWait(full(), parity_); }
   // The barrier that gives the current slot back.
   __device__ __forceinline__ uint32_t empty() const { return full() + 8; }
-  // There are at least as many slots as warps that take turns.
+  // There are at least as many slots as warps that alternate.
   __device__ __forceinline__ void Next() {
     slot_ += step_;
     if (slot_ >= slots_) {

@@ -52,7 +52,7 @@ struct TileScales {
   }
 };
 
-// As fp16 a code, shifted, is a sixteenth of the scale. They are kept so: of
+// A code, shifted, is a sixteenth of the scale in fp16. They are kept so: of
 // row g, of row g + 8; in a pair, those of blocks 0 and 1, of blocks 2 and 3.
 template <>
 struct TileScales<ScaleKind::kE4m4> {
@@ -109,7 +109,7 @@ __device__ __forceinline__ uint32_t SubtractPair<__nv_bfloat16>(uint32_t a,
   return reinterpret_cast<const uint32_t&>(d);
 }
 
-// Where a lane's part of a row tile is in slot 0, in bytes from the start of
+// Offsets of a lane's part of a row tile in slot 0, in bytes from the start of
 // shared memory. Worked out once, not with every stage.
 struct LanePlace {
   int sixteens;  // codes of 16 bytes a lane

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-// What nvcc defines for targets with architecture-specific instructions.
+// nvcc defines this for targets with architecture-specific instructions.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define QGEMM_HAS_WGMMA 1
 #else
@@ -27,7 +27,7 @@ namespace qgemm::cuda {
 struct SharedDescriptor {
   uint64_t value;
 
-  // Of the matrix 16 * units bytes further on.
+  // The matrix 16 * units bytes further on.
   __device__ __forceinline__ SharedDescriptor Advanced(uint32_t units) const {
     return {value + units};
   }

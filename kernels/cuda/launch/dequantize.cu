@@ -20,7 +20,7 @@ constexpr int kTilesPerBlock = kThreads / kLanesPerTile;
 // Tiles of one launch, and row tiles of a layer, are counted in 32 bits.
 constexpr int64_t kMaxTiles = int64_t{1} << 31;
 
-// What the kernel reads of the operands, widths as it computes with them.
+// Kernel parameters, with the widths that the kernel computes in.
 struct Arguments {
   const uint8_t* memory;
   const float* codebook;
@@ -29,14 +29,14 @@ struct Arguments {
   int groups;
   float factor;  // the layer's and the caller's
   float zero_unit;
-  // Of the layer.
+  // The layer's.
   uint32_t k_tiles;
   uint32_t n_tiles_per_stage;
   uint32_t code_bytes;
   uint32_t scale_bytes;
   uint32_t stage_bytes;
   int64_t k;
-  // What is asked for.
+  // The rows to write.
   uint32_t tiles;
   uint32_t first_n_tile;
   int64_t row_begin;

@@ -15,7 +15,7 @@ namespace qgemm::cuda {
 
 // Runs of rows that one launch moves, at most.
 inline constexpr int kMaxHostRuns = 64;
-// What every address and size is a multiple of.
+// Every address and size is a multiple of this.
 inline constexpr int64_t kHostRunAlignment = 16;
 
 // Bytes of one request.
@@ -30,8 +30,8 @@ struct HostRuns {
   int count = 0;
 };
 
-// Of a batch, in nanoseconds of the GPU's clock. `sequence` is written last,
-// so that the host may poll it.
+// Times of a batch in nanoseconds of the GPU's clock. `sequence` is written
+// last, so that the host may poll it.
 struct BatchStamps {
   uint64_t gather_begin = 0;
   uint64_t gather_end = 0;

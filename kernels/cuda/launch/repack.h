@@ -35,12 +35,12 @@ struct PanelBatch {
   const DevicePanel* panels = nullptr;  // device, [count]
   int64_t count = 0;
   int64_t units = 0;               // of all panels
-  const uint8_t* bytes = nullptr;  // device; what offsets count from
+  const uint8_t* bytes = nullptr;  // device; offsets count from here
 };
 
 // Units of work of a panel of codes: the tiles that it touches.
 int64_t CodeUnits(const DevicePanel& panel);
-// Of a panel of scales, and of zeros: elements to write.
+// Units of a panel of scales, and of zeros: elements to write.
 int64_t ScaleUnits(const DevicePanel& panel);
 int64_t ZeroUnits(const TileLayout& layout, const DevicePanel& panel);
 

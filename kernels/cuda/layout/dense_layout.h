@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the parts of a dense layer stand in device memory.
+// Places of the parts of a dense layer in device memory.
 
 #ifndef QGEMM_KERNELS_CUDA_LAYOUT_DENSE_LAYOUT_H_
 #define QGEMM_KERNELS_CUDA_LAYOUT_DENSE_LAYOUT_H_

@@ -52,7 +52,7 @@ QGEMM_HOST_DEVICE int ColumnOfCode(const CodePlace& place) {
          (place.pair >> 1 & 3) * 8 + (place.owner.lane & 3) * 2 + place.element;
 }
 
-// Where word `word` (0 to BitsOf(codes) - 1) of a half starts, in bytes from
+// The offset of word `word` (0 to BitsOf(codes) - 1) of a half, in bytes from
 // the start of the tile's codes.
 QGEMM_HOST_DEVICE int WordOffset(int codes, LaneHalf owner, int word) {
   if (codes <= 2) return 16 * owner.lane + 8 * owner.half + 4 * word;
@@ -71,7 +71,7 @@ struct BitPlace {
   int bit;
 };
 
-// Where bit `index` (0 to BitsOf(codes) - 1) of a code stands among its owner's
+// The place of bit `index` (0 to BitsOf(codes) - 1) of a code among its owner's
 // words. A ternary code's are those of its value in two's complement.
 QGEMM_HOST_DEVICE BitPlace BitOfCode(int codes, int pair, int element,
                                      int index) {
@@ -150,7 +150,7 @@ QGEMM_HOST_DEVICE int64_t StageOffset(const TileLayout& layout,
          (layout.code_bytes + layout.scale_bytes + layout.zero_bytes);
 }
 
-// Where a tile's parts start, in bytes from the start of the layer's memory.
+// Offsets of a tile's parts, in bytes from the start of the layer's memory.
 QGEMM_HOST_DEVICE int64_t CodesOffset(const TileLayout& layout,
                                       TileIndex tile) {
   return StageOffset(layout, tile) +

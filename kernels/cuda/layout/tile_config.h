@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the decode kernel shares a layer out over a GPU: which rows of W and
-// which part of K a block of threads multiplies. It fixes the order in which a
-// result is summed, so it depends on the layer and the device, never on M.
+// The decode kernel's share of a layer for each block of threads: its rows of W
+// and its part of K a block of threads multiplies. It fixes the order in which
+// a result is summed, so it depends on the layer and the device, never on M.
 
 #ifndef QGEMM_KERNELS_CUDA_LAYOUT_TILE_CONFIG_H_
 #define QGEMM_KERNELS_CUDA_LAYOUT_TILE_CONFIG_H_

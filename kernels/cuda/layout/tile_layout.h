@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where every code, scale and zero of a quantized layer stands in device
+// The place of every code, scale and zero of a quantized layer in device
 // memory: fragment order of mma.m16n8k16, so that a lane's weights are its
 // registers. Decided here once; repacking, kernels and tests read it.
 //
@@ -41,11 +41,11 @@
 
 namespace qgemm::cuda {
 
-// How scales are kept. A layer with one scale a row keeps fp32 scales beside
+// Storage of scales. A layer with one scale a row keeps fp32 scales beside
 // the tiles, none in them.
 enum class ScaleKind : uint8_t { kE4m4, kFloat16, kBFloat16, kFloat32, kRow };
 
-// What tells kernels how codes are kept: their bits, 2 to 5, or this for
+// TileLayout::codes is the bits of a code, 2 to 5, or this for
 // layers of 2 bits with one scale a row whose codes 0, 1 and 2 are -1, 0 and 1.
 inline constexpr int kTernaryCodes = 1;
 

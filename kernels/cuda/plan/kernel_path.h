@@ -25,7 +25,7 @@ enum class KernelPath : uint8_t {
   kCublas,   // dequantize N-chunks of the layer, multiply them by cuBLASLt
 };
 
-// As flags and reports name them.
+// Names in flags and reports.
 inline constexpr std::pair<const char*, KernelPath> kKernelPaths[] = {
     {"auto", KernelPath::kAuto},
     {"decode", KernelPath::kDecode},

@@ -13,7 +13,7 @@ namespace qgemm::cuda {
 namespace {
 
 constexpr int64_t kTileRows128 = 128;
-// Of a chunk of C in fp32.
+// Bytes of a chunk of C in fp32.
 constexpr int64_t kSumsBytes = int64_t{64} << 20;
 constexpr int64_t kNarrowNChunkUnit = 16;
 
@@ -21,7 +21,7 @@ constexpr int64_t kNarrowNChunkUnit = 16;
 // an H100 takes 12.4 to 13.1 ns a wave for each of k over nine layers, from
 // 14336x4096 (4 waves, 713 us) to 8192x28672 (28 waves, 2838 us).
 constexpr double kWaveMicroseconds = 12.6e-3;
-// Of an uneven last wave cuBLAS makes smaller tiles: N-chunks of 0.15 to 1.2
+// cuBLAS splits an uneven last wave into smaller tiles: N-chunks of 0.15 to 1.2
 // waves took what 73 to 86 % of the SMs would.
 constexpr double kUnevenEfficiency = 0.8;
 // Less than a wave: 2048x1536, 1024x4096 and 4096x4096 at m = 128 to 2048.
@@ -62,7 +62,7 @@ Product Multiply(const NChunkProblem& problem, int64_t rows,
   return product;
 }
 
-// Of the whole layer at once: cuBLAS then makes smaller tiles of less than a
+// Time of the whole layer at once: cuBLAS makes smaller tiles of less than a
 // wave.
 double MultiplyWhole(const NChunkProblem& problem, const DeviceTraits& device) {
   const double time = Multiply(problem, problem.n, device).microseconds;
@@ -84,7 +84,7 @@ double Dequantize(double weights, const DeviceTraits& device) {
   return weights * (stays ? kCacheMicroseconds : kDramMicroseconds);
 }
 
-// What dequantizing takes that finds so much idle time beside it.
+// Dequantization time not hidden behind idle SM time.
 double Exposed(double weights, double idle, const DeviceTraits& device) {
   const double hidden = idle / (weights * kIssueMicroseconds);
   return Dequantize(weights, device) * std::max(0.0, 1 - hidden);

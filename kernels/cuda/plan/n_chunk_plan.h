@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many rows of W the cuBLASLt path dequantizes at a time: an N-chunk.
+// The number of rows of W that the cuBLASLt path dequantizes at a time: an
+// N-chunk.
 // While a chunk is multiplied the next one is dequantized on SMs that the
 // multiplication leaves idle.
 

@@ -30,7 +30,7 @@ struct PrefillWork {
   int sm_count = 132;
 };
 
-// What a tile of that many rows of A takes on an SM, in microseconds.
+// The time of a tile of that many rows of A on an SM, in microseconds.
 struct PrefillCost {
   int tile_m;
   double stage;       // where few others work,

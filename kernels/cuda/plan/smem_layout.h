@@ -17,12 +17,12 @@ namespace qgemm::cuda {
 // the system's, for each block. And what any chip from sm_80 on gives it.
 inline constexpr int kMaxBlockBytes = 226 << 10;
 inline constexpr int kMinBlockBytes = 99 << 10;
-// Of one row of A in a stage: 128 columns of 16 bits, in two panels of 64.
+// Bytes of a row of A in a stage: 128 columns of 16 bits, in two panels of 64.
 inline constexpr int kStageRowBytes = 256;
 inline constexpr int kPanelRowBytes = 128;
 inline constexpr int kBarrierBytes = 16;
 
-// What a block's shared memory depends on.
+// Inputs of a decode block's shared memory layout.
 struct DecodeSmemShape {
   int codes = 4;   // TileLayout::codes
   int tile_m = 8;  // 8, 16, 32 or 64
@@ -33,7 +33,7 @@ struct DecodeSmemShape {
   int block_bytes = kMaxBlockBytes;  // that the block may take
 };
 
-// Of the decode table, at offset 0. Ternary codes need none.
+// Bytes of the decode table, at offset 0. Ternary codes need none.
 QGEMM_HOST_DEVICE constexpr int TableBytes(int codes) {
   return codes == 5 ? 128 << 10 : codes >= 2 ? 64 << 10 : 0;
 }
@@ -44,7 +44,7 @@ QGEMM_HOST_DEVICE constexpr int SumStride(int n_tiles) {
   return n_tiles * 16 + 4;
 }
 
-// Of the sums of all warps that share rows.
+// Bytes of the sums of all warps that share rows.
 QGEMM_HOST_DEVICE constexpr int SumBytes(const DecodeSmemShape& shape) {
   return shape.k_warps * shape.tile_m * SumStride(shape.n_tiles) * 4;
 }
@@ -55,13 +55,13 @@ QGEMM_HOST_DEVICE constexpr int RowsOfRank(int n_tiles, int split_k) {
   return (n_tiles * 4 + split_k - 1) / split_k * 4;
 }
 
-// Of the sums that a block receives for the rows that fall to it.
+// Bytes of the sums that a block receives for the rows that it finishes.
 QGEMM_HOST_DEVICE constexpr int ReceivedBytes(const DecodeSmemShape& shape) {
   return (shape.split_k - 1) * shape.tile_m *
          RowsOfRank(shape.n_tiles, shape.split_k) * 4;
 }
 
-// Whether there is room of its own for what is received. If not, a block must
+// True if received sums have room of their own. If not, a block must
 // be done with its ring before others send.
 QGEMM_HOST_DEVICE constexpr bool ReceivesApart(int tile_m) {
   return tile_m < 64;
@@ -116,11 +116,11 @@ inline constexpr int kMinPrefillPanels = 4;
 inline constexpr int kMaxPrefillPanels = 12;
 inline constexpr int kMaxPrefillStages = 6;
 
-// Results are turned round in rows of 128 bytes. Rows of tables of 3 and 4 bits
+// Results are transposed in rows of 128 bytes. Rows of tables of 3 and 4 bits
 // have 256 bytes, of which lookups leave the upper half: room for a tile.
 inline constexpr int kStagedRowBytes = 128;
 constexpr bool TableHasRoom(int codes) { return codes == 3 || codes == 4; }
-// Of a group of warps.
+// Rows of a group of warps.
 constexpr int StagedRows(int codes) { return TableHasRoom(codes) ? 128 : 32; }
 constexpr int StagedRowStride(int codes) {
   return TableHasRoom(codes) ? 256 : kStagedRowBytes;

@@ -38,11 +38,11 @@ constexpr double kOverlapMicros = 1.85;
 constexpr double kTileBytes = 1152;
 constexpr double kStageRowBytes = 256;
 
-// What every launch of 64 rows of A takes beside: the estimate then meets 16
+// Fixed cost of a launch of 64 rows of A: the estimate then meets 16
 // layers within 12 %.
 constexpr double kLaunchMicros = 5.5;
 
-// Of blocks that exchange sums.
+// Time of the exchange of sums between blocks.
 double ExchangeMicros(int split_k) {
   switch (split_k) {
     case 1:
@@ -74,13 +74,13 @@ TileConfig TileConfigOf(const LayerTiles& tiles, int n_tiles, int split_k) {
   config.n_tiles = n_tiles;
   config.split_k = split_k;
   config.n_blocks = CeilDiv(tiles.rows, n_tiles);
-  // As many groups of warps as there may be.
+  // The most groups of warps that a block may have.
   config.k_warps =
       kGroups / static_cast<int>(CeilDiv(int64_t{n_tiles}, kGroupTiles));
   return config;
 }
 
-// Microseconds of a launch with `rows of A` rows of A, without what is the same
+// Microseconds of a launch with `tile_m` rows of A, without what is the same
 // for all tile configs.
 double Estimate(const LayerTiles& tiles, const TileConfig& config,
                 double tile_m, const DeviceTraits& device) {
@@ -141,8 +141,8 @@ int SlotsOf(const TileLayout& layout, int n_tiles) {
   return SlotsThatFit(shape);
 }
 
-// Shares the layer out so that a stage fits; of a layer that has no small
-// family, as if there were room.
+// Shares the layer out so that a stage fits; a layer without a decode kernel is
+// shared out as if there were room.
 void SetTileConfig(const DeviceTraits& device, TileLayout& layout) {
   layout.block_bytes = static_cast<int>(
       std::min<int64_t>(kMaxBlockBytes, device.shared_bytes_per_block));
@@ -154,7 +154,7 @@ void SetTileConfig(const DeviceTraits& device, TileLayout& layout) {
   if (!layout.has_decode_kernel) max_n_tiles = kMaxNTiles;
   layout.tile_config =
       ChooseTileConfig({layout.n, layout.k, max_n_tiles}, device);
-  // Warps that take turns at stages keep to slots of their own.
+  // Warps that alternate along K keep to slots of their own.
   layout.tile_config.k_warps =
       std::clamp(SlotsOf(layout, layout.tile_config.n_tiles), 1,
                  layout.tile_config.k_warps);

@@ -178,10 +178,10 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
 
 }  // namespace
 
-// By kernel_bench --calibrate on an H100. Small family over large, geometric
-// mean of 8192x28672 and 4096x14336: of 2 bits 0.92 at M = 384 and 1.05 at 512,
-// of 3 bits 0.97 and 1.09, of 4 bits 0.97 and 1.10, of 5 bits 0.97 at 256 and
-// 1.31 at 384.
+// By kernel_bench --calibrate on an H100. Decode kernel over cuBLASLt,
+// geometric mean of 8192x28672 and 4096x14336: of 2 bits 0.92 at M = 384
+// and 1.05 at 512, of 3 bits 0.97 and 1.09, of 4 bits 0.97 and 1.10, of 5 bits
+// 0.97 at 256 and 1.31 at 384.
 Tuning DefaultTuning() {
   Tuning tuning;
   tuning.max_decode_rows = {384, 384, 384, 256};

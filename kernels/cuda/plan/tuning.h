@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the chooser between families of kernels was told of a device: measured
-// thresholds, and the text file that carries them from the bench to the
-// server.
+// Measured thresholds of a device for ChooseKernelPath, and the text file that
+// carries them from the bench to the server.
 
 #ifndef QGEMM_KERNELS_CUDA_PLAN_TUNING_H_
 #define QGEMM_KERNELS_CUDA_PLAN_TUNING_H_
@@ -29,7 +28,7 @@ struct Tuning {
   std::array<int64_t, 4> max_decode_rows = {64, 64, 64, 64};
 };
 
-// Measured on an H100; what a server uses that is given no file.
+// Measured on an H100; used where no file is given.
 Tuning DefaultTuning();
 
 // JSON: {"version": 2, "device": "...", "max_decode_rows": {"2": 64, ...}}.

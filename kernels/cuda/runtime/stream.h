@@ -45,7 +45,7 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-// What an event is for: one that only orders is cheaper to record.
+// Purpose of an event: one that only orders is cheaper to record.
 enum class EventKind : uint8_t { kTiming, kOrdering };
 
 // A mark in a stream. Move-only; null when moved from. Calls may come from

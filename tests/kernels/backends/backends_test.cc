@@ -111,8 +111,9 @@ TEST(BackendsTest, RefusesATuningOfABackendThatHasNone) {
 TEST(BackendsTest, AutoDoesNotDropWhatOnlyCudaTakes) {
   if (HostRunsCuda()) GTEST_SKIP() << "this host has a GPU";
   ExpectRefused(
-      WithKernel("auto", "large"), absl::StatusCode::kInvalidArgument,
-      AllOf(HasSubstr("--kernel = \"large\": backend cpu"),
+      WithKernel("auto", cuda::KernelPath::kCublas),
+      absl::StatusCode::kInvalidArgument,
+      AllOf(HasSubstr("--kernel = \"cublas\": backend cpu"),
             HasSubstr(BuildNamesCuda() ? "auto took it because: " : "")));
 }
 

@@ -36,7 +36,7 @@ struct LayerSize {
 std::optional<LayerSize> ShapeWith(int split_k, int n_tiles,
                                    const DeviceTraits& device);
 
-// What one stream's launches write. Results are [m, n] of fp32.
+// Buffers that one stream's launches write. Results are [m, n] of fp32.
 struct GemmBuffers {
   DeviceBuffer prepared;
   DeviceBuffer c;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What kernels gather from the host and scatter to it is every byte of every
+// Kernels gather from the host and scatter to it every byte of every
 // run and no other, and the stamps tell of it.
 
 #include "kernels/cuda/launch/host_rows.h"

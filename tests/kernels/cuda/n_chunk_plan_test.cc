@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every N-chunk must be, over the shapes of real layers, and what N-chunks
-// are for: fewer waves and less waiting than one N-chunk after another.
+// Properties of every N-chunk, over the shapes of real layers, and what
+// N-chunks are for: fewer waves and less waiting than one N-chunk after
+// another.
 
 #include "kernels/cuda/plan/n_chunk_plan.h"
 

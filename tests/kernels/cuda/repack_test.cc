@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a builder makes of a layer on the GPU: every code, scale and zero comes
+// A layer on the GPU as a builder makes it: every code, scale and zero comes
 // back, and dequantized weights are the exact ones, rounded.
 
 #include "kernels/cuda/launch/repack.h"

@@ -19,8 +19,9 @@
 namespace qgemm::cuda {
 namespace {
 
-// What the hardware asks of addresses in shared memory: a panel in the
-// 128-byte swizzle, the target of a bulk copy, a vector of 16 bytes, a barrier.
+// Alignment that the hardware asks of addresses in shared memory: a panel in
+// the 128-byte swizzle, the target of a bulk copy, a vector of 16 bytes, a
+// barrier.
 constexpr int kSwizzleBytes = 1024;
 constexpr int kCopyBytes = 16;
 constexpr int kVectorBytes = 16;

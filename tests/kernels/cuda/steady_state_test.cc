@@ -51,7 +51,7 @@ void operator delete(void* memory, size_t, std::align_val_t) noexcept {
 namespace qgemm::cuda {
 namespace {
 
-// What has been taken and given back so far.
+// Calls so far that took or gave back memory.
 struct Counts {
   int64_t device;
   int64_t pinned;
@@ -93,7 +93,7 @@ class SteadyStateTest : public DeviceTest,
     backend_.reset();
   }
 
-  // What `times` rounds of all batches take and give back.
+  // The calls of `times` rounds of all batches.
   Counts Run(int times) {
     const Counts before = CountsNow();
     for (const auto& batch : batches_) batch->Start(times);
@@ -131,7 +131,7 @@ TEST_P(DecodeTest, TakesNoMemory) {
   EXPECT_EQ(taken.host, 0);
 }
 
-// What cuBLASLt takes of the host's heap is its own affair.
+// cuBLASLt's use of the host's heap is its own.
 TEST_P(CublasTest, TakesNoDeviceMemory) {
   WarmUp();
   const Counts taken = Run(100);

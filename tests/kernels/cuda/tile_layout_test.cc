@@ -63,7 +63,7 @@ WeightsHeader HeaderOf(const Recipe& recipe, int64_t n, int64_t k) {
   return header;
 }
 
-// What the layer's codes, scales and zeros take without any padding; a zero
+// Bytes of the layer's codes, scales and zeros without any padding; a zero
 // of an INT4 layer has four bits on the wire and eight in canonical form.
 double PackedBytes(const WeightsHeader& header) {
   const double groups = static_cast<double>(header.n) * header.groups_per_row();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every tile config must be, over the shapes of real layers.
+// Properties of every tile config, over the shapes of real layers.
 
 #include "kernels/cuda/plan/tile_plan.h"
 

@@ -54,7 +54,7 @@ __device__ __forceinline__ float4 operator+(const float4& a, const float4& b) {
   return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
 
-// Of the threads of a block that multiplied; all of them call it together.
+// Called by all threads of a block that multiplied, together.
 // Rows go by fours, one thread each.
 template <int kTileM>
 class DecodeEpilogue {
@@ -135,7 +135,7 @@ class DecodeEpilogue {
     return (parts[0] + parts[1]) + (parts[2] + parts[3]);
   }
 
-  // Where the block of `rank` keeps what `source` sends.
+  // The place in the block of `rank` for the sums that `source` sends.
   __device__ __forceinline__ int Place(int source, int rank, int m,
                                        int row) const {
     return ((source < rank ? source : source - 1) * work_.rows + m) * part_ +

@@ -3,15 +3,15 @@
 // C = A * W^T + bias for few rows of A, weights of 2 to 5 bits, 16-bit
 // activations.
 //
-// A block owns a row block and a part of K. One thread asks TMA for
-// stages (codes, scales and zeros; the activations of 128 columns), which come
-// through a ring in shared memory; the other warps multiply in groups of four,
-// a row tile each; groups with the same rows take turns at the stages. Weights
-// are the A operand of the MMA, rows of A its columns. Where scales change
-// every 32 or 64 columns in fp16, bf16 or fp32, a block of 32 columns is summed
-// by the tensor core, then scaled and added in fp32 (wqa16_block_adder.cuh);
-// else it sums more columns (wqa16_chain_adder.cuh). Blocks of a cluster share
-// K and send each other sums.
+// A block owns a row block and a part of K. Up to three lanes issue TMA
+// loads of stages (codes, scales and zeros; the activations of 128 columns),
+// which come through a ring in shared memory; the other warps multiply in
+// groups of four, a row tile each; groups with the same rows alternate along K.
+// Weights are the A operand of the MMA, rows of A its columns. Where scales
+// change every 32 or 64 columns in fp16, bf16 or fp32, a block of 32 columns is
+// summed by the tensor core, then scaled and added in fp32
+// (BlockScaledMainloop); else it sums more columns (ScaledMainloop). Blocks of
+// a cluster share K and send each other sums.
 //
 // The order of arithmetic depends on the layer's tile config alone, so a row's
 // bits depend neither on M nor on its neighbours.
@@ -30,7 +30,7 @@
 
 namespace qgemm::cuda {
 
-// What a block of threads is made of.
+// Makeup of a block of threads.
 struct BlockShape {
   int n_groups;
   int consumers;  // threads that multiply; four warps more bring stages
@@ -46,7 +46,7 @@ __device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
                                               const BlockWork& work,
                                               const Ring& ring, int thread) {
   const int n_groups = NGroups(args.n_tiles);
-  // One lane each: lanes of a warp would take turns.
+  // One lane each: lanes of a warp would run one after another.
   if (thread % 32 == 0) {
     for (int slot = thread / 32; slot < args.slots; slot += kGroupWarps) {
       BarrierInit(ring.Full(slot), kProducerArrivals);

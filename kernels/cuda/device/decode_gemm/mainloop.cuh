@@ -86,7 +86,7 @@ class ScaledMainloop {
     EndChain(before, operands, scales, products);
   }
 
-  // As RunChainAhead; and looks entries up before the multiplication before
+  // RunChainAhead that also looks entries up before the multiplication before
   // theirs. `entries` are those of the stage's first blocks, and then of the
   // next chain's.
   __device__ __forceinline__ void RunChainLookingAhead(RingReader& reader,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From a group's sums, 64 rows of W by a tile's rows of A in registers, to C,
-// where a row's rows follow each other: they are turned round in shared
+// where a row's rows follow each other: transposed through shared
 // memory.
 //
 // Staged rows have 128 bytes: a row's 64 results of 16 bits, or half of its
@@ -23,7 +23,7 @@
 
 namespace qgemm::cuda {
 
-// What a lane's two rows are multiplied with and what is added to them.
+// Factor and bias of a lane's two rows.
 struct RowFinish {
   float2 factor;
   float2 bias;
@@ -65,7 +65,7 @@ class SmemTransposeEpilogue {
 
   template <typename Out>
   static constexpr int kStagedRowsPerM = sizeof(Out) / 2;
-  // Rows of A that are turned round at a time.
+  // Rows of A that are transposed at a time.
   template <typename Out>
   static constexpr int kChunk = std::gcd(kRows / kStagedRowsPerM<Out>, kTileM);
 

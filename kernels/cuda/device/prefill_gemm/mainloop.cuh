@@ -126,8 +126,8 @@ class PrefillMainloop {
     DecodeBlock(0, operands_[0]);
   }
 
-  // Gives the stage back and loads the next one; after the last, one of
-  // nothing.
+  // Gives the stage back and loads the next one; after the last, the padding
+  // stage.
   __device__ __forceinline__ void NextStage() {
     Release(stage_.empty());
     stage_.Next();
@@ -168,7 +168,7 @@ class PrefillMainloop {
     PinRegisters(a[1]);
   }
 
-  // Of the lane's two rows in that row block.
+  // Factor and bias of the lane's two rows in that row block.
   __device__ __forceinline__ RowFinish FinishOf(int n_block) const {
     const GemmArguments& gemm = args_.gemm;
     const float factor = kGrouped || kOneChain ? gemm.factor : 1.0f;

@@ -117,7 +117,7 @@ __device__ __forceinline__ void LoadWeights(const PrefillArguments& args,
       place.Next(ring.slots);
     }
   }
-  // A stage of nothing, which consumers load ahead of what there is not.
+  // Padding stage: consumers prefetch one stage past the end.
   BarrierWait(ring.Empty(place.slot), place.parity);
   if (lane == 0) BarrierArrive(ring.Full(place.slot));
 }

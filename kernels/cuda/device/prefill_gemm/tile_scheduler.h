@@ -11,7 +11,7 @@
 
 namespace qgemm::cuda {
 
-// Row blocks that take turns before the next rows of A. A row block's weights
+// Row blocks that are taken before the next rows of A. A row block's weights
 // are a quarter of the bytes of as many rows of A, or less.
 inline constexpr int kRasterDepth = 16;
 
@@ -20,7 +20,7 @@ struct TileGrid {
   int m_blocks = 1;
 };
 
-// Which rows and which rows of A, in units of a tile's.
+// A tile's rows of W and of A, in units of a tile's.
 struct OutputTile {
   int n_block;
   int m_block;
