@@ -6,7 +6,6 @@
 #ifndef QGEMM_SERVER_SERVER_OPTIONS_H_
 #define QGEMM_SERVER_SERVER_OPTIONS_H_
 
-#include <CLI/App.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -19,6 +18,10 @@
 #include "rpc/message_limits.h"
 #include "server/rpc/stream_ledger.h"
 #include "server/scheduling/launch_planner.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace qgemm {
 
