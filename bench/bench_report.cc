@@ -134,8 +134,7 @@ std::string TableHead(const BenchReport& report) {
   std::string head = absl::StrFormat(
       "%s: %s, %s, %d %s; read roof %.1f GB/s (median pass %.1f)\n",
       backend.name, backend.device, backend.detail, backend.parallelism,
-      gpu ? "multiprocessors" : "threads", report.roof.gbps,
-      report.roof.median_gbps);
+      gpu ? "SMs" : "threads", report.roof.gbps, report.roof.median_gbps);
   absl::StrAppendFormat(&head,
                         "%-8s %-4s %-5s %5s %6s %6s %10s %21s %7s %6s %8s",
                         "format", "mode", "dtype", "m", "k", "n", "us",

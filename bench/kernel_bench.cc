@@ -45,7 +45,8 @@ ABSL_FLAG(bool, full, false, "Every shape, M, format and dtype.");
 ABSL_FLAG(std::string, json, "", "Also write the results to this file.");
 ABSL_FLAG(
     std::string, kernel, "auto",
-    "Of the cuda backend, whichever it would choose: small, wide or large.");
+    "Kernel of the cuda backend: auto as it chooses, or decode, prefill or "
+    "cublas.");
 ABSL_FLAG(std::string, calibrate, "",
           "Measure the cuda backend's thresholds instead, and write them to "
           "this file, for the server's --tuning_file.");

@@ -123,12 +123,12 @@ HostTransfer ChooseHostTransfer(const LaunchPlan& plan, const BatchShape& shape,
   if (plan.launches().size() != 1 || segments > kMaxMovedSegments ||
       shape.a_row_bytes % kMovedUnitBytes != 0 ||
       shape.c_row_bytes % kMovedUnitBytes != 0) {
-    return HostTransfer::kDmaCopyEngines;
+    return HostTransfer::kDma;
   }
   const int64_t row_bytes = shape.a_row_bytes + shape.c_row_bytes;
   return plan.launches().front().rows * row_bytes <= kMaxMovedBytes
              ? HostTransfer::kKernels
-             : HostTransfer::kDmaCopyEngines;
+             : HostTransfer::kDma;
 }
 
 }  // namespace qgemm::cuda

@@ -122,8 +122,8 @@ absl::Status ForEachSlice(absl::Span<const RowSegment> segments,
 
 // Moves a batch's rows between the host and the GPU.
 enum class HostTransfer : uint8_t {
-  kKernels,         // kernels that read and write pinned host memory
-  kDmaCopyEngines,  // cudaMemcpyAsync
+  kKernels,  // kernels that read and write pinned host memory
+  kDma,      // DMA copy engines, by cudaMemcpyAsync
 };
 
 // Requests of a batch that kernels move, at most: their addresses are kernel

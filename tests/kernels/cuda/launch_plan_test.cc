@@ -191,23 +191,23 @@ TEST_F(HostTransferTest, KernelsMoveSmallBatchesOfOneLaunch) {
   EXPECT_EQ(Choose({16, 1, 40}), HostTransfer::kKernels);
 }
 
-TEST_F(HostTransferTest, DmaCopyEnginesMoveMoreThanOneLaunch) {
-  EXPECT_EQ(Choose({1, 100}), HostTransfer::kDmaCopyEngines);
-  EXPECT_EQ(Choose(std::vector<int64_t>(65, 1)), HostTransfer::kDmaCopyEngines);
+TEST_F(HostTransferTest, DmaMovesMoreThanOneLaunch) {
+  EXPECT_EQ(Choose({1, 100}), HostTransfer::kDma);
+  EXPECT_EQ(Choose(std::vector<int64_t>(65, 1)), HostTransfer::kDma);
 }
 
-TEST_F(HostTransferTest, DmaCopyEnginesMoveManyBytes) {
+TEST_F(HostTransferTest, DmaMovesManyBytes) {
   const int64_t most = kMaxMovedBytes / (8192 + 8192);
   EXPECT_EQ(Choose({most}), HostTransfer::kKernels);
-  EXPECT_EQ(Choose({most + 1}), HostTransfer::kDmaCopyEngines);
+  EXPECT_EQ(Choose({most + 1}), HostTransfer::kDma);
 }
 
-TEST_F(HostTransferTest, DmaCopyEnginesMoveRowsOfOddSizes) {
+TEST_F(HostTransferTest, DmaMovesRowsOfOddSizes) {
   shape_.a_row_bytes = 8192 + 2;
-  EXPECT_EQ(Choose({1}), HostTransfer::kDmaCopyEngines);
+  EXPECT_EQ(Choose({1}), HostTransfer::kDma);
   shape_.a_row_bytes = 8192;
   shape_.c_row_bytes = 8;
-  EXPECT_EQ(Choose({1}), HostTransfer::kDmaCopyEngines);
+  EXPECT_EQ(Choose({1}), HostTransfer::kDma);
 }
 
 }  // namespace

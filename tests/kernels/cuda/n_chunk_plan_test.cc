@@ -77,7 +77,7 @@ TEST_P(NChunkPlanTest, KeepsToTheRowsThatOthersHaveRoomFor) {
   }
 }
 
-TEST_P(NChunkPlanTest, CostsNoMoreThanTheLargestSlab) {
+TEST_P(NChunkPlanTest, CostsNoMoreThanTheLargestChunk) {
   const auto [n, k] = GetParam();
   // The whole layer, whole tiles of cuBLAS, or what fits of one.
   const int64_t fitting = kMaxNChunkBytes / (k * 2);

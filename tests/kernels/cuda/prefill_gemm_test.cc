@@ -195,7 +195,7 @@ TEST_P(PrefillGemmTest, RefusesWhatIsIllegal) {
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
-TEST_P(PrefillGemmTest, RefusesWidthsThatAreNotOffered) {
+TEST_P(PrefillGemmTest, RefusesOtherWidths) {
   const DevicePrefill gemm = Gemm({64, 256});
   GemmOperands operands = gemm.Operands(65, FloatType::kFloat16);
   const DeviceBuffer c = Allocate(gemm.ResultBytes(operands));
@@ -215,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(Recipes, PrefillGemmTest,
 
 class PrefillGemmOtherTest : public PrefillTest {};
 
-TEST_P(PrefillGemmOtherTest, IsNotOffered) {
+TEST_P(PrefillGemmOtherTest, HasNoKernel) {
   const DevicePrefill gemm = Gemm({64, 256});
   EXPECT_FALSE(OffersPrefill(gemm.layout(), device_.traits));
   EXPECT_TRUE(Widths(gemm.layout()).empty());
