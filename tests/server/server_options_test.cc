@@ -64,12 +64,26 @@ TEST(ServerFlagsTest, SetsSchedulingAndDebugging) {
   EXPECT_TRUE(options.enable_freeze);
 }
 
+TEST(ServerFlagsTest, HandsTheChoiceOfKernelsToTheBackend) {
+  ServerOptions options;
+  const absl::Status status =
+      Parse({"--backend=cpu", "--kernel=cublas", "--tuning_file=/some/file"},
+            &options);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(options.backend.cuda.kernel, cuda::KernelPath::kCublas);
+  EXPECT_EQ(options.backend.cuda.tuning_file, "/some/file");
+  EXPECT_EQ(CreateBackend(options.backend).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST(ServerFlagsTest, RefusesUnknownChoices) {
   ServerOptions options;
   EXPECT_THAT(Parse({"--batching=sometimes"}, &options).message(),
               HasSubstr("--batching = sometimes"));
   EXPECT_THAT(Parse({"--batch_policy=random"}, &options).message(),
               HasSubstr("--batch_policy = random"));
+  EXPECT_THAT(Parse({"--kernel=medium"}, &options).message(),
+              HasSubstr("--kernel = medium"));
 }
 
 TEST(ValidateTest, NamesTheFlagItsValueAndItsBounds) {
