@@ -3,11 +3,14 @@
 
 Each private word that the tree once had has a term of the field, or a plain
 one, in its place. Decisions may name them where they record the renaming.
+A comment of C++ begins with a noun or a verb in the present.
 """
 
 import os
 import re
 import unittest
+
+import source_tree
 
 # What is refused -> what to write instead.
 WORDS = {
@@ -50,6 +53,19 @@ def refused_words(path, text):
                 yield (f"{path}:{number}: '{match.group()}': "
                        f"write {instead}")
 
+RIDDLE = re.compile(r"\s*// (What|Whether|Of|How|Where|Who|Whose|Whom)\b")
+
+
+def riddles(file):
+    """Comments that begin with a free relative: the noun is missing."""
+    before = ""
+    for number, line in enumerate(file.lines, 1):
+        if RIDDLE.match(line) and (not before.startswith("//") or
+                                   before == "//" or
+                                   before.endswith((".", ":"))):
+            yield f"{file.path}:{number}:{line.strip()}"
+        before = line.strip()
+
 
 def texts(root):
     for folder, folders, names in os.walk(root):
@@ -69,6 +85,18 @@ class WordsTest(unittest.TestCase):
                  for line in refused_words(path, text)]
         if found:
             self.fail("\n" + "\n".join(found))
+
+    def test_comments_begin_with_a_noun_or_a_verb(self):
+        found = [line for file in source_tree.read_tree(".")
+                 for line in riddles(file)]
+        if found:
+            self.fail("\n" + "\n".join(found))
+
+    def test_a_comment_without_its_noun_is_found(self):
+        file = source_tree.SourceFile("a.h", "// What it takes.\nint a;\n")
+        self.assertEqual(["a.h:1:// What it takes."], list(riddles(file)))
+        file = source_tree.SourceFile("a.h", "// Time for all\n// Of them.\n")
+        self.assertEqual([], list(riddles(file)))
 
     def test_a_private_word_is_found_and_the_term_is_not(self):
         self.assertEqual(1, len(list(refused_words("a.h", "page-locked"))))
