@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<uint8_t>> CopyRows(const uint8_t* matrix,
   return copy;
 }
 
-// Of each row of [rows, n] the elements at `columns`.
+// The elements at `columns` of each row of [rows, n].
 std::vector<uint8_t> PickColumns(const std::vector<uint8_t>& rows, int64_t n,
                                  int64_t element_bytes,
                                  const std::vector<int64_t>& columns) {

@@ -70,7 +70,7 @@ class UnitGaps {
   double FirstGammaGap();
   double Exponential();
   double Normal();
-  // Of scale 1, hence of mean `shape`.
+  // A gamma variable of scale 1, hence of mean `shape`.
   double Gamma(const GammaConstants& constants);
 
   const ArrivalKind kind_;

@@ -13,7 +13,8 @@
 namespace qgemm {
 
 struct TamperingOptions {
-  // Whose answers, in the order in which they come from the server.
+  // Method whose answers are damaged, in the order in which the server sends
+  // them.
   std::string method = "/qgemm.v1.Qgemm/Gemm";
   // One of this many answers is damaged; 0: none.
   int64_t every = 0;

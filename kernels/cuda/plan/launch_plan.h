@@ -32,7 +32,7 @@ struct BatchShape {
   int64_t c_row_bytes = 0;
   // Rows of the longest request that shares launches (MaxSharedRows).
   int64_t max_shared_rows = kDecodeBlockM;
-  // Of shared launches: kDecode, or kCublas, whose launches are padded to
+  // Path of shared launches: kDecode, or kCublas, whose launches are padded to
   // kDecodeBlockM rows.
   KernelPath shared_path = KernelPath::kDecode;
 };

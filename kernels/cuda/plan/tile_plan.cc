@@ -31,8 +31,8 @@ constexpr double kTokenMicros = 0.0013;   // and more for each row of A of each.
 constexpr double kMemoryBytes = 3.047e6;  // a microsecond, from memory
 constexpr double kCacheBytes = 9.6e6;     // from the L2
 constexpr double kBlockBytes = 8.0e4;     // into one block
-// Where a launch leaves SMs free the next one starts to fetch its
-// weights: the most that this saves.
+// The next launch prefetches its weights on SMs that a launch leaves free: the
+// most that this saves.
 constexpr double kOverlapMicros = 1.85;
 // A row tile of 128 columns at 4 bits with its scales; a row's.
 constexpr double kTileBytes = 1152;

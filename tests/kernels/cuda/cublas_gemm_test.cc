@@ -148,7 +148,7 @@ TEST_P(CublasGemmTest, OneNChunkIsWithinTheTolerance) {
   }
 }
 
-// Of rows where N-chunks of several sizes come after each other in scratch.
+// N-chunks of several sizes come after each other in scratch.
 TEST_P(CublasGemmTest, SeveralNChunksAreWithinTheTolerance) {
   const int64_t k = 2048;
   const Problem problem = {1030, 10000, k};

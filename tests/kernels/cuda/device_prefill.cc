@@ -17,7 +17,7 @@
 namespace qgemm::cuda {
 namespace {
 
-// Of C, before and behind it. Four of these bytes are a NaN in every type.
+// Guards before and behind C. Four of their bytes are a NaN in every type.
 constexpr int64_t kGuardBytes = 4096;
 constexpr uint8_t kPoison = 0xff;
 

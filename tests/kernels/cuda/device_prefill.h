@@ -36,7 +36,7 @@ class DevicePrefill {
   const TileLayout& layout() const { return weights_->tiled().layout; }
   const std::vector<uint8_t>& a() const { return a_; }
 
-  // Of the first m rows, without C.
+  // Operands of the first m rows, without C.
   GemmOperands Operands(int64_t m, FloatType c_type) const;
   // The same, but of m rows from `row` on.
   GemmOperands OperandsFrom(int64_t row, int64_t m, FloatType c_type) const;

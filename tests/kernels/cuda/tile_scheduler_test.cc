@@ -51,7 +51,7 @@ TEST_P(TileSchedulerTest, TakesEachTileOnce) {
   EXPECT_EQ(static_cast<int>(seen.size()), grid.n_blocks * grid.m_blocks);
 }
 
-// Of rows of A at least, or the row blocks that took turns are done.
+// They share rows of A at least, unless a group of row blocks has ended.
 TEST_P(TileSchedulerTest, NeighboursShareTokensOrRows) {
   const TileGrid grid = GetParam();
   for (int index = 1; index < TileCount(grid); ++index) {

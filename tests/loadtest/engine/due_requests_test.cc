@@ -347,7 +347,7 @@ TEST(DueRequestsTest, CancelsTheShareThatWasAsked) {
   }
 }
 
-// Of all senders together, until `until`.
+// Disconnects of all senders together, until `until`.
 int CountDisconnects(const GeneratorOptions& options, absl::Time until) {
   int count = 0;
   for (int sender = 0; sender < options.senders; ++sender) {

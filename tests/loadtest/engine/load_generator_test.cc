@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The generator over transports that answer at once, late, or not as asked.
-// What is due when is tested in due_requests_test; here are threads.
+// due_requests_test tests the schedule; this file tests the threads.
 
 #include "loadtest/engine/load_generator.h"
 

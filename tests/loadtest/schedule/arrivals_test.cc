@@ -91,7 +91,7 @@ std::vector<double> Gaps(const ArrivalProcess& process, uint64_t seed) {
   return values;
 }
 
-// Of every kind that is random; a Poisson process is one of gamma gaps of
+// Gaps of every kind that is random; a Poisson process is one of gamma gaps of
 // variation 1.
 class RandomGaps : public testing::TestWithParam<ArrivalProcess> {
  protected:

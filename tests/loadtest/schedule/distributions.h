@@ -13,29 +13,30 @@
 
 namespace qgemm::loadtest {
 
-// How often a right implementation may fail a test of random numbers.
+// Share of runs in which a right implementation may fail a test of random
+// numbers.
 inline constexpr double kFalseAlarm = 1e-6;
 
-// P(a, x): that a gamma variable of shape a and scale 1 is at most x. `a`
-// above 0. To about 1e-12.
+// P(a, x): probability that a gamma variable of shape a and scale 1 is at most
+// x. `a` above 0. To about 1e-12.
 double GammaCdf(double a, double x);
 
-// That a Poisson variable of this mean is at most `count`.
+// Probability that a Poisson variable of this mean is at most `count`.
 double PoissonCdf(double mean, int64_t count);
 
-// That a chi-square variable is at most x.
+// Probability that a chi-square variable is at most x.
 double ChiSquareCdf(int64_t degrees_of_freedom, double x);
 
 // The largest distance of the values' empirical distribution from `cdf`.
 double KolmogorovSmirnov(std::vector<double> values,
                          absl::FunctionRef<double(double)> cdf);
 
-// What that distance exceeds with a probability of at most kFalseAlarm, for
+// Distance that is exceeded with a probability of at most kFalseAlarm, for
 // any number of independent values: the inequality of Dvoretzky, Kiefer and
 // Wolfowitz with Massart's constant, P(D > d) <= 2 exp(-2 n d^2).
 double KolmogorovSmirnovBound(int64_t values);
 
-// Whether a value of the distribution function lies in neither tail of
+// True if a value of the distribution function lies in neither tail of
 // kFalseAlarm / 2.
 bool IsCredible(double probability);
 
