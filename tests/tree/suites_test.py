@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that //:tests reaches the tests of every folder."""
+"""Tests that //:tests reaches the tests of every folder (bazel checks that the
+suites which the top BUILD names are there)."""
 
 import os
 import re
