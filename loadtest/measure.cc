@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "loadtest/measure.h"
-
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "base/clock.h"
 #include "base/process_cpu.h"
 #include "base/status_macros.h"
+#include "loadtest/runner.h"
 #include "loadtest/server_layers.h"
 
 namespace qgemm::loadtest {

@@ -10,6 +10,7 @@
 
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "loadtest/engine/sender.h"
 #include "loadtest/engine/series.h"
 
 namespace qgemm::loadtest {

@@ -10,11 +10,20 @@
 #include <functional>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "loadtest/engine/generator_options.h"
-#include "loadtest/engine/sender.h"
+#include "loadtest/engine/transport.h"
 #include "loadtest/report/run_result.h"
 
 namespace qgemm::loadtest {
+
+// Objects that senders call. All must outlive them.
+struct GeneratorParts {
+  OpenTransport open;
+  const RequestPicker* picker = nullptr;
+  AnswerObserver* observer = nullptr;  // may be null
+  const Clock* clock = nullptr;
+};
 
 // Called about every 100 ms on the thread that called GenerateLoad.
 using LiveView = std::function<void(const SeriesPoint&)>;

@@ -22,6 +22,7 @@
 #include "base/mutex.h"
 #include "loadtest/engine/due_requests.h"
 #include "loadtest/engine/generator_options.h"
+#include "loadtest/engine/load_generator.h"
 #include "loadtest/engine/series.h"
 #include "loadtest/engine/transport.h"
 #include "loadtest/report/run_result.h"
@@ -34,14 +35,6 @@ RunResult EmptyResult(const GeneratorOptions& options);
 
 // Adds the counts of one sender.
 void MergeCounts(const RunResult& sender, RunResult* all);
-
-// Objects that senders call. All must outlive them.
-struct GeneratorParts {
-  OpenTransport open;
-  const RequestPicker* picker = nullptr;
-  AnswerObserver* observer = nullptr;  // may be null
-  const Clock* clock = nullptr;
-};
 
 // Start, then Stop or the end of the time, then Join; TakeInterval and
 // GiveUpOverdue from another thread at any time between.

@@ -2,8 +2,6 @@
 //
 // Judge and Holds: what a report's runs and answers amount to.
 
-#include "loadtest/judgement.h"
-
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,6 +10,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "loadtest/runner.h"
 
 namespace qgemm::loadtest {
 namespace {

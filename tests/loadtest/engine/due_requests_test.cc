@@ -113,21 +113,6 @@ TEST(DueRequestsTest, EveryClientIsDueAtTheStart) {
   EXPECT_EQ(due.NextTime(), absl::InfiniteFuture());
 }
 
-TEST(DueRequestsTest, AClientsNextRequestIsDueAPauseAfterItsEnd) {
-  DueRequests due = OneSender(ClosedOptions({7}));
-  const int slot = TakeSend(&due, kStart).slot;
-  due.Ended(slot, At(10), absl::Milliseconds(5));
-  EXPECT_EQ(due.in_flight(), 0);
-  EXPECT_EQ(due.NextTime(), At(15));
-  EXPECT_FALSE(due.Take(At(15) - absl::Nanoseconds(1)).has_value());
-  const DueRequest request = TakeSend(&due, At(17));
-  EXPECT_EQ(request.client, 7);
-  EXPECT_EQ(request.sequence, 1);
-  EXPECT_EQ(request.slot, slot);
-  EXPECT_EQ(request.due, At(15));
-  EXPECT_EQ(request.ready, At(15));
-}
-
 TEST(DueRequestsTest, SendersTogetherSendEveryArrivalOnce) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -153,18 +138,6 @@ TEST(DueRequestsTest, SendersTogetherSendEveryArrivalOnce) {
     }
   }
   EXPECT_EQ(std::vector(sent.begin(), sent.end()), expected);
-}
-
-TEST(DueRequestsTest, SlotsOfAllSendersAreTheMostInFlight) {
-  GeneratorOptions options = OpenOptions({1}, 10);
-  for (int i = 0; i < 5; ++i) options.clients.push_back(i);
-  for (options.senders = 1; options.senders <= 10; ++options.senders) {
-    int slots = 0;
-    for (int sender = 0; sender < options.senders; ++sender) {
-      slots += DueRequests::SlotsOf(options, sender);
-    }
-    EXPECT_EQ(slots, 15) << options.senders << " senders";
-  }
 }
 
 TEST(DueRequestsTest, ClientsApartHaveASenderOfTheirOwn) {
@@ -222,27 +195,6 @@ TEST(DueRequestsTest, EachWaitingArrivalIsReadyWhenItsOwnSlotBecameFree) {
   EXPECT_EQ(TakeSend(&due, At(13)).ready, At(12));
 }
 
-TEST(DueRequestsTest, NothingDueAtTheEndOrLaterIsSent) {
-  GeneratorOptions options = OpenOptions({999, 1000, 1001}, 10);
-  options.clients.push_back(5);
-  DueRequests due = OneSender(options);
-  const int client = TakeSend(&due, kStart).slot;
-  EXPECT_EQ(TakeSend(&due, At(999)).due, At(999));
-  due.Ended(client, At(990), absl::Milliseconds(10));
-  EXPECT_FALSE(due.Take(At(1000)).has_value());
-  EXPECT_FALSE(due.Take(At(2000)).has_value());
-}
-
-TEST(DueRequestsTest, WaitingArrivalsAreGivenUpAtTheEnd) {
-  DueRequests due = OneSender(OpenOptions({1, 2, 3}, 1));
-  const int slot = TakeSend(&due, At(1)).slot;
-  EXPECT_FALSE(due.exhausted(At(1000)));
-  due.Ended(slot, At(1000), absl::ZeroDuration());
-  EXPECT_FALSE(due.Take(At(1000)).has_value());
-  EXPECT_TRUE(due.exhausted(At(1000)));
-  EXPECT_EQ(due.CountUnsent(kStart), 2);
-}
-
 TEST(DueRequestsTest, GivenUpArrivalsAreNoReasonToWakeUp) {
   DueRequests due = OneSender(OpenOptions({1, 2, 3}, 2));
   const int slot = TakeSend(&due, At(1)).slot;
@@ -251,42 +203,6 @@ TEST(DueRequestsTest, GivenUpArrivalsAreNoReasonToWakeUp) {
   ASSERT_FALSE(due.Take(At(1000)).has_value());
   ASSERT_FALSE(due.exhausted(At(1000)));
   // Else whoever waits until then spins while the last request is in flight.
-  EXPECT_EQ(due.NextTime(), absl::InfiniteFuture());
-}
-
-TEST(DueRequestsTest, OnlyTheSendersOwnArrivalsAreUnsent) {
-  GeneratorOptions options = OpenOptions({1, 2, 3, 4, 5}, 2);
-  options.senders = 2;
-  DueRequests even(options, {0, 2, kStart, At(1000)});
-  DueRequests odd(options, {1, 2, kStart, At(1000)});
-  EXPECT_EQ(even.CountUnsent(kStart), 3);
-  EXPECT_EQ(odd.CountUnsent(kStart), 2);
-}
-
-TEST(DueRequestsTest, AnEarlierEndIsObeyed) {
-  GeneratorOptions options = OpenOptions({1, 50, 60}, 10);
-  options.clients.push_back(5);
-  DueRequests due = OneSender(options);
-  const int client = TakeSend(&due, kStart).slot;
-  const int arrival = TakeSend(&due, At(1)).slot;
-  due.EndAt(At(50));
-  due.Ended(client, At(50), absl::ZeroDuration());
-  due.Ended(arrival, At(50), absl::ZeroDuration());
-  EXPECT_FALSE(due.Take(At(70)).has_value());
-  EXPECT_TRUE(due.exhausted(At(50)));
-  EXPECT_EQ(due.CountUnsent(kStart), 0);
-}
-
-TEST(DueRequestsTest, IsExhaustedOnceATraceEndsAndNothingIsInFlight) {
-  DueRequests due = OneSender(OpenOptions({1, 2}, 10));
-  EXPECT_FALSE(due.exhausted(kStart));
-  const int first = TakeSend(&due, At(2)).slot;
-  const int second = TakeSend(&due, At(2)).slot;
-  EXPECT_FALSE(due.exhausted(At(3)));
-  due.Ended(first, At(4), absl::ZeroDuration());
-  EXPECT_FALSE(due.exhausted(At(4)));
-  due.Ended(second, At(5), absl::ZeroDuration());
-  EXPECT_TRUE(due.exhausted(At(5)));
   EXPECT_EQ(due.NextTime(), absl::InfiniteFuture());
 }
 
