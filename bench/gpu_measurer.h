@@ -16,7 +16,7 @@ namespace qgemm {
 
 struct GpuMeasurerOptions {
   int64_t rotate_bytes = 0;  // of all copies of a layer together, at least
-  // Whether cuBLAS is measured beside each case.
+  // True: cuBLAS is measured beside each case.
   bool with_baselines = true;
 };
 

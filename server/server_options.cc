@@ -41,15 +41,16 @@ void AddAddressFlags(CLI::App* app, ServerOptions* options) {
 }
 
 void AddBackendFlags(CLI::App* app, BackendOptions* options) {
-  AddOption(app, "backend", &options->name,
-            "Backend: auto (the fastest that runs here), cpu, cuda or "
-            "reference.");
-  AddOption(app, "threads", &options->threads,
+  AddChoice<BackendKind>(app, "backend", &options->kind,
+                         {std::begin(kBackendKinds), std::end(kBackendKinds)},
+                         "Backend; auto: the fastest that runs here.");
+  AddOption(app, "threads", &options->cpu.threads,
             "Compute threads of the cpu backend. 0: one per core.");
-  AddChoice(app, "kernel", &options->cuda.kernel,
-            {std::begin(cuda::kKernelPaths), std::end(cuda::kKernelPaths)},
-            "Kernel of the cuda backend, for debugging: auto chooses by layer "
-            "and rows.");
+  AddChoice<cuda::KernelPath>(
+      app, "kernel", &options->cuda.kernel,
+      {std::begin(cuda::kKernelPaths), std::end(cuda::kKernelPaths)},
+      "Kernel of the cuda backend, for debugging; auto: chosen by layer and "
+      "rows.");
   AddOption(app, "tuning_file", &options->cuda.tuning_file,
             "File with the thresholds of --kernel=auto, as kernel_bench "
             "--calibrate writes it, for the cuda backend. Empty: built-in "
@@ -171,7 +172,7 @@ absl::Status Validate(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         "--listen is empty; name at least one address");
   }
-  RETURN_IF_ERROR(CheckRange("threads", options.backend.threads, 0, 4096));
+  RETURN_IF_ERROR(CheckRange("threads", options.backend.cpu.threads, 0, 4096));
   RETURN_IF_ERROR(CheckRange("weights_budget_bytes",
                              options.weights_budget_bytes, 0, kMaxInt64));
   // gRPC counts a message's bytes in an int.

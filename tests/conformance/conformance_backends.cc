@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpu(cpu::CpuIsa isa) {
 // CUDA, on a host without a GPU, and where the path is not there.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCuda(cuda::KernelPath kernel) {
   BackendOptions options;
-  options.name = "cuda";
+  options.kind = BackendKind::kCuda;
   options.cuda.kernel = kernel;
   return CreateBackend(options);
 }

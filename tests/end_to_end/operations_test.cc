@@ -276,7 +276,7 @@ TEST(Services, MetricsCountRequests) {
 
 TEST(Info, TellsBackendAndLimits) {
   ServerOptions options;
-  options.backend.name = "reference";
+  options.backend.kind = BackendKind::kReference;
   options.max_message_bytes = 123456;
   options.weights_limits.max_n = 777;
   TestServer server(options);

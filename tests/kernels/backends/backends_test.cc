@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Backends by name, and options that only some of them take.
+// Backends by kind, and options that only some of them take.
 
 #include "kernels/backends/backends.h"
 
@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,32 +16,35 @@
 namespace qgemm {
 namespace {
 
+using cuda::KernelPath;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-BackendOptions Named(const std::string& name, int threads = 1) {
+BackendOptions OfKind(BackendKind kind, int threads = 1) {
   BackendOptions options;
-  options.name = name;
-  options.threads = threads;
+  options.kind = kind;
+  options.cpu.threads = threads;
   return options;
 }
 
-BackendOptions WithKernel(const std::string& name, cuda::KernelPath kernel) {
-  BackendOptions options = Named(name);
+BackendOptions WithKernel(BackendKind kind, KernelPath kernel) {
+  BackendOptions options = OfKind(kind);
   options.cuda.kernel = kernel;
   return options;
 }
 
-BackendOptions WithTuning(const std::string& name, const std::string& file) {
-  BackendOptions options = Named(name);
+BackendOptions WithTuning(BackendKind kind, const std::string& file) {
+  BackendOptions options = OfKind(kind);
   options.cuda.tuning_file = file;
   return options;
 }
 
-bool BuildNamesCuda() { return BackendNames().front() == "cuda"; }
-bool HostRunsCuda() { return CreateBackend(Named("cuda")).ok(); }
+bool BuildHasCuda() {
+  return absl::c_linear_search(BackendsInBuild(), BackendKind::kCuda);
+}
+bool HostRunsCuda() { return CreateBackend(OfKind(BackendKind::kCuda)).ok(); }
 
-// The error's code and words; the backend must not be made.
+// Expects the error's code and words.
 void ExpectRefused(const BackendOptions& options, absl::StatusCode code,
                    const ::testing::Matcher<std::string>& message) {
   const absl::Status status = CreateBackend(options).status();
@@ -48,79 +52,75 @@ void ExpectRefused(const BackendOptions& options, absl::StatusCode code,
   EXPECT_THAT(std::string(status.message()), message);
 }
 
-TEST(BackendsTest, MakesEachThatItNamesAndThisHostRuns) {
-  ASSERT_FALSE(BackendNames().empty());
-  for (const std::string& name : BackendNames()) {
-    const auto backend = CreateBackend(Named(name));
-    if (name == "cuda" && absl::IsFailedPrecondition(backend.status())) {
+TEST(BackendsTest, MakesEachThatIsInTheBuildAndThisHostRuns) {
+  ASSERT_FALSE(BackendsInBuild().empty());
+  for (const BackendKind kind : BackendsInBuild()) {
+    const auto backend = CreateBackend(OfKind(kind));
+    if (kind == BackendKind::kCuda &&
+        absl::IsFailedPrecondition(backend.status())) {
       continue;
     }
     ASSERT_TRUE(backend.ok()) << backend.status();
-    EXPECT_EQ((*backend)->describe().name, name);
+    EXPECT_EQ((*backend)->describe().name, Name(kind));
   }
 }
 
 TEST(BackendsTest, AutoIsTheFirstThatThisHostRuns) {
-  const auto backend = CreateBackend(Named("auto"));
+  const auto backend = CreateBackend(OfKind(BackendKind::kAuto));
   ASSERT_TRUE(backend.ok()) << backend.status();
   EXPECT_EQ((*backend)->describe().name, HostRunsCuda() ? "cuda" : "cpu");
 }
 
 TEST(BackendsTest, HandsThreadsOnToTheProcessor) {
-  const auto backend = CreateBackend(Named("cpu", 3));
+  const auto backend = CreateBackend(OfKind(BackendKind::kCpu, 3));
   ASSERT_TRUE(backend.ok()) << backend.status();
   EXPECT_EQ((*backend)->describe().parallelism, 3);
 }
 
-TEST(BackendsTest, SaysWhatStandsInForCuda) {
+TEST(BackendsTest, NamesTheBackendsThatReplaceCuda) {
   if (HostRunsCuda()) GTEST_SKIP() << "this host has a GPU";
   ExpectRefused(
-      Named("cuda"), absl::StatusCode::kFailedPrecondition,
-      HasSubstr(BuildNamesCuda() ? "CUDA device" : "it has: cpu, reference"));
-}
-
-TEST(BackendsTest, RefusesANameThatIsNone) {
-  ExpectRefused(Named("tpu"), absl::StatusCode::kInvalidArgument,
-                HasSubstr("\"tpu\""));
+      OfKind(BackendKind::kCuda), absl::StatusCode::kFailedPrecondition,
+      HasSubstr(BuildHasCuda() ? "CUDA device" : "it has: cpu, reference"));
 }
 
 TEST(BackendsTest, RefusesNegativeThreads) {
-  ExpectRefused(Named("reference", -1), absl::StatusCode::kInvalidArgument,
-                HasSubstr("threads = -1"));
+  ExpectRefused(OfKind(BackendKind::kReference, -1),
+                absl::StatusCode::kInvalidArgument, HasSubstr("threads = -1"));
 }
 
-TEST(BackendsTest, RefusesAKernelPathOfABackendThatHasOne) {
-  for (const char* name : {"cpu", "reference"}) {
-    ExpectRefused(WithKernel(name, cuda::KernelPath::kDecode),
+TEST(BackendsTest, RefusesAKernelForABackendWithoutAChoice) {
+  for (const BackendKind kind : {BackendKind::kCpu, BackendKind::kReference}) {
+    ExpectRefused(WithKernel(kind, KernelPath::kDecode),
                   absl::StatusCode::kInvalidArgument,
                   AllOf(HasSubstr("--kernel = \"decode\""),
-                        HasSubstr(absl::StrCat("backend ", name))));
-    EXPECT_TRUE(CreateBackend(WithKernel(name, cuda::KernelPath::kAuto)).ok());
+                        HasSubstr(absl::StrCat("backend ", Name(kind)))));
+    EXPECT_TRUE(CreateBackend(WithKernel(kind, KernelPath::kAuto)).ok());
   }
 }
 
-TEST(BackendsTest, RefusesATuningOfABackendThatHasNone) {
-  for (const char* name : {"cpu", "reference"}) {
-    ExpectRefused(WithTuning(name, "/some/file"),
+TEST(BackendsTest, RefusesATuningForABackendThatReadsNone) {
+  for (const BackendKind kind : {BackendKind::kCpu, BackendKind::kReference}) {
+    ExpectRefused(WithTuning(kind, "/some/file"),
                   absl::StatusCode::kInvalidArgument,
                   AllOf(HasSubstr("--tuning_file = \"/some/file\""),
-                        HasSubstr(absl::StrCat("backend ", name))));
+                        HasSubstr(absl::StrCat("backend ", Name(kind)))));
   }
 }
 
-TEST(BackendsTest, AutoDoesNotDropWhatOnlyCudaTakes) {
+TEST(BackendsTest, AutoKeepsOptionsThatOnlyCudaTakes) {
   if (HostRunsCuda()) GTEST_SKIP() << "this host has a GPU";
   ExpectRefused(
-      WithKernel("auto", cuda::KernelPath::kCublas),
+      WithKernel(BackendKind::kAuto, KernelPath::kCublas),
       absl::StatusCode::kInvalidArgument,
       AllOf(HasSubstr("--kernel = \"cublas\": backend cpu"),
-            HasSubstr(BuildNamesCuda() ? "auto took it because: " : "")));
+            HasSubstr(BuildHasCuda() ? "auto took it because: " : "")));
 }
 
 class TuningOptionTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!BuildNamesCuda()) GTEST_SKIP() << "a build without CUDA";
+    if (!BuildHasCuda()) GTEST_SKIP() << "a build without CUDA";
   }
   ~TuningOptionTest() override { std::remove(path_.c_str()); }
 
@@ -129,38 +129,37 @@ class TuningOptionTest : public ::testing::Test {
 
 // The file's errors come first, with and without a GPU.
 TEST_F(TuningOptionTest, AMissingFileIsNamed) {
-  for (const char* name : {"auto", "cuda"}) {
-    ExpectRefused(WithTuning(name, path_), absl::StatusCode::kNotFound,
+  for (const BackendKind kind : {BackendKind::kAuto, BackendKind::kCuda}) {
+    ExpectRefused(WithTuning(kind, path_), absl::StatusCode::kNotFound,
                   HasSubstr(path_));
   }
 }
 
 TEST_F(TuningOptionTest, AnIllegalFileIsRefused) {
   std::ofstream(path_) << R"({"version": 7})";
-  for (const char* name : {"auto", "cuda"}) {
-    ExpectRefused(WithTuning(name, path_), absl::StatusCode::kInvalidArgument,
+  for (const BackendKind kind : {BackendKind::kAuto, BackendKind::kCuda}) {
+    ExpectRefused(WithTuning(kind, path_), absl::StatusCode::kInvalidArgument,
                   AllOf(HasSubstr(path_), HasSubstr("version = 7")));
   }
 }
 
 TEST_F(TuningOptionTest, ATuningOfAnotherDeviceIsUsed) {
-  std::ofstream(path_) << R"({"version": 2, "device": "another",)"
-                       << R"( "max_decode_rows":)"
-                       << R"( {"2": 64, "3": 64, "4": 128, "5": 64}})";
+  cuda::Tuning tuning = cuda::DefaultTuning();
+  tuning.device = "another";
+  std::ofstream(path_) << cuda::FormatTuning(tuning);
   if (!HostRunsCuda()) GTEST_SKIP() << "no GPU to use it on";
-  EXPECT_TRUE(CreateBackend(WithTuning("cuda", path_)).ok());
+  EXPECT_TRUE(CreateBackend(WithTuning(BackendKind::kCuda, path_)).ok());
 }
 
-TEST_F(TuningOptionTest, EachKernelPathCanBeForced) {
+TEST_F(TuningOptionTest, EachKernelCanBeForced) {
   if (!HostRunsCuda()) GTEST_SKIP() << "no GPU to force it on";
-  for (const auto kernel :
-       {cuda::KernelPath::kAuto, cuda::KernelPath::kDecode}) {
-    const auto backend = CreateBackend(WithKernel("cuda", kernel));
+  for (const KernelPath kernel : {KernelPath::kAuto, KernelPath::kDecode}) {
+    const auto backend = CreateBackend(WithKernel(BackendKind::kCuda, kernel));
     EXPECT_TRUE(backend.ok()) << backend.status();
   }
-  // It needs cuBLASLt.
+  // A system without cuBLASLt has no such path to force.
   const auto cublas =
-      CreateBackend(WithKernel("cuda", cuda::KernelPath::kCublas));
+      CreateBackend(WithKernel(BackendKind::kCuda, KernelPath::kCublas));
   EXPECT_TRUE(cublas.ok() || absl::IsFailedPrecondition(cublas.status()))
       << cublas.status();
 }
