@@ -74,7 +74,7 @@ class GemmHandler::Call final : public PayloadCall {
         Caller(c_bytes),
         [self = shared_from_this(), this, c_bytes](
             const absl::Status& status, const GemmTimings& timings,
-            std::unique_ptr<GemmRequest> ended) {
+            std::unique_ptr<AdmittedRequest> ended) {
           StagedOperands operands = {std::move(ended->a), std::move(ended->c)};
           // Releases the weights before the client can see the answer: it may
           // unload them then.

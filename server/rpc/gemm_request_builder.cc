@@ -109,7 +109,8 @@ absl::Status GemmRequestBuilder::AcquireC() {
   return absl::OkStatus();
 }
 
-void GemmRequestBuilder::SetCaller(GemmCaller caller, GemmRequest::Done done) {
+void GemmRequestBuilder::SetCaller(GemmCaller caller,
+                                   AdmittedRequest::Done done) {
   request_->arrival = caller.arrival;
   request_->deadline = caller.deadline;
   request_->cancelled = std::move(caller.cancelled);
@@ -127,7 +128,7 @@ absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
                                              const ResultLimit& result_limit,
                                              const std::string& peer) {
   GemmRequestBuilder builder(services);
-  GemmRequest& request = *builder.request_;
+  AdmittedRequest& request = *builder.request_;
   ASSIGN_OR_RETURN(request.signature, ToSignature(message));
   ASSIGN_OR_RETURN(request.priority, ToPriority(message.priority()));
   RETURN_IF_ERROR(CheckClientId(message.client_id()));

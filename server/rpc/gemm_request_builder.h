@@ -104,8 +104,8 @@ class GemmRequestBuilder {
   absl::Status AcquireC();
   uint8_t* a() { return request_->a.data(); }
 
-  // `done` is as GemmRequest says.
-  void SetCaller(GemmCaller caller, GemmRequest::Done done);
+  // `done` is as AdmittedRequest says.
+  void SetCaller(GemmCaller caller, AdmittedRequest::Done done);
 
   // Hands the request, of which all is there, to the scheduler.
   void Enqueue() &&;
@@ -117,10 +117,10 @@ class GemmRequestBuilder {
       const std::string& peer);
 
   explicit GemmRequestBuilder(const GemmServices& services)
-      : services_(&services), request_(std::make_unique<GemmRequest>()) {}
+      : services_(&services), request_(std::make_unique<AdmittedRequest>()) {}
 
   const GemmServices* services_ = nullptr;
-  std::unique_ptr<GemmRequest> request_;
+  std::unique_ptr<AdmittedRequest> request_;
   GemmSizes sizes_;
 };
 

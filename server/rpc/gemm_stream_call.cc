@@ -176,9 +176,9 @@ void GemmStreamCall::SetCaller(const v1::GemmStreamRequest& message,
   builder->SetCaller(
       std::move(caller),
       [self = shared_from_this(), id = message.request_id(), fragment_bytes,
-       c_bytes = builder->sizes().c_bytes](const absl::Status& status,
-                                           const GemmTimings& timings,
-                                           std::unique_ptr<GemmRequest> ended) {
+       c_bytes = builder->sizes().c_bytes](
+          const absl::Status& status, const GemmTimings& timings,
+          std::unique_ptr<AdmittedRequest> ended) {
         StreamResult result;
         result.timings = timings;
         result.total = self->handler_->services_.clock->Now() - ended->arrival;
@@ -337,7 +337,8 @@ void GemmStreamCall::StartRead() {
   stream_.Read(&received_, read_tag_.Arm(shared_from_this()));
 }
 
-// Answers take turns, so that a small one does not wait for a large one.
+// Sends one message of each answer in rotation, so that a small answer does not
+// wait for a large one.
 void GemmStreamCall::StartWrite() {
   QueuedAnswer next = std::move(ready_.front());
   ready_.pop_front();

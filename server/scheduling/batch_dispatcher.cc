@@ -31,7 +31,7 @@ struct BatchDispatcher::Launch {
 namespace {
 
 RowSegment SegmentOf(const ScheduledRequest& scheduled) {
-  const GemmRequest& request = *scheduled.request;
+  const AdmittedRequest& request = *scheduled.request;
   const RowRange& range = scheduled.state.in_launch;
   const MatmulSignature& signature = request.signature;
   const int64_t a_row_bytes = request.weights->k() * SizeOf(signature.a_type);
@@ -41,7 +41,7 @@ RowSegment SegmentOf(const ScheduledRequest& scheduled) {
 }
 
 GemmBatch ToGemmBatch(const ClosedBatch& closed) {
-  const GemmRequest& first = *closed.requests.front().request;
+  const AdmittedRequest& first = *closed.requests.front().request;
   GemmBatch batch{first.weights, first.signature, {}};
   batch.segments.reserve(closed.requests.size());
   for (const ScheduledRequest& scheduled : closed.requests) {
@@ -53,7 +53,7 @@ GemmBatch ToGemmBatch(const ClosedBatch& closed) {
 
 void CountComputed(const ScheduledRequest& scheduled, absl::Time now,
                    ServerMetrics* metrics) {
-  const GemmRequest& request = *scheduled.request;
+  const AdmittedRequest& request = *scheduled.request;
   metrics->RequestComputed(request.m, scheduled.state.timings);
   if (request.is_cancelled()) {
     metrics->RequestWasted(DropReason::kCancelled);

@@ -55,7 +55,7 @@ DroppedRequest DrainEnded(ScheduledRequest scheduled) {
           DropReason::kDraining};
 }
 
-QueueDemand DemandOf(const GemmRequest& request) {
+QueueDemand DemandOf(const AdmittedRequest& request) {
   return {request.client, request.m, request.operand_bytes()};
 }
 
@@ -68,7 +68,7 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
       : sink_(sink), clock_(clock), metrics_(metrics), planner_(options) {}
 
   absl::Status CheckRoom(const QueueDemand& demand);
-  void Enqueue(std::unique_ptr<GemmRequest> request);
+  void Enqueue(std::unique_ptr<AdmittedRequest> request);
   void HoldLaunches(absl::Time until);
   void Drain(absl::Time deadline);
   void Stop();
@@ -159,7 +159,7 @@ absl::Status BatchScheduler::State::CheckRoom(const QueueDemand& demand) {
   return refusal.status;
 }
 
-void BatchScheduler::State::Enqueue(std::unique_ptr<GemmRequest> request) {
+void BatchScheduler::State::Enqueue(std::unique_ptr<AdmittedRequest> request) {
   CHECK(request != nullptr && request->done != nullptr);
   DroppedRequests dropped;
   Refusal refusal;
@@ -352,7 +352,7 @@ absl::Status BatchScheduler::CheckRoom(const QueueDemand& demand) {
   return state_->CheckRoom(demand);
 }
 
-void BatchScheduler::Enqueue(std::unique_ptr<GemmRequest> request) {
+void BatchScheduler::Enqueue(std::unique_ptr<AdmittedRequest> request) {
   state_->Enqueue(std::move(request));
 }
 

@@ -64,7 +64,7 @@ class BatchScheduler {
   // Takes the request; its `done` runs exactly once, also on an error:
   // RESOURCE_EXHAUSTED (a bound or quota is full), INVALID_ARGUMENT (the
   // request alone is beyond one) or UNAVAILABLE (draining).
-  void Enqueue(std::unique_ptr<GemmRequest> request);
+  void Enqueue(std::unique_ptr<AdmittedRequest> request);
 
   // Starts no launch until `until`; requests are queued meanwhile, and launches
   // in flight go on. Of several holds the latest end counts. A drain ends all

@@ -27,7 +27,7 @@ enum class Priority : uint8_t { kLow, kNormal, kHigh };
 
 // Input of the scheduler: filled in by the transport, read only from Enqueue
 // until `done` hands it back.
-struct GemmRequest {
+struct AdmittedRequest {
   std::shared_ptr<const ResidentWeights> weights;
   MatmulSignature signature;
   int64_t m = 0;
@@ -45,7 +45,7 @@ struct GemmRequest {
   // be read and sent. Must not block.
   using Done =
       absl::AnyInvocable<void(absl::Status status, const GemmTimings& timings,
-                              std::unique_ptr<GemmRequest> request)>;
+                              std::unique_ptr<AdmittedRequest> request)>;
   Done done;
   // Runs `done` of large batches and long answers (batch_dispatcher.h); null:
   // `done` always runs on the launch's thread. Must outlive the request.
@@ -75,7 +75,7 @@ struct SchedulerState {
 
 // A request between Enqueue and `done`. Move-only.
 struct ScheduledRequest {
-  std::unique_ptr<GemmRequest> request;
+  std::unique_ptr<AdmittedRequest> request;
   SchedulerState state;
 
   // Rows that no ended launch has computed.
@@ -88,7 +88,7 @@ struct ScheduledRequest {
 
 // Ends the request: runs its `done`.
 inline void Complete(ScheduledRequest scheduled, absl::Status status) {
-  GemmRequest::Done done = std::move(scheduled.request->done);
+  AdmittedRequest::Done done = std::move(scheduled.request->done);
   done(std::move(status), scheduled.state.timings,
        std::move(scheduled.request));
 }

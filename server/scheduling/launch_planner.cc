@@ -45,7 +45,7 @@ Refusal QueueFull(absl::string_view values, int64_t limit) {
 }
 
 DroppedRequest Expired(ScheduledRequest scheduled, absl::Time now) {
-  const GemmRequest& request = *scheduled.request;
+  const AdmittedRequest& request = *scheduled.request;
   absl::Status status = absl::DeadlineExceededError(absl::StrCat(
       "the deadline passed ", absl::FormatDuration(now - request.deadline),
       " ago, after the request had waited ",
@@ -119,7 +119,7 @@ Refusal LaunchPlanner::CheckQuota(const QueueDemand& demand) const {
   return {};
 }
 
-void LaunchPlanner::Add(std::unique_ptr<GemmRequest> request) {
+void LaunchPlanner::Add(std::unique_ptr<AdmittedRequest> request) {
   FairQueue* const queue = QueueOf(*request);
   WaitingRequest* const waiting = Count({std::move(request), {}});
   queue->Push(waiting);
@@ -188,7 +188,7 @@ std::vector<ScheduledRequest> LaunchPlanner::TakeAll() {
   return all;
 }
 
-FairQueue* LaunchPlanner::QueueOf(const GemmRequest& request) {
+FairQueue* LaunchPlanner::QueueOf(const AdmittedRequest& request) {
   const LaunchKind kind = request.m > options_.batching.max_rows
                               ? LaunchKind::kChunk
                               : LaunchKind::kMerged;
@@ -339,7 +339,7 @@ ClosedBatch LaunchPlanner::CloseBatch(FairQueue* queue) {
 
 RowRange LaunchPlanner::RowsToLaunch(const ScheduledRequest& scheduled) const {
   const BatchingOptions& batching = options_.batching;
-  const GemmRequest& request = *scheduled.request;
+  const AdmittedRequest& request = *scheduled.request;
   if (request.m <= batching.max_rows) return {0, request.m};
   const int64_t rows = ChunkRows(request.m, request.weights->n(),
                                  request.weights->k(), batching.chunks);

@@ -96,7 +96,7 @@ class LaunchPlanner {
   Refusal CheckRoom(const QueueDemand& demand) const;
 
   // Queues the request; the caller has called CheckRoom.
-  void Add(std::unique_ptr<GemmRequest> request);
+  void Add(std::unique_ptr<AdmittedRequest> request);
 
   // Returns the next launch, if fewer than allowed are in flight. Appends to
   // `dropped` the requests that expired by `now`, and those that were due to
@@ -120,7 +120,7 @@ class LaunchPlanner {
  private:
   int& LaunchesOf(LaunchKind kind) { return launches_[static_cast<int>(kind)]; }
   Refusal CheckQuota(const QueueDemand& demand) const;
-  FairQueue* QueueOf(const GemmRequest& request);
+  FairQueue* QueueOf(const AdmittedRequest& request);
   // Updates active_ and snapshots_ after a change of the queue's contents.
   void Refresh(FairQueue* queue);
   void Deactivate(FairQueue* queue);

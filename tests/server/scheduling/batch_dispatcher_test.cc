@@ -40,8 +40,8 @@ class BatchDispatcherTest : public testing::Test {
   ScheduledRequest Request(int64_t number, int64_t rows,
                            absl::Duration waited) {
     ScheduledRequest scheduled;
-    scheduled.request = std::make_unique<GemmRequest>();
-    GemmRequest* const request = scheduled.request.get();
+    scheduled.request = std::make_unique<AdmittedRequest>();
+    AdmittedRequest* const request = scheduled.request.get();
     request->weights = weights_;
     request->signature.mode = ComputeMode::kA32;
     request->m = rows;
@@ -200,13 +200,13 @@ class CompletionExecutorTest : public BatchDispatcherTest {
     ClosedBatch batch;
     for (int i = 0; i < kRequests; ++i) {
       batch.requests.push_back(Request(0, 1, absl::Seconds(1)));
-      GemmRequest& request = *batch.requests.back().request;
+      AdmittedRequest& request = *batch.requests.back().request;
       request.a = StagingLease();  // whose end is counted on one thread
       request.c = StagingLease();
       request.completion_executor = &executors_[i % 2];
       request.done = [this, i, record = outcomes_.Recorder(i)](
                          absl::Status status, const GemmTimings& timings,
-                         std::unique_ptr<GemmRequest> ended) mutable {
+                         std::unique_ptr<AdmittedRequest> ended) mutable {
         threads_[i] = std::this_thread::get_id();
         record(std::move(status), timings, std::move(ended));
       };

@@ -65,8 +65,8 @@ class BatchSchedulerTest : public testing::Test {
     return options;
   }
 
-  std::unique_ptr<GemmRequest> Request(int64_t number) {
-    auto request = std::make_unique<GemmRequest>();
+  std::unique_ptr<AdmittedRequest> Request(int64_t number) {
+    auto request = std::make_unique<AdmittedRequest>();
     request->m = number;
     request->arrival = clock_.Now();
     request->done = outcomes_.Recorder(number);
@@ -74,7 +74,7 @@ class BatchSchedulerTest : public testing::Test {
   }
 
   // Returns a request that runs in chunks.
-  std::unique_ptr<GemmRequest> LargeRequest(int64_t rows) {
+  std::unique_ptr<AdmittedRequest> LargeRequest(int64_t rows) {
     auto request = Request(rows);
     request->weights = std::make_shared<NoWeights>();
     return request;

@@ -108,7 +108,7 @@ class Schedule {
   void Produce(int64_t producer, BatchScheduler* scheduler) {
     for (int64_t i = 0; i < kRequestsOfAProducer; ++i) {
       const int64_t number = producer * kRequestsOfAProducer + i;
-      auto request = std::make_unique<GemmRequest>();
+      auto request = std::make_unique<AdmittedRequest>();
       request->weights = weights_;
       request->m = RowsOf(number);
       request->a = StagingLease(nullptr, 1, nullptr);

@@ -344,7 +344,7 @@ TEST_F(BatchSchedulerTest, DoneMayEnqueueAgain) {
   Start(OneLaunch());
   auto first = Request(1);
   first->done = [this](absl::Status, const GemmTimings&,
-                       std::unique_ptr<GemmRequest>) { Enqueue(2); };
+                       std::unique_ptr<AdmittedRequest>) { Enqueue(2); };
   scheduler_->Enqueue(std::move(first));
   sink_.WaitForBatches(1);
   sink_.Finish(0);

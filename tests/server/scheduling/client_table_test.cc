@@ -10,7 +10,7 @@ namespace {
 
 ScheduledRequest RequestOf(int64_t rows, int64_t bytes) {
   ScheduledRequest scheduled;
-  scheduled.request = std::make_unique<GemmRequest>();
+  scheduled.request = std::make_unique<AdmittedRequest>();
   scheduled.request->m = rows;
   scheduled.request->a = StagingLease(nullptr, bytes, nullptr);
   return scheduled;

@@ -14,7 +14,7 @@ namespace {
 
 WaitingRequest DueAt(absl::Time deadline) {
   WaitingRequest waiting;
-  waiting.request = std::make_unique<GemmRequest>();
+  waiting.request = std::make_unique<AdmittedRequest>();
   waiting.request->deadline = deadline;
   return waiting;
 }

@@ -37,7 +37,7 @@ class FairQueueTest : public testing::Test {
   WaitingRequest* Make(const std::string& client, int64_t rows,
                        Priority priority = Priority::kNormal) {
     WaitingRequest& waiting = requests_.emplace_back();
-    waiting.request = std::make_unique<GemmRequest>();
+    waiting.request = std::make_unique<AdmittedRequest>();
     waiting.request->m = rows;
     waiting.request->client = absl::StrCat(client, ++numbers_[client]);
     waiting.request->priority = priority;

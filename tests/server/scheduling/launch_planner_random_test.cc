@@ -88,8 +88,8 @@ class Schedule {
     return options;
   }
 
-  std::unique_ptr<GemmRequest> RandomRequest() {
-    auto request = std::make_unique<GemmRequest>();
+  std::unique_ptr<AdmittedRequest> RandomRequest() {
+    auto request = std::make_unique<AdmittedRequest>();
     request->weights = RandomElement(weights_, &random_);
     if (Draw(0, 3) == 0) request->signature.mode = ComputeMode::kA32;
     request->m = Draw(0, 5) == 0 ? Draw(65, 300) : Draw(1, 64);
@@ -104,7 +104,7 @@ class Schedule {
   }
 
   void Arrive() {
-    std::unique_ptr<GemmRequest> request = RandomRequest();
+    std::unique_ptr<AdmittedRequest> request = RandomRequest();
     QueueDemand demand;
     demand.client = request->client;
     demand.rows = request->m;
@@ -134,7 +134,7 @@ class Schedule {
   }
 
   void Drop(DroppedRequest entry) {
-    const GemmRequest& request = *entry.scheduled.request;
+    const AdmittedRequest& request = *entry.scheduled.request;
     if (entry.reason == DropReason::kDeadline) {
       EXPECT_LE(request.deadline, now_);
     } else {
@@ -146,10 +146,10 @@ class Schedule {
 
   void CheckBatch(const PlannedLaunch& launch) {
     const auto& requests = launch.batch.requests;
-    const GemmRequest& first = *requests.front().request;
+    const AdmittedRequest& first = *requests.front().request;
     int64_t rows = 0;
     for (const ScheduledRequest& scheduled : requests) {
-      const GemmRequest& request = *scheduled.request;
+      const AdmittedRequest& request = *scheduled.request;
       EXPECT_EQ(request.weights, first.weights);
       EXPECT_EQ(request.signature, first.signature);
       EXPECT_GT(request.deadline, now_);
@@ -170,7 +170,7 @@ class Schedule {
 
   // First in first out within a client, priority and kind; every row once.
   void CheckRequest(const ScheduledRequest& scheduled) {
-    const GemmRequest& request = *scheduled.request;
+    const AdmittedRequest& request = *scheduled.request;
     const RowRange& in_launch = scheduled.state.in_launch;
     ASSERT_EQ(known_.count(&request), 1u);
     Known& known = known_[&request];
@@ -180,8 +180,8 @@ class Schedule {
     if (request.m <= options_.batching.max_rows) {
       EXPECT_EQ(in_launch.count, request.m);
     }
-    std::vector<const GemmRequest*>& order = order_[OrderKey(request)];
-    const auto waits = [this](const GemmRequest* other) {
+    std::vector<const AdmittedRequest*>& order = order_[OrderKey(request)];
+    const auto waits = [this](const AdmittedRequest* other) {
       return !known_[other].in_flight;
     };
     EXPECT_EQ(*std::find_if(order.begin(), order.end(), waits), &request);
@@ -246,8 +246,8 @@ class Schedule {
     planner_.LaunchEnded(launch.kind, std::move(unfinished));
   }
 
-  void Forget(const GemmRequest& request) {
-    std::vector<const GemmRequest*>& order = order_[OrderKey(request)];
+  void Forget(const AdmittedRequest& request) {
+    std::vector<const AdmittedRequest*>& order = order_[OrderKey(request)];
     order.erase(std::find(order.begin(), order.end(), &request));
     known_.erase(&request);
   }
@@ -267,7 +267,7 @@ class Schedule {
 
   using Key =
       std::tuple<const ResidentWeights*, int, std::string, Priority, bool>;
-  Key OrderKey(const GemmRequest& request) const {
+  Key OrderKey(const AdmittedRequest& request) const {
     return {request.weights.get(), static_cast<int>(request.signature.mode),
             request.client, request.priority,
             request.m > options_.batching.max_rows};
@@ -279,8 +279,8 @@ class Schedule {
   std::vector<std::shared_ptr<const ResidentWeights>> weights_;
   absl::Time now_ = absl::FromUnixSeconds(1'700'000'000);
   std::vector<PlannedLaunch> in_flight_;
-  std::map<const GemmRequest*, Known> known_;  // that wait or are in flight
-  std::map<Key, std::vector<const GemmRequest*>> order_;  // of coming
+  std::map<const AdmittedRequest*, Known> known_;  // that wait or are in flight
+  std::map<Key, std::vector<const AdmittedRequest*>> order_;  // of coming
   int64_t accepted_ = 0;
   int64_t refused_ = 0;
   int64_t computed_ = 0;

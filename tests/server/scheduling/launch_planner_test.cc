@@ -39,8 +39,9 @@ class LaunchPlannerTest : public testing::Test {
     planner_ = std::make_unique<LaunchPlanner>(options);
   }
 
-  std::unique_ptr<GemmRequest> Make(const std::string& client, int64_t rows) {
-    auto request = std::make_unique<GemmRequest>();
+  std::unique_ptr<AdmittedRequest> Make(const std::string& client,
+                                        int64_t rows) {
+    auto request = std::make_unique<AdmittedRequest>();
     request->weights = weights_;
     request->client = client;
     request->m = rows;

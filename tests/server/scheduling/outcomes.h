@@ -28,9 +28,9 @@ struct Outcome {
 class Outcomes {
  public:
   // Returns a `done` that records the end of request `number`.
-  GemmRequest::Done Recorder(int64_t number) {
+  AdmittedRequest::Done Recorder(int64_t number) {
     return [this, number](absl::Status status, const GemmTimings& timings,
-                          std::unique_ptr<GemmRequest>) {
+                          std::unique_ptr<AdmittedRequest>) {
       MutexLock lock(&mutex_);
       by_number_[number].push_back({std::move(status), timings});
       ++count_;

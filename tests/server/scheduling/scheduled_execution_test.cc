@@ -28,9 +28,9 @@ constexpr int64_t kRequests = 200;
 // The answers by request, [m, 1] fp32 each. Thread-safe.
 class Answers {
  public:
-  GemmRequest::Done Recorder(int64_t number) {
+  AdmittedRequest::Done Recorder(int64_t number) {
     return [this, number](absl::Status status, const GemmTimings& timings,
-                          std::unique_ptr<GemmRequest> request) {
+                          std::unique_ptr<AdmittedRequest> request) {
       std::vector<float> c(request->m);
       std::memcpy(c.data(), request->c.data(), c.size() * sizeof(float));
       MutexLock lock(&mutex_);
@@ -78,10 +78,10 @@ class ScheduledExecutionTest : public testing::Test {
   }
 
   // Multiplies m rows, each the request's number.
-  std::unique_ptr<GemmRequest> Request(
+  std::unique_ptr<AdmittedRequest> Request(
       int64_t number, int64_t m,
       std::shared_ptr<const ResidentWeights> weights) {
-    auto request = std::make_unique<GemmRequest>();
+    auto request = std::make_unique<AdmittedRequest>();
     request->weights = std::move(weights);
     request->signature.a_type = request->signature.c_type = FloatType::kFloat32;
     request->m = m;

@@ -95,7 +95,7 @@ class Simulation {
   }
 
   void Arrive(int64_t client) {
-    auto request = std::make_unique<GemmRequest>();
+    auto request = std::make_unique<AdmittedRequest>();
     request->weights = matrices_[NextMatrix(client)];
     request->m = 1;
     request->arrival = now_;
@@ -110,7 +110,7 @@ class Simulation {
       ArriveIn(NextPoissonGap(), 0);
   }
 
-  static int64_t ClientOf(const GemmRequest& request) {
+  static int64_t ClientOf(const AdmittedRequest& request) {
     int64_t client = 0;
     CHECK(absl::SimpleAtoi(request.client, &client));
     return client;
@@ -135,7 +135,7 @@ class Simulation {
     const bool counts = now_ >= count_from_;
     if (counts) ++launches_;
     for (const ScheduledRequest& scheduled : launch.batch.requests) {
-      const GemmRequest& request = *scheduled.request;
+      const AdmittedRequest& request = *scheduled.request;
       if (counts) {
         latency_ns_.Record(absl::ToInt64Nanoseconds(now_ - request.arrival));
       }
