@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls in progress: how many there are, whether the server takes more, and
-// which are told that it drains. The steps of draining are in server.cc.
+// Calls in progress: their number, the refusal of further ones, and those that
+// are told that the server drains. The steps of draining are in server.cc.
 
 #ifndef QGEMM_SERVER_RPC_CALL_REGISTRY_H_
 #define QGEMM_SERVER_RPC_CALL_REGISTRY_H_

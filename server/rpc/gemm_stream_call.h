@@ -67,7 +67,7 @@ class GemmStreamCall : public ServerCall<GemmStreamCall, WhenDone::kNotified> {
     bool ends_request = true;  // false: it refuses a message of no request
   };
 
-  // As ServerCall wants them.
+  // Parts that ServerCall calls.
   void Await(void* tag);
   void AcceptNext();
   void Begin();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a GemmStream refuses: messages that end the stream, requests that are
+// Refusals of a GemmStream: messages that end the stream, requests that are
 // told so, and what is beyond a limit.
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an operator meets: addresses, ports, sockets, health, reflection,
+// The operator's side: addresses, ports, sockets, health, reflection,
 // channelz, metrics, and the messages of a server that cannot start.
 
 #include <gmock/gmock.h>

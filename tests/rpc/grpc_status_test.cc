@@ -102,7 +102,7 @@ TEST(ToGrpcStatus, EncodesRetryInfoAsGoogleRpcDoes) {
   const grpc::Status status = ToGrpcStatus(absl::ResourceExhaustedError("full"),
                                            absl::Milliseconds(2500));
 
-  // What google.rpc's own classes serialize for the same status:
+  // The bytes that google.rpc's own classes serialize for the same status:
   // code 8, message "full", one Any with a RetryInfo of 2 s 500000000 ns.
   const std::string type = "type.googleapis.com/google.rpc.RetryInfo";
   const std::string duration =

@@ -18,7 +18,8 @@ namespace qgemm {
 grpc::ByteBuffer Sliced(absl::string_view bytes,
                         const std::vector<size_t>& lengths);
 
-// What the two make of a GemmRequest's bytes; empty if that is the same.
+// Names the difference between the two on a GemmRequest's bytes; empty if
+// there is none.
 std::string DifferenceOfParsers(absl::string_view bytes,
                                 const std::vector<size_t>& lengths);
 

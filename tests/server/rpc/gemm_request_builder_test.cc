@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which sizes of a Gemm are refused, by which code and with which words.
+// Sizes of a Gemm that are refused, the code and the words.
 
 #include "server/rpc/gemm_request_builder.h"
 

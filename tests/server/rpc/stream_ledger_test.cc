@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which messages of a stream are taken, refused, or end it, and when it is
-// read on.
+// Messages of a stream that are taken, refused, or end it, and the bounds at
+// which it is read no further.
 
 #include "server/rpc/stream_ledger.h"
 
