@@ -15,7 +15,6 @@
 #include "base/status_macros.h"
 #include "kernels/host/batch_checks.h"
 #include "kernels/reference/reference_matmul.h"
-#include "kernels/reference/reference_memory.h"
 
 namespace qgemm::reference {
 namespace {

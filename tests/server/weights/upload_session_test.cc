@@ -18,7 +18,7 @@
 #include "base/crc32c.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/reference/reference_memory.h"
+#include "kernels/reference/reference_matmul.h"
 #include "tests/support/fake_async_backend.h"
 #include "tests/support/seeds.h"
 
