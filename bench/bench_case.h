@@ -28,7 +28,7 @@ struct BenchCase {
   int64_t m = 0;
   FloatType dtype = FloatType::kFloat16;  // of A and C
   ComputeMode mode = ComputeMode::kA16;
-  // Of the cuda backend.
+  // Forced path of the cuda backend.
   cuda::KernelPath kernel = cuda::KernelPath::kAuto;
 
   // fp32 activations are rounded to bf16.
