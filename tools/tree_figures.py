@@ -4,11 +4,10 @@
 
 Usage: tree_figures.py [ROOT] [--list]. A product file is a C++ or CUDA source
 outside tests/, bench/ and third_party/. A header has one user if one product
-file besides its own source includes it; it could live there if that file is in
-its folder. --list also names the files behind the figures that should be small.
+file besides its own source includes it. --list also names the files behind the
+figures that should be small.
 """
 
-import os
 import statistics
 import sys
 
@@ -35,9 +34,6 @@ class Figures:
                          if len(users[header]) == 1]
         self.small_one_user = [header for header in self.one_user
                                if lengths[header] < SMALL_HEADER_LINES]
-        self.hops = [header for header in self.small_one_user
-                     if {os.path.dirname(user) for user in users[header]} ==
-                     {os.path.dirname(header)}]
 
     def _where(self, accepts):
         return [path for path in self.product if accepts(self.lengths[path])]
@@ -47,8 +43,8 @@ class Figures:
         return statistics.median(self.lengths[path] for path in self.product)
 
     @property
-    def hop_share(self):
-        return len(self.hops) / max(1, len(self.headers))
+    def small_one_user_share(self):
+        return len(self.small_one_user) / max(1, len(self.headers))
 
     def lines_below(self, folder):
         return sum(lines for path, lines in self.lengths.items()
@@ -64,9 +60,9 @@ def report(figures):
     yield f"files above {LONG_FILE_LINES} lines", len(figures.long)
     yield "headers", len(figures.headers)
     yield "headers with one user", len(figures.one_user)
-    yield f"those under {SMALL_HEADER_LINES} lines", len(figures.small_one_user)
-    yield ("those with the user in their folder",
-           f"{len(figures.hops)} ({100 * figures.hop_share:.1f} % of headers)")
+    yield (f"those under {SMALL_HEADER_LINES} lines",
+           f"{len(figures.small_one_user)} "
+           f"({100 * figures.small_one_user_share:.1f} % of headers)")
     yield "lines of loadtest/", figures.lines_below("loadtest/")
     yield "lines of tests/loadtest/", figures.lines_below("tests/loadtest/")
 
@@ -76,7 +72,7 @@ def main():
     root = arguments[0] if arguments else "."
     figures = Figures(source_tree.read_tree(root))
     for name, value in report(figures):
-        print(f"{name:36} {value}")
+        print(f"{name:34} {value}")
     if "--list" in sys.argv:
         for title, paths in (("short files", figures.short),
                              ("long files", figures.long),

@@ -22,7 +22,7 @@
 #include "base/status_macros.h"
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/batch_runner.h"
-#include "kernels/cpu/cpu_weights_builder.h"
+#include "kernels/cpu/cpu_weights.h"
 #include "kernels/cpu/support.h"
 #include "kernels/host/batch_checks.h"
 #include "kernels/host/staging_pool.h"

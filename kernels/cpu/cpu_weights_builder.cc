@@ -3,8 +3,6 @@
 // Scatters panels into tiles: whole rows of blocks at once, the ragged edges
 // of a panel code by code.
 
-#include "kernels/cpu/cpu_weights_builder.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -14,6 +12,7 @@
 #include "base/checked_math.h"
 #include "base/float16.h"
 #include "base/status_macros.h"
+#include "kernels/cpu/cpu_weights.h"
 #include "kernels/cpu/microkernels/code_packing.h"
 #include "kernels/host/batch_checks.h"
 

@@ -6,12 +6,11 @@
 // search has them. Beyond b, |v - a| and |v - b| differ by at least the gap;
 // as long as that outweighs their rounding, no other pair interferes.
 
-#include "kernels/formats/nearest_code.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "base/float16.h"
+#include "kernels/formats/codebooks.h"
 
 namespace qgemm {
 namespace {

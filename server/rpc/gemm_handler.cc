@@ -2,13 +2,12 @@
 //
 // One call object a call, on the steps of payload_call.h.
 
-#include "server/rpc/gemm_handler.h"
-
 #include <atomic>
 #include <memory>
 #include <utility>
 
 #include "rpc/grpc_status.h"
+#include "server/rpc/handlers.h"
 #include "server/rpc/operands.h"
 #include "server/rpc/payload_call.h"
 #include "server/rpc/translate.h"

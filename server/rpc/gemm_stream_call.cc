@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "rpc/grpc_status.h"
-#include "server/rpc/gemm_stream_handler.h"
+#include "server/rpc/handlers.h"
 #include "server/rpc/operands.h"
 #include "server/rpc/translate.h"
 

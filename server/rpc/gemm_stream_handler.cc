@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "server/rpc/gemm_stream_handler.h"
-
 #include <memory>
 #include <utility>
 
 #include "server/rpc/gemm_stream_call.h"
+#include "server/rpc/handlers.h"
 
 namespace qgemm {
 namespace {

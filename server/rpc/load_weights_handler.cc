@@ -4,8 +4,6 @@
 // worker threads, one at a time and in order: OnRead fills pending_, Work
 // empties it, and the first to claim the answer sends it.
 
-#include "server/rpc/load_weights_handler.h"
-
 #include <memory>
 #include <optional>
 #include <utility>
@@ -18,6 +16,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "rpc/grpc_status.h"
+#include "server/rpc/handlers.h"
 #include "server/rpc/translate.h"
 #include "server/weights/upload_session.h"
 

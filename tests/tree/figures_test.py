@@ -7,7 +7,7 @@ import source_tree
 import tree_figures
 
 
-MAX_HOP_SHARE = 0.08
+MAX_SMALL_ONE_USER_SHARE = 0.08
 
 
 def source(path, lines, *includes):
@@ -25,9 +25,10 @@ class TreeTest(unittest.TestCase):
         self.assertGreater(len(self.figures.product), 100)
         self.assertEqual([], self.figures.long)
 
-    def test_few_small_headers_have_one_user_beside_them(self):
-        self.assertLessEqual(self.figures.hop_share, MAX_HOP_SHARE,
-                             "\n".join(self.figures.hops))
+    def test_few_small_headers_have_one_user(self):
+        self.assertLessEqual(
+            self.figures.small_one_user_share, MAX_SMALL_ONE_USER_SHARE,
+            "\n".join(self.figures.small_one_user))
 
 
 class FiguresTest(unittest.TestCase):
@@ -49,13 +50,6 @@ class FiguresTest(unittest.TestCase):
             source("base/e.cc", 50, "base/c.h")])
         self.assertEqual(["base/a.h", "base/b.h"], figures.one_user)
         self.assertEqual(["base/a.h"], figures.small_one_user)
-        self.assertEqual(["base/a.h"], figures.hops)
-
-    def test_a_header_that_another_folder_includes_is_no_hop(self):
-        figures = tree_figures.Figures([
-            source("base/a.h", 10), source("rpc/b.cc", 50, "base/a.h")])
-        self.assertEqual(["base/a.h"], figures.small_one_user)
-        self.assertEqual([], figures.hops)
 
     def test_finds_generated_and_public_headers_where_they_are(self):
         self.assertEqual("proto/qgemm/v1/qgemm.pb.h",
