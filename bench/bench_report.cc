@@ -102,7 +102,7 @@ nlohmann::json HeadToJson(const BenchReport& report) {
 }
 
 std::string CublasHead() {
-  return absl::StrFormat(" %7s %9s %8s %10s  %s", "kernel", "cuBLAS us",
+  return absl::StrFormat(" %7s %9s %8s %10s  %-44s", "kernel", "cuBLAS us",
                          "x cuBLAS", "deq+cuBLAS", "why");
 }
 
@@ -117,7 +117,7 @@ std::string CublasCells(const CaseResult& result) {
       result.cublas.has_value()
           ? absl::StrFormat("%.2f", SpeedupVsCublas(result))
           : "-";
-  return absl::StrFormat(" %7s %9s %8s %10s  %s", result.kernel,
+  return absl::StrFormat(" %7s %9s %8s %10s  %-44s", result.kernel,
                          Cell(result.cublas), speedup,
                          Cell(result.dequantize_cublas), result.kernel_reason);
 }
