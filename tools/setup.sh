@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs what building, running and testing qgemm needs on Debian 12: only
-# packages that are missing, and no newer version of one that is installed.
-# Says what it does; does nothing the second time.
+# packages that are missing. Where they want newer versions of installed ones,
+# asks first if there is a terminal, and names them. Says what it does; does
+# nothing the second time.
 #
 # Usage: tools/setup.sh [build|test]   (build: the default; test: also what
 # tools/test.sh needs)
-# QGEMM_UPGRADE=1 lets apt upgrade installed packages where new ones want it.
+# QGEMM_UPGRADE=1 upgrades installed packages without asking, 0 never.
 set -euo pipefail
 
 readonly PROFILE="${1:-build}"
@@ -54,21 +55,26 @@ install_missing() {
   fi
   say "installing with apt: ${missing[*]}"
   as_root apt-get -q update
-  refuse_upgrades "${missing[@]}"
+  ask_for_upgrades "${missing[@]}"
   as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get -q install -y --no-install-recommends "${missing[@]}"
 }
 
-# Ends the script if installing the packages would upgrade others, which only
-# the machine's owner can ask for. apt simulates "Inst NAME [OLD] (NEW …)".
-refuse_upgrades() {
-  local upgraded
-  [ "${QGEMM_UPGRADE:-0}" != 1 ] || return 0
+# Names the installed packages that the new ones want newer, if any, and asks a
+# terminal for leave; elsewhere nobody can be asked, and the two commands of
+# README must work. apt simulates "Inst NAME [OLD] (NEW ...)".
+ask_for_upgrades() {
+  local upgraded answer="${QGEMM_UPGRADE:-}"
   upgraded="$(apt-get -s install --no-install-recommends "$@" |
     sed -n 's/^Inst \([^ ]*\) \[.*/\1/p' | tr '\n' ' ')"
-  if [ -n "$upgraded" ]; then
-    say "these need newer versions of installed packages: ${upgraded% }" >&2
-    say "upgrade them yourself, or run again with QGEMM_UPGRADE=1" >&2
+  [ -n "$upgraded" ] || return 0
+  say "these installed packages must be upgraded for that: ${upgraded% }"
+  if [ -z "$answer" ] && [ -t 0 ]; then
+    read -r -p "setup: upgrade them? [y/N] " answer
+    [[ "$answer" == [yY]* ]] && answer=1 || answer=0
+  fi
+  if [ "${answer:-1}" != 1 ]; then
+    say "nothing was installed; upgrade them yourself and run this again" >&2
     exit 1
   fi
 }
