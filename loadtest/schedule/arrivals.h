@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <variant>
@@ -18,7 +19,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "loadtest/schedule/random_bits.h"
 #include "loadtest/schedule/rate_profile.h"
 
 namespace qgemm::loadtest {
@@ -59,26 +59,10 @@ class UnitGaps {
   double Next();
 
  private:
-  // Precomputed for a gamma variable of a shape of 1 or more.
-  struct GammaConstants {
-    explicit GammaConstants(double shape);
-    double d;
-    double c;
-  };
-
-  double GammaGap();
-  double FirstGammaGap();
-  double Exponential();
-  double Normal();
-  // A gamma variable of scale 1, hence of mean `shape`.
-  double Gamma(const GammaConstants& constants);
-
-  const ArrivalKind kind_;
-  const double scale_;              // kGamma: 1 / shape
-  const GammaConstants constants_;  // of the shape, or of 1 + it if below 1
-  RandomBits random_;
-  double spare_normal_ = 0;
-  bool has_spare_normal_ = false;
+  const bool constant_;
+  const double shape_;  // of the gamma distribution; 1: exponential
+  std::gamma_distribution<double> gaps_;
+  std::mt19937_64 random_;
 };
 
 // "constant", "poisson", "gamma:CV" or "trace:FILE".

@@ -107,42 +107,32 @@ void RateProfile::Hold(double rate) {
   segments_.push_back({end_, end_arrivals_, rate, 0});
 }
 
-const RateProfile::Segment& RateProfile::SegmentAt(
-    absl::Duration offset) const {
-  const auto after =
-      std::upper_bound(segments_.begin() + 1, segments_.end(), offset,
-                       [](absl::Duration at, const Segment& segment) {
-                         return at < segment.start;
-                       });
-  return *std::prev(after);
-}
-
-const RateProfile::Segment& RateProfile::SegmentOf(double arrivals) const {
-  const auto after =
-      std::upper_bound(segments_.begin() + 1, segments_.end(), arrivals,
-                       [](double of, const Segment& segment) {
-                         return of < segment.start_arrivals;
-                       });
+template <typename T>
+const RateProfile::Segment& RateProfile::SegmentAt(T Segment::*member,
+                                                   T value) const {
+  const auto after = std::upper_bound(
+      segments_.begin() + 1, segments_.end(), value,
+      [member](T at, const Segment& segment) { return at < segment.*member; });
   return *std::prev(after);
 }
 
 double RateProfile::RateAt(absl::Duration offset) const {
   if (offset < absl::ZeroDuration()) return 0;
-  const Segment& segment = SegmentAt(offset);
+  const Segment& segment = SegmentAt(&Segment::start, offset);
   return segment.first_rate +
          segment.slope * absl::ToDoubleSeconds(offset - segment.start);
 }
 
 double RateProfile::ArrivalsUntil(absl::Duration offset) const {
   if (offset <= absl::ZeroDuration()) return 0;
-  const Segment& segment = SegmentAt(offset);
+  const Segment& segment = SegmentAt(&Segment::start, offset);
   const double seconds = absl::ToDoubleSeconds(offset - segment.start);
   return segment.start_arrivals +
          seconds * (segment.first_rate + segment.slope * seconds / 2);
 }
 
 absl::Duration RateProfile::OffsetOf(double arrivals) const {
-  const Segment& segment = SegmentOf(arrivals);
+  const Segment& segment = SegmentAt(&Segment::start_arrivals, arrivals);
   const double into = arrivals - segment.start_arrivals;
   if (segment.slope == 0) {
     return segment.start + absl::Seconds(into / segment.first_rate);

@@ -57,8 +57,9 @@ class RateProfile {
   // Appends the last one, which holds for ever.
   void Hold(double rate);
 
-  const Segment& SegmentAt(absl::Duration offset) const;
-  const Segment& SegmentOf(double arrivals) const;
+  // The last segment whose `member` is at most `value`.
+  template <typename T>
+  const Segment& SegmentAt(T Segment::*member, T value) const;
 
   std::vector<Segment> segments_;  // not empty
   absl::Duration end_;             // of the segments that end
