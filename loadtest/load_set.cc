@@ -13,7 +13,7 @@
 #include "base/status_macros.h"
 #include "loadtest/engine/transport.h"
 #include "loadtest/schedule/random_bits.h"
-#include "loadtest/workload/random_operands.h"
+#include "loadtest/workload/synthetic_layers.h"
 
 namespace qgemm::loadtest {
 namespace {
@@ -38,21 +38,18 @@ WorkloadOptions WorkloadOf(const LoadtestOptions& options, size_t layers) {
 
 absl::StatusOr<std::unique_ptr<LoadSet>> LoadSet::Make(
     const LoadtestOptions& options, std::vector<LoadedLayer> layers) {
-  WorkloadOptions workload_options = WorkloadOf(options, layers.size());
-  ASSIGN_OR_RETURN(Workload workload, Workload::Create(workload_options));
-  std::unique_ptr<LoadSet> set(
-      new LoadSet(options, std::move(layers), std::move(workload)));
+  std::unique_ptr<LoadSet> set(new LoadSet(options, std::move(layers)));
   RETURN_IF_ERROR(set->AddMessages());
   return set;
 }
 
 LoadSet::LoadSet(const LoadtestOptions& options,
-                 std::vector<LoadedLayer> layers, Workload workload)
+                 std::vector<LoadedLayer> layers)
     : request_(options.request),
       seed_(options.seed),
       walk_(!options.layers.walk.empty()),
       layers_(std::move(layers)),
-      workload_(std::move(workload)) {
+      workload_(WorkloadOf(options, layers_.size())) {
   for (const RowClass& each : request_.m.classes()) {
     class_rows_.push_back(each.rows);
   }

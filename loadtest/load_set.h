@@ -64,8 +64,7 @@ class LoadSet final : public RequestPicker {
   int inputs() const { return inputs_; }
 
  private:
-  LoadSet(const LoadtestOptions& options, std::vector<LoadedLayer> layers,
-          Workload workload);
+  LoadSet(const LoadtestOptions& options, std::vector<LoadedLayer> layers);
 
   absl::Status AddMessages();
   absl::StatusOr<int> InputsThatFit() const;

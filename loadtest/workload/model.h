@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear layers of models, by name and shape: published models, and text files
-// that list layers. Parsing only; the caller reads the file.
+// Linear layers of models, by name and shape: published models, and JSON files
+// that list the layers of a block. The caller reads the file.
 
 #ifndef QGEMM_LOADTEST_WORKLOAD_MODEL_H_
 #define QGEMM_LOADTEST_WORKLOAD_MODEL_H_
@@ -42,13 +42,9 @@ std::vector<std::string> KnownModels();
 absl::StatusOr<std::vector<LayerShape>> ModelLayers(absl::string_view model,
                                                     int64_t max_blocks);
 
-// Layers in the order of a text with a statement a line; '#' begins a comment:
-//   NAME KxN          a layer
-//   NAME KxN *COUNT   layers NAME.0 to NAME.(COUNT-1) of that shape
-//   repeat COUNT      begins a block, which comes COUNT times: up to "end";
-//   end               its layers are block.I.NAME, I counting all blocks
-// `max_blocks` limits the blocks, 0: all; layers outside of them stay.
-// Errors: INVALID_ARGUMENT that names the line and what is allowed.
+// The same of a model that JSON describes; absent, "blocks" is 1:
+//   {"blocks": 32, "layers": [{"name": "up", "k": 4096, "n": 14336}, ...]}
+// Errors: INVALID_ARGUMENT that names the layer and what is allowed.
 absl::StatusOr<std::vector<LayerShape>> ParseModelFile(absl::string_view text,
                                                        int64_t max_blocks);
 

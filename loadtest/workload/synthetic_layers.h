@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes many reproducible layers quickly: draws and quantizes one of each
-// shape, and rotates the rows of copies of it for the others.
+// Seeded random operands: activations, weights, and many reproducible layers
+// made quickly: one of each shape is drawn and quantized, and the others have
+// its rows rotated. The same seed makes the same bytes.
 
 #ifndef QGEMM_LOADTEST_WORKLOAD_SYNTHETIC_LAYERS_H_
 #define QGEMM_LOADTEST_WORKLOAD_SYNTHETIC_LAYERS_H_
@@ -9,11 +10,30 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kernels/formats/weights_encoder.h"
+#include "kernels/matrix/canonical_weights.h"
+#include "kernels/matrix/types.h"
 
 namespace qgemm::loadtest {
+
+// W [n, k]: normal weights of standard deviation 0.02, in `format`: kbit2 to
+// kbit5, q4_0, ternary, int4, int4-asymmetric, fp16 or bf16. Draws and
+// quantizes a few rows at a time: needs little memory beside the result.
+// Errors: INVALID_ARGUMENT (unknown format, a shape that it does not allow).
+absl::StatusOr<EncodedWeights> MakeRandomWeights(absl::string_view format,
+                                                 int64_t k, int64_t n,
+                                                 uint64_t seed);
+
+// The canonical form that a server makes of the upload.
+absl::StatusOr<CanonicalWeights> DecodeWeights(const EncodedWeights& weights);
+
+// `elements` standard normal values of `type`.
+std::vector<uint8_t> MakeRandomActivations(FloatType type, int64_t elements,
+                                           uint64_t seed);
 
 // Layer number `index` of those with this format, shape and seed.
 struct SyntheticLayer {
@@ -27,10 +47,6 @@ struct SyntheticLayer {
 // "loadtest/<format>/<K>x<N>/<seed>/<index>", its name on the server: equal
 // layers have equal names in every run.
 std::string SyntheticName(const SyntheticLayer& layer);
-
-// Rotation of the rows of layer number `index`: distinct for any `n`
-// successive indexes.
-int64_t RowShift(int64_t index, int64_t n);
 
 // Row r of the result, its scales and bias included, is row
 // (r + row_shift) mod n of `base`; `row_shift` is 0 to n - 1.
@@ -49,8 +65,6 @@ class SyntheticLayers {
   absl::StatusOr<EncodedWeights> Make(const SyntheticLayer& layer);
 
  private:
-  absl::StatusOr<const EncodedWeights*> BaseOf(SyntheticLayer layer);
-
   // By the name of the layer of index 0 and the seed that it is drawn from.
   std::map<std::string, EncodedWeights> bases_;
 };

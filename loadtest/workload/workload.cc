@@ -112,22 +112,6 @@ absl::StatusOr<RowMix> ParseRowMix(absl::string_view text) {
   return RowMix(std::move(classes));
 }
 
-absl::StatusOr<Workload> Workload::Create(const WorkloadOptions& options) {
-  if (options.layers < 1 || options.inputs < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("layers = ", options.layers, ", inputs = ", options.inputs,
-                     ": each must be 1 or more"));
-  }
-  if (options.order == LayerOrder::kZipf &&
-      !(options.zipf_exponent > 0 &&
-        options.zipf_exponent <= kMaxZipfExponent)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--zipf=", options.zipf_exponent,
-                     ": must be above 0 and at most ", kMaxZipfExponent));
-  }
-  return Workload(options);
-}
-
 Workload::Workload(const WorkloadOptions& options) : options_(options) {
   if (options.order == LayerOrder::kZipf) {
     zipf_ends_ = ZipfEnds(options.layers, options.zipf_exponent);

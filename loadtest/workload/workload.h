@@ -78,8 +78,7 @@ inline bool operator==(const RequestPick& a, const RequestPick& b) {
 // Immutable, thread-safe; picks allocate nothing.
 class Workload {
  public:
-  // Errors: INVALID_ARGUMENT (no layers, no inputs, an exponent out of range).
-  static absl::StatusOr<Workload> Create(const WorkloadOptions& options);
+  explicit Workload(const WorkloadOptions& options);
 
   // Request number `sequence`, from 0, of a client, or of the arrival of that
   // index. A walking client keeps its rows for a pass through all layers, as
@@ -87,8 +86,6 @@ class Workload {
   RequestPick Pick(int64_t client, int64_t sequence) const;
 
  private:
-  explicit Workload(const WorkloadOptions& options);
-
   int PickLayer(int64_t client, int64_t sequence) const;
   // Steps of a walking client from the first layer on.
   int64_t WalkPosition(int64_t client, int64_t sequence) const;

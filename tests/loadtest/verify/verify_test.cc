@@ -21,7 +21,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/matrix/fp64_oracle.h"
-#include "loadtest/workload/random_operands.h"
+#include "loadtest/workload/synthetic_layers.h"
 
 namespace qgemm::loadtest {
 namespace {

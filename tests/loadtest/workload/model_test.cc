@@ -70,75 +70,39 @@ Layers Parse(absl::string_view text, int64_t max_blocks = 0) {
   return layers.value_or(Layers());
 }
 
-TEST(ParseModelFile, SkipsCommentsAndEmptyLines) {
-  EXPECT_EQ(Parse("# a model\r\n\n\t up  64x32  # first\r\n"),
-            (Layers{{"up", 64, 32}}));
+TEST(ParseModelFile, RepeatsTheLayersOfABlock) {
+  constexpr char kText[] = R"({"blocks": 2, "layers": [
+      {"name": "a", "k": 16, "n": 8}, {"name": "b", "k": 8, "n": 16}]})";
+  const Layers both = Parse(kText);
+  EXPECT_EQ(both, (Layers{{"block.0.a", 16, 8},
+                          {"block.0.b", 8, 16},
+                          {"block.1.a", 16, 8},
+                          {"block.1.b", 8, 16}}));
+  EXPECT_EQ(Parse(kText, 1), Layers(both.begin(), both.begin() + 2));
 }
 
-TEST(ParseModelFile, ACountNumbersTheNames) {
-  EXPECT_EQ(Parse("expert 64x32 *2\n"),
-            (Layers{{"expert.0", 64, 32}, {"expert.1", 64, 32}}));
+TEST(ParseModelFile, WithoutBlocksIsOne) {
+  EXPECT_EQ(Parse(R"({"layers": [{"name": "up", "k": 64, "n": 32}]})"),
+            (Layers{{"block.0.up", 64, 32}}));
 }
 
-TEST(ParseModelFile, RepeatsBlocks) {
-  EXPECT_EQ(Parse("in 8x16\nrepeat 2\n  a 16x16\n  b 16x8\nend\nout 8x4\n"),
-            (Layers{{"in", 8, 16},
-                    {"block.0.a", 16, 16},
-                    {"block.0.b", 16, 8},
-                    {"block.1.a", 16, 16},
-                    {"block.1.b", 16, 8},
-                    {"out", 8, 4}}));
+TEST(ParseModelFile, RefusesAllElseAndSaysWhatIsAllowed) {
+  constexpr char kLayer[] = R"({"name": "a", "k": 1, "n": 1})";
+  for (const std::string& text : std::vector<std::string>{
+           "", "up 64x32", "[]", "{}", R"({"layers": []})", R"({"layers": 5})",
+           R"({"layers": [5]})", R"({"layers": [{"name": "a", "k": 1}]})",
+           R"({"layers": [{"name": 1, "k": 1, "n": 1}]})",
+           R"({"layers": [{"name": "a", "k": 0, "n": 1}]})",
+           R"({"layers": [{"name": "a", "k": 1, "n": 1048577}]})",
+           R"({"layers": [{"name": "a", "k": 1, "n": "1"}]})",
+           absl::StrCat(R"({"blocks": 0, "layers": [)", kLayer, "]}"),
+           absl::StrCat(R"({"blocks": 65537, "layers": [)", kLayer, "]}"),
+           absl::StrCat(R"({"blocks": "x", "layers": [)", kLayer, "]}")}) {
+    const absl::Status status = ParseModelFile(text, 0).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_TRUE(absl::StrContains(status.message(), "\"layers\"")) << status;
+  }
 }
-
-TEST(ParseModelFile, CountsBlocksOverAllRepeats) {
-  const absl::string_view text = "repeat 2\na 1x1\nend\nrepeat 2\na 2x2\nend\n";
-  EXPECT_EQ(Parse(text), (Layers{{"block.0.a", 1, 1},
-                                 {"block.1.a", 1, 1},
-                                 {"block.2.a", 2, 2},
-                                 {"block.3.a", 2, 2}}));
-}
-
-TEST(ParseModelFile, WritesABuiltInModel) {
-  const Layers parsed = Parse(
-      "repeat 32\nq 4096x4096\nk 4096x1024\nv 4096x1024\no 4096x4096\n"
-      "gate 4096x14336\nup 4096x14336\ndown 14336x4096\nend");
-  EXPECT_EQ(parsed, *ModelLayers("llama3-8b", 0));
-}
-
-struct BadText {
-  const char* text;
-  const char* names;  // what the message must hold
-};
-
-class BadModelFile : public testing::TestWithParam<BadText> {};
-
-TEST_P(BadModelFile, IsRefusedByLine) {
-  const absl::Status status = ParseModelFile(GetParam().text, 0).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(absl::StrContains(status.message(), GetParam().names)) << status;
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    ParseModelFile, BadModelFile,
-    testing::Values(
-        BadText{"", "one layer or more"}, BadText{"up\n", "line 1 \"up\""},
-        BadText{"a 1x1\nup 5\n", "line 2 \"up 5\""},
-        BadText{"up 0x5\n", "1 to 1048576"}, BadText{"up 5x-5\n", "line 1"},
-        BadText{"up 5x5x5\n", "line 1"}, BadText{"up 2000000x5\n", "line 1"},
-        BadText{"up 5x5 3\n", "*COUNT"}, BadText{"up 5x5 *0\n", "*COUNT"},
-        BadText{"up 5x5 *2 x\n", "*COUNT"},
-        BadText{"up 5x5 *65537\n", "1 to 65536"},
-        BadText{"a/b 5x5\n", "a name must be"},
-        BadText{"a 1x1\na 2x2\n", "line 2 \"a 2x2\": a layer is named a"},
-        BadText{"a.0 1x1\na 2x2 *2\n", "line 2"},
-        BadText{"block.1.a 1x1\nrepeat 2\na 1x1\nend\n", "line 4"},
-        BadText{"repeat\na 1x1\nend\n", "repeat COUNT"},
-        BadText{"repeat 0\na 1x1\nend\n", "repeat COUNT"},
-        BadText{"a 1x1\nend\n", "line 2 \"end\""},
-        BadText{"repeat 2\na 1x1\nend 2\n", "line 3 \"end 2\""},
-        BadText{"repeat 2\nrepeat 2\n", "the repeat of line 1"},
-        BadText{"b 1x1\nrepeat 2\na 1x1\n", "line 2: this repeat must have"},
-        BadText{"repeat 2\na 1x1 *40000\nend\n", "at most 65536"}));
 
 }  // namespace
 
