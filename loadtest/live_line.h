@@ -6,50 +6,34 @@
 #define QGEMM_LOADTEST_LIVE_LINE_H_
 
 #include <cstdint>
-#include <functional>
+#include <ostream>
 #include <string>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "loadtest/report/run_result.h"
+#include "loadtest/report/loadtest_report.h"
 
 namespace qgemm::loadtest {
-
-// Text of the line for the last interval.
-std::string FormatLive(const SeriesPoint& point, absl::string_view label,
-                       int64_t errors);
-
-// A terminal's line is overwritten again and again; a file gets one line after
-// the other.
-enum class LiveStyle : uint8_t { kTerminal, kFile };
 
 // Not thread-safe.
 class LiveLine {
  public:
-  using Write = std::function<void(absl::string_view)>;
-
-  // An empty `write` shows nothing.
-  LiveLine(Write write, LiveStyle style)
-      : write_(std::move(write)), style_(style) {}
+  // Overwrites one line of `terminal`; null shows nothing.
+  explicit LiveLine(std::ostream* terminal) : terminal_(terminal) {}
 
   // A run begins, under this label; empty if there is one.
   void Begin(std::string label);
   // Shows the point about every half second.
   void Show(const SeriesPoint& point);
-  // Shows a step that is not measured: "uploading 3 of 224 layers".
-  void Say(absl::string_view step);
-  // Removes the line.
-  void Clear();
+  // Shows a step that is not measured: "uploading 3 of 224 layers". An empty
+  // text removes the line.
+  void Say(absl::string_view text);
 
  private:
-  void Put(absl::string_view text);
-
-  const Write write_;
-  const LiveStyle style_;
+  std::ostream* const terminal_;
   std::string label_;
   int64_t errors_ = 0;
   absl::Duration shown_ = -absl::InfiniteDuration();
-  size_t width_ = 0;  // of the line shown
 };
 
 }  // namespace qgemm::loadtest

@@ -2,21 +2,27 @@
 //
 // qgemm_loadtest: flags in, report out, exit code. runner.h runs the test.
 
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "base/version.h"
 #include "flags/command_line.h"
-#include "loadtest/host.h"
 #include "loadtest/live_line.h"
 #include "loadtest/options.h"
 #include "loadtest/report/report_formats.h"
@@ -65,29 +71,69 @@ std::string CommandLine(int argc, char** argv) {
   return line;
 }
 
+std::string CpuModel() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(line, absl::MaxSplits(':', 1));
+    if (!absl::StartsWith(parts.first, "model name")) continue;
+    return std::string(absl::StripAsciiWhitespace(parts.second));
+  }
+  return "";
+}
+
+// Fills in the client's side; facts that the system does not tell stay empty.
+void DescribeClient(TransportKind transport, LoadtestEnvironment* environment) {
+  environment->version = kVersion;
+  environment->client_cpus =
+      static_cast<int>(std::thread::hardware_concurrency());
+  environment->client_cpu = CpuModel();
+  environment->transport = std::string(Name(transport));
+  utsname system;
+  if (uname(&system) != 0) return;
+  environment->client_system =
+      absl::StrCat(system.sysname, " ", system.release);
+}
+
+// Writes the file of a flag, or adds to the report's findings. A full disk may
+// show only when the last bytes are handed over.
+void WriteFile(absl::string_view flag, const std::string& path,
+               const std::string& text, LoadtestReport* report) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (file) return;
+  report->findings.push_back(
+      {Verdict::kNotWritten, absl::StrCat("--", flag, ": cannot write ", path,
+                                          ": ", std::strerror(errno))});
+}
+
 int Run(int argc, char** argv) {
   LoadtestOptions options;
   const std::unique_ptr<CLI::App> app = MakeLoadtestApp(&options);
   if (const auto code = flags::Parse(app.get(), argc, argv)) return *code;
   const bool is_terminal = isatty(STDERR_FILENO) == 1;
-  const absl::Status usage =
-      CompleteOptions({static_cast<int>(std::thread::hardware_concurrency()),
-                       is_terminal, ReadWholeFile},
-                      &options);
+  const absl::Status usage = CompleteOptions(
+      static_cast<int>(std::thread::hardware_concurrency()), &options);
   if (!usage.ok()) return Fail(usage, Verdict::kUsage);
   StopOnSignals();
-  LiveLine::Write write;
-  if (options.output.live == OutputOptions::Live::kOn) {
-    write = [](absl::string_view text) { std::cerr << text; };
-  }
-  LiveLine live(write, is_terminal ? LiveStyle::kTerminal : LiveStyle::kFile);
+  using Live = OutputOptions::Live;
+  const bool shows = options.output.live == Live::kOn ||
+                     (options.output.live == Live::kAuto && is_terminal);
+  LiveLine live(shows ? &std::cerr : nullptr);
   LoadtestReport report = RunLoadTest(options, g_stop, &live);
   DescribeFlags(*app, &report);
   report.command = CommandLine(argc, argv);
-  const absl::Status written = WriteReportFiles(report, options.output);
-  if (!written.ok()) {
-    report.findings.push_back(
-        {Verdict::kNotWritten, std::string(written.message())});
+  DescribeClient(options.transport, &report.environment);
+  const std::string json = FormatJson(report);
+  const RunResult* const run = report.headline_run();
+  const std::string hgrm =
+      FormatHgrm(run == nullptr ? Histogram() : run->latency_ns(), 1000);
+  if (!options.output.json.empty()) {
+    WriteFile("json", options.output.json, json, &report);
+  }
+  if (!options.output.hgrm.empty()) {
+    WriteFile("hgrm", options.output.hgrm, hgrm, &report);
   }
   std::cout << FormatTable(report) << std::flush;
   if (!std::cout && report.findings.empty()) {

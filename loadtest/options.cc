@@ -5,6 +5,8 @@
 #include "loadtest/options.h"
 
 #include <algorithm>
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -58,18 +60,25 @@ absl::Status CompleteTransport(LoadtestOptions* options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<LayerShape>> WalkShapes(const LayerOptions& layers,
-                                                   const LoadtestHost& host) {
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ostringstream text;
+  std::ifstream file(path, std::ios::binary);
+  if (file) text << file.rdbuf();
+  if (file) return text.str();
+  return absl::NotFoundError(absl::StrCat("cannot read ", path));
+}
+
+absl::StatusOr<std::vector<LayerShape>> WalkShapes(const LayerOptions& layers) {
   auto known = ModelLayers(layers.walk, layers.walk_blocks);
   if (known.ok()) return known;
-  const absl::StatusOr<std::string> text = host.read_file(layers.walk);
+  const absl::StatusOr<std::string> text = ReadFile(layers.walk);
   if (text.ok()) return ParseModelFile(*text, layers.walk_blocks);
   return Refuse(absl::StrCat(
       "--walk=", layers.walk, ": must be ", absl::StrJoin(KnownModels(), ", "),
       " or a file of layers: ", text.status().message()));
 }
 
-absl::Status CompleteLayers(const LoadtestHost& host, LayerOptions* layers) {
+absl::Status CompleteLayers(LayerOptions* layers) {
   const bool walks = !layers->walk.empty();
   if (int{!layers->names.empty()} + int{!layers->synthetic.empty()} +
           int{walks} !=
@@ -82,7 +91,7 @@ absl::Status CompleteLayers(const LoadtestHost& host, LayerOptions* layers) {
     return Refuse("--zipf and --walk: a walk calls the layers in order");
   }
   if (walks) {
-    ASSIGN_OR_RETURN(layers->shapes, WalkShapes(*layers, host));
+    ASSIGN_OR_RETURN(layers->shapes, WalkShapes(*layers));
   }
   const int formats = static_cast<int>(layers->formats.size());
   for (const std::string& text : layers->synthetic) {
@@ -95,9 +104,9 @@ absl::Status CompleteLayers(const LoadtestHost& host, LayerOptions* layers) {
   return absl::OkStatus();
 }
 
-absl::Status ReadTrace(const LoadtestHost& host, ArrivalOptions* arrivals) {
+absl::Status ReadTrace(ArrivalOptions* arrivals) {
   ASSIGN_OR_RETURN(const std::string text,
-                   host.read_file(arrivals->process.trace_path));
+                   ReadFile(arrivals->process.trace_path));
   ASSIGN_OR_RETURN(ArrivalTrace trace, ParseArrivalTrace(text));
   if (!arrivals->rate_text.empty()) {
     double rate = 0;
@@ -113,10 +122,9 @@ absl::Status ReadTrace(const LoadtestHost& host, ArrivalOptions* arrivals) {
   return absl::OkStatus();
 }
 
-absl::Status CompleteArrivals(const LoadtestHost& host,
-                              ArrivalOptions* arrivals) {
+absl::Status CompleteArrivals(ArrivalOptions* arrivals) {
   if (arrivals->process.kind == ArrivalKind::kTrace) {
-    RETURN_IF_ERROR(ReadTrace(host, arrivals));
+    RETURN_IF_ERROR(ReadTrace(arrivals));
   } else if (!arrivals->rate_text.empty()) {
     auto rate = ParseRateProfile(arrivals->rate_text);
     RETURN_IF_ERROR(OfFlag("rate", arrivals->rate_text, rate.status()));
@@ -175,10 +183,10 @@ int MostSenders(const LoadtestOptions& options) {
   return most;
 }
 
-void CompleteConnections(const LoadtestHost& host, LoadtestOptions* options) {
+void CompleteConnections(int cpus, LoadtestOptions* options) {
   // A sender a quarter of the machine's threads: the server is often on it
   // too.
-  if (options->senders == 0) options->senders = std::clamp(host.cpus / 4, 1, 8);
+  if (options->senders == 0) options->senders = std::clamp(cpus / 4, 1, 8);
   options->senders = std::min(options->senders, MostSenders(*options));
   const int wanted = std::max(options->channels, options->senders);
   options->channels =
@@ -234,19 +242,14 @@ absl::StatusOr<LoadtestOptions> SweepPoint(const LoadtestOptions& options,
   return swept;
 }
 
-absl::Status CompleteOptions(const LoadtestHost& host,
-                             LoadtestOptions* options) {
-  RETURN_IF_ERROR(CompleteLayers(host, &options->layers));
+absl::Status CompleteOptions(int cpus, LoadtestOptions* options) {
+  RETURN_IF_ERROR(CompleteLayers(&options->layers));
   RETURN_IF_ERROR(CompleteTransport(options));
-  RETURN_IF_ERROR(CompleteArrivals(host, &options->arrivals));
+  RETURN_IF_ERROR(CompleteArrivals(&options->arrivals));
   RETURN_IF_ERROR(CheckSearch(*options));
-  CompleteConnections(host, options);
+  CompleteConnections(cpus, options);
   if (options->request.deadline == absl::ZeroDuration()) {
     options->request.deadline = absl::InfiniteDuration();
-  }
-  if (options->output.live == OutputOptions::Live::kAuto) {
-    options->output.live =
-        host.terminal ? OutputOptions::Live::kOn : OutputOptions::Live::kOff;
   }
   return absl::OkStatus();
 }

@@ -135,23 +135,15 @@ struct LoadtestOptions {
   OutputOptions output;
 };
 
-// Facts about the machine that CompleteOptions needs.
-struct LoadtestHost {
-  int cpus = 1;
-  bool terminal = false;  // standard error is one
-  // Contents of a file. Errors: any, and name the path.
-  absl::StatusOr<std::string> (*read_file)(const std::string& path) = nullptr;
-};
-
 // The command line of qgemm_loadtest; parsing overwrites `options`, which must
 // outlive it, with values checked one by one.
 std::unique_ptr<CLI::App> MakeLoadtestApp(LoadtestOptions* options);
 
-// Checks parsed options against each other and sets those that are automatic.
+// Checks parsed options against each other and sets those that are automatic,
+// for a machine of so many processors.
 // Errors: INVALID_ARGUMENT that names the flag, its value and what is allowed;
 // those of reading the files that --walk and --arrivals name.
-absl::Status CompleteOptions(const LoadtestHost& host,
-                             LoadtestOptions* options);
+absl::Status CompleteOptions(int cpus, LoadtestOptions* options);
 
 // The options of one point of a sweep, or at a rate of a search.
 // Errors: INVALID_ARGUMENT (a value that the flag does not take).

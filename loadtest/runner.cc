@@ -18,7 +18,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "loadtest/host.h"
 #include "loadtest/load_set.h"
 #include "loadtest/search.h"
 #include "loadtest/server_layers.h"
@@ -330,11 +329,10 @@ LoadtestReport RunLoadTest(const LoadtestOptions& options,
   LoadtestReport report;
   report.title = options.output.title;
   report.started_at = absl::Now();
-  report.environment = OwnEnvironment(options);
   report.verify.mode = std::string(Name(options.verify));
   LoadTest test(options, stop, live, &report);
   const absl::Status status = test.Run();
-  live->Clear();
+  live->Say("");
   std::vector<Finding> findings;
   if (!status.ok()) {
     findings.push_back(

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "loadtest/workload/random_operands.h"
+#include "loadtest/workload/synthetic_layers.h"
 
 namespace qgemm::loadtest {
 namespace {

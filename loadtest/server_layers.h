@@ -22,7 +22,7 @@
 #include "kernels/matrix/canonical_weights.h"
 #include "loadtest/load_set.h"
 #include "loadtest/options.h"
-#include "loadtest/report/run_result.h"
+#include "loadtest/report/loadtest_report.h"
 #include "loadtest/workload/synthetic_layers.h"
 #include "qgemm/client.h"
 

@@ -100,7 +100,7 @@ class LoadtestProcessTest : public testing::Test {
         grpc::CreateChannel(target(), grpc::InsecureChannelCredentials()));
     grpc::ClientContext context;
     v1::FreezeRequest request;
-    request.set_milliseconds(milliseconds);
+    request.set_duration_ns(int64_t{1000000} * milliseconds);
     v1::FreezeResponse response;
     const grpc::Status status = stub->Freeze(&context, request, &response);
     ASSERT_TRUE(status.ok()) << status.error_message();
@@ -181,7 +181,8 @@ TEST_F(LoadtestProcessTest, PoissonArrivalsKeepTheirRate) {
 }
 
 TEST_F(LoadtestProcessTest, AWalkWithPrefillAndChurnIsVerified) {
-  std::ofstream(Path("file")) << "repeat 3\nq 128x64\ndown 64x128\nend\n";
+  std::ofstream(Path("file")) << R"({"blocks": 3, "layers": [
+      {"name": "q", "k": 128, "n": 64}, {"name": "down", "k": 64, "n": 128}]})";
   EXPECT_EQ(Run(Brief({"--walk=" + Path("file"), "--concurrency=3",
                        "--prefill_clients=1", "--prefill_m=96", "--churn=64x64",
                        "--churn_rate=50", "--verify=all"})),
