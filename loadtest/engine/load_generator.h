@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "loadtest/engine/generator_options.h"
 #include "loadtest/engine/transport.h"
-#include "loadtest/report/run_result.h"
+#include "loadtest/report/loadtest_report.h"
 
 namespace qgemm::loadtest {
 

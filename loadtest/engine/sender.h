@@ -25,7 +25,7 @@
 #include "loadtest/engine/load_generator.h"
 #include "loadtest/engine/series.h"
 #include "loadtest/engine/transport.h"
-#include "loadtest/report/run_result.h"
+#include "loadtest/report/loadtest_report.h"
 
 namespace qgemm::loadtest {
 

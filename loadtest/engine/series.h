@@ -11,7 +11,7 @@
 
 #include "absl/time/time.h"
 #include "base/histogram.h"
-#include "loadtest/report/run_result.h"
+#include "loadtest/report/loadtest_report.h"
 
 namespace qgemm::loadtest {
 

@@ -266,49 +266,22 @@ Json ToJson(const LoadtestReport& report) {
   return json;
 }
 
-// Objects of at most this many plain fields stand on one line, as do lists
-// without objects.
-constexpr size_t kMaxFieldsPerLine = 16;
-constexpr size_t kIndentStep = 2;
-
-bool FitsOneLine(const Json& json) {
-  if (json.is_object() && json.size() > kMaxFieldsPerLine) return false;
-  for (const Json& each : json) {
-    if (each.is_object()) return false;
-    if (!each.is_array()) continue;
-    if (json.is_object() || !FitsOneLine(each)) return false;
-  }
-  return true;
-}
-
 std::string OneLine(const Json& json) {
   // Messages come from a server; bytes that are not UTF-8 must not throw.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-void AppendPretty(const Json& json, size_t indent, std::string* text) {
-  if (FitsOneLine(json)) {
-    absl::StrAppend(text, OneLine(json));
-    return;
-  }
-  const bool is_object = json.is_object();
-  const std::string inner(indent + kIndentStep, ' ');
-  absl::string_view before = is_object ? "{\n" : "[\n";
-  for (const auto& [key, value] : json.items()) {
-    absl::StrAppend(text, before, inner);
-    if (is_object) absl::StrAppend(text, OneLine(Json(key)), ": ");
-    AppendPretty(value, indent + kIndentStep, text);
-    before = ",\n";
-  }
-  absl::StrAppend(text, "\n", std::string(indent, ' '), is_object ? "}" : "]");
-}
-
 }  // namespace
 
+// A line a field, so that a difference of two reports can be read.
 std::string FormatJson(const LoadtestReport& report) {
-  std::string text;
-  AppendPretty(ToJson(report), 0, &text);
-  return text + "\n";
+  std::string text = "{";
+  const Json json = ToJson(report);
+  for (const auto& [key, value] : json.items()) {
+    absl::StrAppend(&text, text.size() > 1 ? ",\n " : "\n ", OneLine(Json(key)),
+                    ": ", OneLine(value));
+  }
+  return text + "\n}\n";
 }
 
 }  // namespace qgemm::loadtest
