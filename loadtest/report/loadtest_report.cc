@@ -19,6 +19,26 @@ double MicrosecondsPerAnswer(absl::Duration cpu, int64_t answers) {
 
 }  // namespace
 
+void CountError(const absl::Status& status,
+                std::optional<absl::Duration> latency, ErrorTallies* errors) {
+  ErrorTally& tally = (*errors)[status.code()];
+  if (tally.count++ == 0) tally.first_message = std::string(status.message());
+  if (!latency.has_value()) return;
+  if (!tally.latency_ns.has_value()) tally.latency_ns.emplace();
+  tally.latency_ns->Record(absl::ToInt64Nanoseconds(*latency));
+}
+
+void MergeErrors(const ErrorTallies& from, ErrorTallies* into) {
+  for (const auto& [code, tally] : from) {
+    ErrorTally& sum = (*into)[code];
+    if (sum.count == 0) sum.first_message = tally.first_message;
+    sum.count += tally.count;
+    if (!tally.latency_ns.has_value()) continue;
+    if (!sum.latency_ns.has_value()) sum.latency_ns.emplace();
+    sum.latency_ns->Merge(*tally.latency_ns);
+  }
+}
+
 int64_t RunResult::error_count() const {
   int64_t sum = 0;
   for (const auto& [code, tally] : errors) sum += tally.count;
@@ -54,27 +74,11 @@ double RunResult::server_cpu_us_per_answer() const {
 }
 
 absl::string_view Name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kPassed:
-      return "passed";
-    case Verdict::kErrors:
-      return "errors";
-    case Verdict::kUsage:
-      return "usage";
-    case Verdict::kSloMissed:
-      return "slo missed";
-    case Verdict::kLag:
-      return "generator lag";
-    case Verdict::kWrongAnswer:
-      return "wrong answer";
-    case Verdict::kNotStarted:
-      return "not started";
-    case Verdict::kNotWritten:
-      return "report not written";
-    case Verdict::kInterrupted:
-      return "interrupted";
-  }
-  return "";
+  if (verdict == Verdict::kInterrupted) return "interrupted";
+  constexpr absl::string_view kNames[] = {
+      "passed",        "errors",       "usage",       "slo missed",
+      "generator lag", "wrong answer", "not started", "report not written"};
+  return kNames[static_cast<size_t>(verdict)];
 }
 
 std::optional<double> Baseline::overhead_us() const {

@@ -53,6 +53,13 @@ struct ErrorTally {
   std::optional<Histogram> latency_ns = std::nullopt;
 };
 
+using ErrorTallies = std::map<absl::StatusCode, ErrorTally>;
+
+// Adds an error and, if it was sent, the time until it came.
+void CountError(const absl::Status& status,
+                std::optional<absl::Duration> latency, ErrorTallies* errors);
+void MergeErrors(const ErrorTallies& from, ErrorTallies* into);
+
 // One interval of the time series, by when requests ended.
 struct SeriesPoint {
   absl::Duration start;   // since the measurement began; below 0 in warm-up
@@ -96,7 +103,7 @@ struct RunResult {
   int64_t cancelled = 0;     // by --cancel_rate
   int64_t disconnected = 0;  // in flight when --disconnect_rate cut
   // All other ends but answers, over the whole run, warm-up included.
-  std::map<absl::StatusCode, ErrorTally> errors;
+  ErrorTallies errors;
 
   std::vector<ClassResult> classes;  // one or more
   Histogram lag_ns;  // open arrivals: how late the generator sent, waits for a
@@ -236,6 +243,19 @@ struct LoadtestReport {
   // The first finding's verdict.
   Verdict verdict() const;
 };
+
+// Lines of a label and its figures. Several runs get a row each, and the lines
+// then describe the headline run.
+std::string FormatTable(const LoadtestReport& report);
+
+// Goes up when a field changes its meaning or disappears, not when one is
+// added.
+inline constexpr int kReportSchemaVersion = 3;
+
+// Every figure, with full histograms. docs/load-testing-report.md lists the
+// fields; tools/report_data.py reads them. Bytes of text that are not UTF-8
+// become U+FFFD; numbers that are not finite become null.
+std::string FormatJson(const LoadtestReport& report);
 
 }  // namespace qgemm::loadtest
 

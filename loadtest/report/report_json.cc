@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// FormatJson: one function per struct; fields stand in the file in this order.
 
 #include <nlohmann/json.hpp>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "loadtest/report/report_formats.h"
+#include "loadtest/report/loadtest_report.h"
 
 namespace qgemm::loadtest {
 namespace {
@@ -18,11 +13,7 @@ using Json = nlohmann::ordered_json;
 constexpr char kSchema[] = "qgemm.loadtest";
 constexpr double kNanosecondsPerMicrosecond = 1000;
 
-struct NamedPercentile {
-  double percent;
-  const char* name;
-};
-constexpr NamedPercentile kPercentiles[] = {
+constexpr std::pair<double, const char*> kPercentiles[] = {
     {50, "p50"}, {90, "p90"}, {99, "p99"}, {99.9, "p99.9"}, {99.99, "p99.99"}};
 
 // Figures for people; values are divided by `unit`.
@@ -30,9 +21,8 @@ Json Summary(const Histogram& histogram, double unit) {
   Json json = {{"count", histogram.count()},
                {"min", static_cast<double>(histogram.min()) / unit},
                {"mean", histogram.mean() / unit}};
-  for (const NamedPercentile& percentile : kPercentiles) {
-    json[percentile.name] =
-        static_cast<double>(histogram.Percentile(percentile.percent)) / unit;
+  for (const auto& [percent, name] : kPercentiles) {
+    json[name] = static_cast<double>(histogram.Percentile(percent)) / unit;
   }
   json["max"] = static_cast<double>(histogram.max()) / unit;
   return json;
@@ -193,14 +183,6 @@ Json ToJson(const RunResult& run) {
   return json;
 }
 
-Json RunJson(const LoadtestReport& report, const RunResult& run) {
-  Json json = ToJson(run);
-  if (const auto tokens = report.tokens_per_second(run)) {
-    json["tokens_per_second"] = *tokens;
-  }
-  return json;
-}
-
 Json ToJson(const Baseline& baseline) {
   Json json = {{"bytes_out", baseline.bytes_out},
                {"bytes_back", baseline.bytes_back},
@@ -261,7 +243,9 @@ Json ToJson(const LoadtestReport& report) {
   json["headline"] = report.headline;
   json["runs"] = Json::array();
   for (const RunResult& run : report.runs) {
-    json["runs"].push_back(RunJson(report, run));
+    Json& added = json["runs"].emplace_back(ToJson(run));
+    const std::optional<double> tokens = report.tokens_per_second(run);
+    if (tokens.has_value()) added["tokens_per_second"] = *tokens;
   }
   return json;
 }

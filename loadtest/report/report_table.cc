@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// FormatTable: the lines, in their order.
 
 #include <algorithm>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/string_view.h"
-#include "absl/time/time.h"
-#include "loadtest/report/report_formats.h"
+#include "loadtest/report/loadtest_report.h"
 
 namespace qgemm::loadtest {
 namespace {
@@ -126,7 +119,6 @@ void AddErrors(const RunResult& run, Lines* lines) {
                Us(*tally.latency_ns, 50), Us(*tally.latency_ns, 99),
                Us(*tally.latency_ns, 100));
   }
-  // Ends that the run asked for, and uploads during it.
   std::vector<std::string> also;
   for (const auto& [count, name] : {std::make_pair(run.expired, " expired"),
                                     {run.cancelled, " cancelled"},
@@ -191,7 +183,6 @@ void AddPeak(const PeakResult& peak, Lines* lines) {
              peak.confirmed ? "confirmed" : "not confirmed");
 }
 
-// A row a run.
 void AddRunRows(const std::vector<RunResult>& runs, Lines* lines) {
   size_t width = 10;
   for (const RunResult& run : runs) width = std::max(width, run.label.size());

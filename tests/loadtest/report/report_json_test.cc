@@ -10,7 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "loadtest/report/report_formats.h"
+#include "loadtest/report/loadtest_report.h"
 
 namespace qgemm::loadtest {
 namespace {

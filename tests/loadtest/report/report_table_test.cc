@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "loadtest/report/report_formats.h"
+#include "loadtest/report/loadtest_report.h"
 
 namespace qgemm::loadtest {
 namespace {
