@@ -3,7 +3,6 @@
 #include "loadtest/schedule/arrivals.h"
 
 #include <algorithm>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -12,35 +11,11 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/check.h"
-#include "base/status_macros.h"
 
 namespace qgemm::loadtest {
 namespace {
 
 constexpr double kMaxOffsetSeconds = 365.0 * 24 * 3600;  // a year
-
-absl::Status BadLine(int64_t line, absl::string_view text,
-                     absl::string_view allowed) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("trace: line ", line, " \"", text, "\": must be ", allowed));
-}
-
-absl::Status AppendOffset(absl::string_view text, int64_t line,
-                          std::vector<absl::Duration>* offsets) {
-  double seconds = 0;
-  if (!absl::SimpleAtod(text, &seconds) ||
-      !(seconds >= 0 && seconds <= kMaxOffsetSeconds)) {
-    return BadLine(line, text, "seconds from 0 to a year, as in 12.5");
-  }
-  const absl::Duration offset = absl::Seconds(seconds);
-  if (!offsets->empty() && offset < offsets->back()) {
-    return BadLine(line, text,
-                   absl::StrCat("at least the offset before it, ",
-                                absl::ToDoubleSeconds(offsets->back())));
-  }
-  offsets->push_back(offset);
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -84,7 +59,7 @@ absl::StatusOr<ArrivalProcess> ParseArrivalProcess(absl::string_view text) {
 }
 
 double ArrivalTrace::mean_rate() const {
-  const double seconds = absl::ToDoubleSeconds(length());
+  const double seconds = absl::ToDoubleSeconds(offsets.back());
   return seconds == 0 ? 0 : static_cast<double>(offsets.size()) / seconds;
 }
 
@@ -96,44 +71,42 @@ absl::StatusOr<ArrivalTrace> ParseArrivalTrace(absl::string_view text) {
     content = content.substr(0, content.find('#'));
     content = absl::StripAsciiWhitespace(content);
     if (content.empty()) continue;
-    RETURN_IF_ERROR(AppendOffset(content, line, &trace.offsets));
+    double seconds = 0;
+    const absl::Duration last =
+        trace.offsets.empty() ? absl::ZeroDuration() : trace.offsets.back();
+    if (!absl::SimpleAtod(content, &seconds) ||
+        !(seconds <= kMaxOffsetSeconds) || absl::Seconds(seconds) < last) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "trace: line ", line, " \"", content,
+          "\": must be seconds from 0 to "
+          "a year, as in 12.5, and none below the line before it"));
+    }
+    trace.offsets.push_back(absl::Seconds(seconds));
   }
   if (!trace.offsets.empty()) return trace;
   return absl::InvalidArgumentError(
       "trace: holds no offset: must have one or more");
 }
 
-absl::StatusOr<double> TimeScaleFor(const ArrivalTrace& trace, double rate) {
-  if (trace.mean_rate() > 0) return trace.mean_rate() / rate;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "trace: all ", trace.offsets.size(),
-      " offsets are 0: it must have a later one to be given a rate"));
+ArrivalSequence::ArrivalSequence(const ArrivalProcess& process,
+                                 RateProfile profile, uint64_t seed)
+    : profile_(std::move(profile)), gaps_(UnitGaps(process, seed)) {
+  fraction_ = gaps_->First();
 }
 
-RenewalArrivals::RenewalArrivals(const ArrivalProcess& process,
-                                 RateProfile profile, uint64_t seed)
-    : profile_(std::move(profile)),
-      gaps_(process, seed),
-      fraction_(gaps_.First()) {}
-
-absl::Duration RenewalArrivals::Next() {
+std::optional<absl::Duration> ArrivalSequence::Next() {
+  if (trace_ != nullptr) {
+    if (next_ == trace_->offsets.size()) return std::nullopt;
+    return trace_->offsets[next_++] * time_scale_;
+  }
   // Positive, and far below 2^63, so that the cast rounds down.
   const auto units = static_cast<double>(static_cast<int64_t>(fraction_));
   whole_units_ += units;
   fraction_ -= units;
   // Two sums that differ by less than rounding may map in the wrong order.
-  last_ = std::max(last_, profile_.OffsetOf(whole_units_ + fraction_));
-  fraction_ += gaps_.Next();
+  last_ = std::max(last_, profile_->OffsetOf(whole_units_ + fraction_));
+  fraction_ += gaps_->Next();
   return last_;
-}
-
-std::optional<absl::Duration> ArrivalSequence::Next() {
-  if (auto* renewal = std::get_if<RenewalArrivals>(&arrivals_)) {
-    return renewal->Next();
-  }
-  auto& [trace, time_scale, next] = std::get<TraceArrivals>(arrivals_);
-  if (next == trace->offsets.size()) return std::nullopt;
-  return trace->offsets[next++] * time_scale;
 }
 
 }  // namespace qgemm::loadtest

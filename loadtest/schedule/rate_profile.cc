@@ -4,18 +4,15 @@
 // slope * t^2 / 2; the inverse is that quadratic's root in the form that does
 // not cancel.
 
-#include "loadtest/schedule/rate_profile.h"
-
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
-#include "base/status_macros.h"
+#include "loadtest/schedule/arrivals.h"
 
 namespace qgemm::loadtest {
 namespace {
@@ -28,61 +25,28 @@ struct ParsedSegment {
   absl::Duration length = absl::InfiniteDuration();
 };
 
-// The place of an error.
-struct SegmentText {
-  absl::string_view segment;
-  size_t number = 0;  // from 1
-
-  absl::Status Error(absl::string_view allowed) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat("segment ", number, " \"", segment, "\": ", allowed));
-  }
-};
-
-absl::StatusOr<double> ParseRate(absl::string_view rate,
-                                 const SegmentText& text) {
-  double value = 0;
-  if (absl::SimpleAtod(rate, &value) && value >= kMinRate &&
-      value <= kMaxRate) {
-    return value;
-  }
-  return text.Error(absl::StrCat("rate \"", rate, "\" must be ", kMinRate,
-                                 " to ", kMaxRate, " requests/s"));
+bool ParseRate(absl::string_view text, double* rate) {
+  return absl::SimpleAtod(text, rate) && *rate >= kMinRate && *rate <= kMaxRate;
 }
 
-absl::StatusOr<absl::Duration> ParseLength(absl::string_view length,
-                                           const SegmentText& text) {
-  absl::Duration value;
-  if (absl::ParseDuration(length, &value) && value > absl::ZeroDuration() &&
-      value <= kMaxLength) {
-    return value;
-  }
-  return text.Error(absl::StrCat("length \"", length,
-                                 "\" must be above 0 and at most a year, as "
-                                 "in 500ms, 10s or 5m"));
-}
-
-absl::StatusOr<ParsedSegment> ParseSegment(const SegmentText& text) {
+// RATE, RATE:LENGTH or FIRST..LAST:LENGTH.
+bool ParseSegment(absl::string_view text, ParsedSegment* parsed) {
   const std::pair<absl::string_view, absl::string_view> parts =
-      absl::StrSplit(text.segment, absl::MaxSplits(':', 1));
-  const bool has_length = parts.first.size() < text.segment.size();
+      absl::StrSplit(text, absl::MaxSplits(':', 1));
+  const bool has_length = parts.first.size() < text.size();
+  if (has_length &&
+      (!absl::ParseDuration(parts.second, &parsed->length) ||
+       parsed->length <= absl::ZeroDuration() || parsed->length > kMaxLength)) {
+    return false;
+  }
   const size_t dots = parts.first.find("..");
-  const bool is_ramp = dots != absl::string_view::npos;
-  if (is_ramp && !has_length) {
-    return text.Error("a ramp needs a length, as in 100..5000:60s");
+  if (!ParseRate(parts.first.substr(0, dots), &parsed->first_rate)) {
+    return false;
   }
-  ParsedSegment parsed;
-  ASSIGN_OR_RETURN(parsed.first_rate,
-                   ParseRate(parts.first.substr(0, dots), text));
-  parsed.last_rate = parsed.first_rate;
-  if (is_ramp) {
-    ASSIGN_OR_RETURN(parsed.last_rate,
-                     ParseRate(parts.first.substr(dots + 2), text));
-  }
-  if (has_length) {
-    ASSIGN_OR_RETURN(parsed.length, ParseLength(parts.second, text));
-  }
-  return parsed;
+  parsed->last_rate = parsed->first_rate;
+  if (dots == absl::string_view::npos) return true;
+  return has_length &&
+         ParseRate(parts.first.substr(dots + 2), &parsed->last_rate);
 }
 
 }  // namespace
@@ -154,16 +118,21 @@ absl::StatusOr<RateProfile> ParseRateProfile(absl::string_view text) {
   RateProfile profile;
   ParsedSegment parsed;
   for (size_t i = 0; i < segments.size(); ++i) {
-    const SegmentText segment{segments[i], i + 1};
-    ASSIGN_OR_RETURN(parsed, ParseSegment(segment));
-    if (parsed.length == absl::InfiniteDuration()) {
-      if (i + 1 == segments.size()) break;
-      return segment.Error("only the last segment may be without a length");
+    const bool is_last = i + 1 == segments.size();
+    parsed = ParsedSegment();
+    const bool right = ParseSegment(segments[i], &parsed);
+    const bool holds = parsed.length == absl::InfiniteDuration();
+    if (right && !holds) {
+      profile.Append(parsed.first_rate, parsed.last_rate, parsed.length);
     }
-    profile.Append(parsed.first_rate, parsed.last_rate, parsed.length);
-    if (profile.end_ > kMaxLength) {
-      return segment.Error("all lengths together must be at most a year");
-    }
+    if (right && (is_last || !holds) && profile.end_ <= kMaxLength) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "segment ", i + 1, " \"", segments[i],
+        "\": must be RATE:LENGTH, a ramp FIRST..LAST:LENGTH or, as the last, "
+        "RATE; rates must be ",
+        kMinRate, " to ", kMaxRate,
+        " requests/s, lengths above 0 and together at most a year, as in "
+        "500ms, 10s or 5m"));
   }
   profile.Hold(parsed.last_rate);
   return profile;
