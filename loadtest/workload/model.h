@@ -24,10 +24,6 @@ struct LayerShape {
   int64_t n = 0;     // output features, 1 to kMaxExtent
 };
 
-inline bool operator==(const LayerShape& a, const LayerShape& b) {
-  return a.name == b.name && a.k == b.k && a.n == b.n;
-}
-
 // "KxN", with `name` as the layer's name. Errors: INVALID_ARGUMENT that says
 // what is allowed.
 absl::StatusOr<LayerShape> ParseShape(absl::string_view text, std::string name);

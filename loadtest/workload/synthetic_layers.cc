@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// A section holds either rows, all of the same whole number of bytes, or what
-// the layer has once (docs/formats.md).
 
 #include "loadtest/workload/synthetic_layers.h"
 
@@ -19,7 +16,7 @@
 #include "base/status_macros.h"
 #include "kernels/formats/weights_decoder.h"
 #include "kernels/formats/weights_spec.h"
-#include "loadtest/schedule/random_bits.h"
+#include "loadtest/workload/workload.h"
 
 namespace qgemm::loadtest {
 namespace {
@@ -99,19 +96,13 @@ absl::StatusOr<RowEncoder> EncoderOf(absl::string_view format) {
 }
 
 // Adds the rows of `panel` below those of `all`, which has room for them.
-absl::Status AppendRows(const EncodedWeights& panel, EncodedWeights* all) {
-  if (panel.spec.scale_type != all->spec.scale_type) {
-    // Takes a block of weights 20 times smaller than they are on average.
-    return absl::InternalError(absl::StrCat(
-        "random weights: rows have scales in ", Name(panel.spec.scale_type),
-        ", those before them in ", Name(all->spec.scale_type)));
-  }
+void AppendRows(const EncodedWeights& panel, EncodedWeights* all) {
+  CHECK(panel.spec.scale_type == all->spec.scale_type) << "a scale overflows";
   for (size_t i = 0; i < panel.sections.size(); ++i) {
     std::vector<uint8_t>& bytes = all->sections[i].bytes;
     const std::vector<uint8_t>& more = panel.sections[i].bytes;
     bytes.insert(bytes.end(), more.begin(), more.end());
   }
-  return absl::OkStatus();
 }
 
 // Weights of `n` rows with the sections of `panel`, empty, and room for all
@@ -125,37 +116,6 @@ EncodedWeights EmptyLike(const EncodedWeights& panel, int64_t n) {
     empty.sections.back().bytes.reserve(size.bytes);
   }
   return empty;
-}
-
-absl::Status CheckRowMajor(const WeightsSpec& spec) {
-  if (spec.format == WireFormat::kKbit &&
-      spec.kbit_layout != KbitLayout::kFlat) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rotate rows: kbit layout ", Name(spec.kbit_layout),
-                     ": must be ", Name(KbitLayout::kFlat)));
-  }
-  if (spec.format == WireFormat::kInt4 &&
-      spec.int4_layout != Int4Layout::kPlain) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rotate rows: int4 layout ", Name(spec.int4_layout),
-                     ": must be ", Name(Int4Layout::kPlain)));
-  }
-  return absl::OkStatus();
-}
-
-bool HoldsRows(const WeightsSpec& spec, Section section) {
-  switch (section) {
-    case Section::kCodebook:
-    case Section::kGroupIndex:
-      return false;
-    case Section::kScales:
-      return !spec.tensor_wide_scale;
-    case Section::kBias:
-    case Section::kZeros:
-    case Section::kCodes:
-      return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -174,7 +134,7 @@ absl::StatusOr<EncodedWeights> MakeRandomWeights(absl::string_view format,
     FillNormal(kWeightDeviation, &random, &w);
     ASSIGN_OR_RETURN(const EncodedWeights panel, encode(w, rows, k));
     if (row == 0) all = EmptyLike(panel, n);
-    RETURN_IF_ERROR(AppendRows(panel, &all));
+    AppendRows(panel, &all);
   }
   return all;
 }
@@ -207,22 +167,15 @@ std::string SyntheticName(const SyntheticLayer& layer) {
                       "/", layer.seed, "/", layer.index);
 }
 
-absl::StatusOr<EncodedWeights> RotateRows(const EncodedWeights& base,
-                                          int64_t row_shift) {
+EncodedWeights RotateRows(const EncodedWeights& base, int64_t row_shift) {
   CHECK(row_shift >= 0 && row_shift < base.spec.n) << row_shift;
-  RETURN_IF_ERROR(CheckRowMajor(base.spec));
-  EncodedWeights rotated;
-  rotated.spec = base.spec;
-  for (const EncodedWeights::SectionBytes& from : base.sections) {
-    const int64_t row_bytes = from.bytes.size() / base.spec.n;
-    const auto first =
-        from.bytes.begin() +
-        (HoldsRows(base.spec, from.section) ? row_shift * row_bytes : 0);
-    std::vector<uint8_t> bytes;
-    bytes.reserve(from.bytes.size());
-    bytes.assign(first, from.bytes.end());
-    bytes.insert(bytes.end(), from.bytes.begin(), first);
-    rotated.sections.push_back({from.section, std::move(bytes)});
+  EncodedWeights rotated = base;
+  for (EncodedWeights::SectionBytes& section : rotated.sections) {
+    if (section.section == Section::kCodebook) continue;
+    const int64_t row_bytes = section.bytes.size() / base.spec.n;
+    std::rotate(section.bytes.begin(),
+                section.bytes.begin() + row_shift * row_bytes,
+                section.bytes.end());
   }
   return rotated;
 }

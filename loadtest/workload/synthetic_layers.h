@@ -48,12 +48,10 @@ struct SyntheticLayer {
 // layers have equal names in every run.
 std::string SyntheticName(const SyntheticLayer& layer);
 
-// Row r of the result, its scales and bias included, is row
-// (r + row_shift) mod n of `base`; `row_shift` is 0 to n - 1.
-// Errors: INVALID_ARGUMENT (a layout whose rows are not each of whole bytes in
-// one place: tiled kbit, GPTQ, AWQ).
-absl::StatusOr<EncodedWeights> RotateRows(const EncodedWeights& base,
-                                          int64_t row_shift);
+// Row r of the result is row (r + row_shift) mod n of `base`, which
+// MakeRandomWeights made: all of its sections but the codebook hold rows of a
+// whole number of bytes. `row_shift` is 0 to n - 1.
+EncodedWeights RotateRows(const EncodedWeights& base, int64_t row_shift);
 
 // Keeps the layers that it has drawn. The same layer has the same bytes in
 // every run; two of one shape have different bytes, unless rows are so short

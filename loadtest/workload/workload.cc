@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Round robin and walks by division; Zipf and row mixes by the inverse of their
-// distributions.
 
 #include "loadtest/workload/workload.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -15,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "loadtest/schedule/random_bits.h"
 #include "loadtest/workload/model.h"
 
 namespace qgemm::loadtest {
@@ -113,7 +108,7 @@ absl::StatusOr<RowMix> ParseRowMix(absl::string_view text) {
 }
 
 Workload::Workload(const WorkloadOptions& options) : options_(options) {
-  if (options.order == LayerOrder::kZipf) {
+  if (options.zipf_exponent > 0) {
     zipf_ends_ = ZipfEnds(options.layers, options.zipf_exponent);
   }
 }
@@ -125,13 +120,11 @@ int64_t Workload::WalkPosition(int64_t client, int64_t sequence) const {
 }
 
 int Workload::PickLayer(int64_t client, int64_t sequence) const {
-  switch (options_.order) {
-    case LayerOrder::kRoundRobin:
-      return static_cast<int>((client + sequence) % options_.layers);
-    case LayerOrder::kWalk:
-      return static_cast<int>(WalkPosition(client, sequence) % options_.layers);
-    case LayerOrder::kZipf:
-      break;
+  if (options_.walk) {
+    return static_cast<int>(WalkPosition(client, sequence) % options_.layers);
+  }
+  if (zipf_ends_.empty()) {
+    return static_cast<int>((client + sequence) % options_.layers);
   }
   const uint64_t bits =
       HashRequest(options_.seed, HashPurpose::kLayer, client, sequence);
@@ -141,7 +134,7 @@ int Workload::PickLayer(int64_t client, int64_t sequence) const {
 }
 
 RequestPick Workload::Pick(int64_t client, int64_t sequence) const {
-  const int64_t pass = options_.order == LayerOrder::kWalk
+  const int64_t pass = options_.walk
                            ? WalkPosition(client, sequence) / options_.layers
                            : sequence;
   const uint64_t row_bits =

@@ -8,13 +8,34 @@
 #define QGEMM_LOADTEST_WORKLOAD_WORKLOAD_H_
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace qgemm::loadtest {
+
+// A bijection of 64 bits whose outputs look independent of each other: the
+// generator of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom
+// Number Generators, 2014; constants by Stafford, Mix13), one step from
+// `value`.
+constexpr uint64_t MixBits(uint64_t value) {
+  value += 0x9e3779b97f4a7c15;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+  return value ^ (value >> 31);
+}
+
+// Uniform in [0, 1), in steps of 2^-53.
+constexpr double UnitInterval(uint64_t bits) {
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+
+// Uniform in 0..count-1, to within count / 2^64. `count` is above 0.
+constexpr uint64_t BelowCount(uint64_t bits, uint64_t count) {
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * count) >>
+                               64);
+}
 
 struct RowClass {
   int64_t rows = 1;
@@ -24,8 +45,8 @@ struct RowClass {
 // One class or more, of different rows each. Immutable, and thread-safe.
 class RowMix {
  public:
-  // Every request has one row.
-  RowMix() : RowMix({RowClass{}}) {}
+  // Every request has one row unless said otherwise.
+  explicit RowMix(std::vector<RowClass> classes = {RowClass{}});
 
   const std::vector<RowClass>& classes() const { return classes_; }
 
@@ -34,10 +55,6 @@ class RowMix {
   int Pick(double uniform) const;
 
  private:
-  friend absl::StatusOr<RowMix> ParseRowMix(absl::string_view text);
-
-  explicit RowMix(std::vector<RowClass> classes);
-
   std::vector<RowClass> classes_;
   std::vector<double> share_ends_;  // sums of the shares up to each class
 };
@@ -47,19 +64,16 @@ class RowMix {
 // Errors: INVALID_ARGUMENT that names the entry and what is allowed.
 absl::StatusOr<RowMix> ParseRowMix(absl::string_view text);
 
-enum class LayerOrder : uint8_t {
-  kRoundRobin,  // each as often: client + sequence, modulo the layers
-  kZipf,        // drawn; layer i in proportion to 1 / (i + 1)^exponent
-  kWalk,        // each client in order, from a seeded layer on, as a token goes
-                // through a model
-};
-
 inline constexpr double kMaxZipfExponent = 5;
 
 struct WorkloadOptions {
   int layers = 1;
-  LayerOrder order = LayerOrder::kRoundRobin;
-  double zipf_exponent = 1;  // kZipf: above 0, at most kMaxZipfExponent
+  // Each client calls the layers in order, from a seeded one on, as a token
+  // goes through a model.
+  bool walk = false;
+  // Without a walk: layer i is drawn in proportion to 1 / (i + 1)^exponent, or,
+  // at 0, client + sequence modulo the layers.
+  double zipf_exponent = 0;
   RowMix rows;
   int inputs = 1;     // of each layer and class
   uint64_t seed = 1;  // of all draws
@@ -70,10 +84,6 @@ struct RequestPick {
   int row_class = 0;  // an index into RowMix::classes()
   int input = 0;      // of those of its layer and class
 };
-
-inline bool operator==(const RequestPick& a, const RequestPick& b) {
-  return a.layer == b.layer && a.row_class == b.row_class && a.input == b.input;
-}
 
 // Immutable, thread-safe; picks allocate nothing.
 class Workload {

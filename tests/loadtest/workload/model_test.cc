@@ -5,7 +5,6 @@
 
 #include "loadtest/workload/model.h"
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,11 @@
 #include "gtest/gtest.h"
 
 namespace qgemm::loadtest {
+
+bool operator==(const LayerShape& a, const LayerShape& b) {
+  return a.name == b.name && a.k == b.k && a.n == b.n;
+}
+
 namespace {
 
 std::vector<LayerShape> LayersOf(absl::string_view model) {

@@ -18,6 +18,11 @@
 #include "tests/loadtest/schedule/distributions.h"
 
 namespace qgemm::loadtest {
+
+bool operator==(const RequestPick& a, const RequestPick& b) {
+  return a.layer == b.layer && a.row_class == b.row_class && a.input == b.input;
+}
+
 namespace {
 
 TEST(RowMix, MakesSharesOfWeights) {
@@ -98,7 +103,7 @@ TEST_F(WorkloadTest, RoundRobinTakesEachLayerOnceARound) {
 }
 
 TEST_F(WorkloadTest, AWalkGoesThroughTheLayersAndKeepsItsRowsForAPass) {
-  options_.order = LayerOrder::kWalk;
+  options_.walk = true;
   const Workload workload = Create();
   for (int client = 0; client < 10; ++client) {
     RequestPick last = workload.Pick(client, 0);
@@ -112,7 +117,7 @@ TEST_F(WorkloadTest, AWalkGoesThroughTheLayersAndKeepsItsRowsForAPass) {
 }
 
 TEST_F(WorkloadTest, WalksBeginAnywhereAndDrawRowsByTheirShares) {
-  options_.order = LayerOrder::kWalk;
+  options_.walk = true;
   const Workload workload = Create();
   std::vector<int64_t> starts(7);
   std::vector<int64_t> rows(3);
@@ -127,7 +132,6 @@ TEST_F(WorkloadTest, WalksBeginAnywhereAndDrawRowsByTheirShares) {
 TEST_F(WorkloadTest, ZipfLayersHaveTheirDistribution) {
   // The rarest of 12 layers is expected 100000 / (12^2 * 1.6) = 430 times or
   // more: far above the handful from which counts are near enough to normal.
-  options_.order = LayerOrder::kZipf;
   options_.layers = 12;
   for (const double exponent : {0.1, 1.0, 2.0}) {
     options_.zipf_exponent = exponent;
@@ -163,7 +167,7 @@ TEST_F(WorkloadTest, ClassesAndInputsComeByTheirSharesIndependently) {
 }
 
 TEST_F(WorkloadTest, FollowsFromTheSeedInAnyOrder) {
-  options_.order = LayerOrder::kZipf;
+  options_.zipf_exponent = 1;
   const Workload workload = Create();
   std::vector<RequestPick> forward;
   for (int i = 0; i < 1000; ++i) forward.push_back(workload.Pick(3, i));
