@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The order of a sender's requests: a heap of timed events beside the sequence
-// of arrivals.
 
 #include "loadtest/engine/due_requests.h"
 
@@ -202,16 +199,17 @@ absl::Time DueRequests::NextTime() const {
   return events_.empty() ? arrival : std::min(arrival, events_.front().time);
 }
 
-void DueRequests::Ended(int slot, absl::Time now, absl::Duration pause) {
+bool DueRequests::Ended(int slot, absl::Time now, absl::Duration pause) {
   Slot& ended = slots_[slot];
   ended.busy = false;
   ++ended.generation;
   --in_flight_;
   if (ended.client >= 0) {
     Push({now + pause, DueAction::Kind::kSend, slot, 0});
-    return;
+  } else {
+    AddFree(slot, now);
   }
-  AddFree(slot, now);
+  return ended.overdue;
 }
 
 void DueRequests::TakeOverdue(absl::Time time, std::vector<int>* slots) {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "loadtest/engine/generator_options.h"
+#include "loadtest/engine/load_generator.h"
 
 namespace qgemm::loadtest {
 
@@ -64,8 +64,8 @@ class DueRequests {
   absl::Time NextTime() const;
 
   // The request in `slot` ended at `now`. A closed loop's next one is due
-  // after `pause`.
-  void Ended(int slot, absl::Time now, absl::Duration pause);
+  // after `pause`. True if TakeOverdue told of it.
+  bool Ended(int slot, absl::Time now, absl::Duration pause);
 
   // Adds to `slots` those whose request was taken before `time` and has not
   // ended; each request once.

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// A call object for each slot, reused for each of its requests.
 
 #include <fcntl.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/generic/generic_stub.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -16,14 +11,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/mutex.h"
@@ -40,121 +32,65 @@
 namespace qgemm::loadtest {
 namespace {
 
-// A connected socket; another descriptor of it goes to gRPC, and cutting it
-// looks to the server like a client that vanished.
-class CuttableSocket {
- public:
-  explicit CuttableSocket(int descriptor) : descriptor_(descriptor) {}
-  CuttableSocket(const CuttableSocket&) = delete;
-  CuttableSocket& operator=(const CuttableSocket&) = delete;
-  ~CuttableSocket() { close(descriptor_); }
-
-  // A non-blocking descriptor of the same connection, owned by the caller.
-  absl::StatusOr<int> Duplicate() const {
-    const int duplicate = fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
-    if (duplicate >= 0 && fcntl(duplicate, F_SETFL,
-                                fcntl(duplicate, F_GETFL) | O_NONBLOCK) == 0) {
-      return duplicate;
-    }
-    return absl::ResourceExhaustedError(
-        absl::StrCat("duplicate a socket: ", std::strerror(errno)));
-  }
-
-  // Ends the connection at once for every descriptor of it.
-  void Cut() const { shutdown(descriptor_, SHUT_RDWR); }
-
- private:
-  const int descriptor_;
-};
-
 absl::Status NoConnection(absl::string_view target, absl::string_view reason) {
   return absl::UnavailableError(
       absl::StrCat("connect to ", target, ": ", reason));
 }
 
-absl::StatusOr<int> ConnectTo(const std::string& target,
-                              const sockaddr* address, socklen_t bytes) {
-  const int descriptor =
-      socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) return NoConnection(target, std::strerror(errno));
-  if (connect(descriptor, address, bytes) == 0) return descriptor;
-  const int error = errno;
-  close(descriptor);
-  return NoConnection(target, std::strerror(error));
-}
-
-absl::StatusOr<int> ConnectUnix(const std::string& target,
-                                absl::string_view path) {
+// A connected, non-blocking socket.
+absl::StatusOr<int> ConnectUnix(const std::string& target) {
+  absl::string_view path = target;
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("target is '", target, "'; its path has ", path.size(),
-                     " bytes, must be below ", sizeof(address.sun_path)));
+  if (!absl::ConsumePrefix(&path, "unix:") ||
+      path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        target, ": connections that can be cut need unix:PATH, the path below ",
+        sizeof(address.sun_path), " bytes"));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
-  return ConnectTo(target, reinterpret_cast<const sockaddr*>(&address),
-                   sizeof(address));
-}
-
-absl::StatusOr<int> ConnectTcp(const std::string& target) {
-  const size_t colon = target.rfind(':');
-  std::string host = target.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[') {
-    host = host.substr(1, host.size() - 2);
+  const int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (descriptor >= 0 &&
+      connect(descriptor, reinterpret_cast<const sockaddr*>(&address),
+              sizeof(address)) == 0 &&
+      fcntl(descriptor, F_SETFL, O_NONBLOCK) == 0) {
+    return descriptor;
   }
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int code = getaddrinfo(host.c_str(), target.substr(colon + 1).c_str(),
-                               &hints, &found);
-  if (code != 0) return NoConnection(target, gai_strerror(code));
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found,
-                                                             freeaddrinfo);
-  absl::StatusOr<int> descriptor = NoConnection(target, "no address");
-  for (const addrinfo* each = found; each != nullptr && !descriptor.ok();
-       each = each->ai_next) {
-    descriptor = ConnectTo(target, each->ai_addr, each->ai_addrlen);
-  }
-  if (descriptor.ok()) {
-    const int on = 1;
-    setsockopt(*descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  }
-  return descriptor;
+  const int error = errno;
+  if (descriptor >= 0) close(descriptor);
+  return NoConnection(target, std::strerror(error));
 }
 
 // One connection, for as long as it lasts.
 struct Connection {
-  explicit Connection(std::shared_ptr<grpc::Channel> carrier)
-      : channel(std::move(carrier)), stub(channel) {}
+  explicit Connection(std::shared_ptr<grpc::Channel> carrier, int own = -1)
+      : channel(std::move(carrier)), stub(channel), descriptor(own) {}
+  ~Connection() {
+    if (descriptor >= 0) close(descriptor);
+  }
 
   const std::shared_ptr<grpc::Channel> channel;
   grpc::GenericStub stub;
-  std::unique_ptr<const CuttableSocket> socket;  // if it can be cut
+  const int descriptor;  // of the socket, if it can be cut; gRPC has another
   std::atomic<bool> cut{false};
 };
 
 using ConnectionPtr = std::shared_ptr<Connection>;
 
 absl::StatusOr<ConnectionPtr> ConnectCuttable(const std::string& target) {
-  absl::string_view path = target;
-  ASSIGN_OR_RETURN(const int connected, absl::ConsumePrefix(&path, "unix:")
-                                            ? ConnectUnix(target, path)
-                                            : ConnectTcp(target));
-  auto socket = std::make_unique<const CuttableSocket>(connected);
-  ASSIGN_OR_RETURN(const int descriptor, socket->Duplicate());
-  auto connection =
-      std::make_shared<Connection>(grpc::CreateCustomInsecureChannelFromFd(
-          target, descriptor, ChannelArgumentsFor(kMaxMessageBytes)));
-  connection->socket = std::move(socket);
-  return connection;
+  ASSIGN_OR_RETURN(const int connected, ConnectUnix(target));
+  return std::make_shared<Connection>(
+      grpc::CreateCustomInsecureChannelFromFd(
+          target, fcntl(connected, F_DUPFD_CLOEXEC, 0),
+          ChannelArgumentsFor(kMaxMessageBytes)),
+      connected);
 }
 
 absl::StatusOr<std::vector<ConnectionPtr>> ConnectAll(
     const TransportOptions& options) {
   RETURN_IF_ERROR(CheckTarget(options.target));
   std::vector<ConnectionPtr> connections;
-  if (options.connections == Connections::kCuttable) {
+  if (options.can_be_cut) {
     for (int i = 0; i < options.channels; ++i) {
       ASSIGN_OR_RETURN(ConnectionPtr connection,
                        ConnectCuttable(options.target));
@@ -185,26 +121,24 @@ grpc::Slice ClientIdSlice(const std::string& client_id) {
 
 class GrpcTransport final : public Transport {
  public:
+  // Each slot is a client of its own, of that name and its number; no clients
+  // if the name is empty.
   GrpcTransport(const TransportOptions& options, const MessageSet* messages,
-                std::vector<ConnectionPtr> connections, RequestSink* sink)
+                std::vector<ConnectionPtr> connections, int slots,
+                const std::string& name, RequestSink* sink)
       : options_(options),
         messages_(messages),
         sink_(sink),
         connections_(std::move(connections)) {
-    queue_.Start();
-  }
-
-  ~GrpcTransport() override { queue_.ShutDown(); }
-
-  // Each slot is a client of its own, of that name and its number; no clients
-  // if the name is empty.
-  void AddSlots(int slots, const std::string& name) {
     for (int i = 0; i < slots; ++i) {
       std::optional<grpc::Slice> client_id;
       if (!name.empty()) client_id = ClientIdSlice(absl::StrCat(name, "-", i));
       calls_.push_back(std::make_unique<Call>(this, i, std::move(client_id)));
     }
+    queue_.Start();
   }
+
+  ~GrpcTransport() override { queue_.ShutDown(); }
 
   void Start(int slot, int message, absl::Duration timeout) override {
     calls_[slot]->Start(message, timeout);
@@ -334,7 +268,7 @@ void GrpcTransport::Call::Complete(bool) {
 }
 
 absl::Status GrpcTransport::Disconnect() {
-  if (options_.connections != Connections::kCuttable) {
+  if (!options_.can_be_cut) {
     return Transport::Disconnect();
   }
   ASSIGN_OR_RETURN(ConnectionPtr fresh, ConnectCuttable(options_.target));
@@ -345,7 +279,9 @@ absl::Status GrpcTransport::Disconnect() {
                         std::move(fresh));
   }
   old->cut.store(true);
-  old->socket->Cut();
+  // Ends the connection for every descriptor of it: to the server it looks as
+  // though the client had vanished.
+  shutdown(old->descriptor, SHUT_RDWR);
   return absl::OkStatus();
 }
 
@@ -355,16 +291,13 @@ OpenTransport GrpcTransports(TransportOptions options,
                              const MessageSet* messages) {
   return [options = std::move(options), messages,
           opened = std::make_shared<std::atomic<int>>(0)](
-             int slots,
-             RequestSink* sink) -> absl::StatusOr<std::unique_ptr<Transport>> {
+             int slots, RequestSink* sink) -> OpenedTransport {
     ASSIGN_OR_RETURN(std::vector<ConnectionPtr> connections,
                      ConnectAll(options));
-    auto transport = std::make_unique<GrpcTransport>(
-        options, messages, std::move(connections), sink);
     const std::string& prefix = options.client_id_prefix;
-    transport->AddSlots(
-        slots, prefix.empty() ? "" : absl::StrCat(prefix, "-", (*opened)++));
-    return transport;
+    return std::make_unique<GrpcTransport>(
+        options, messages, std::move(connections), slots,
+        prefix.empty() ? "" : absl::StrCat(prefix, "-", (*opened)++), sink);
   };
 }
 

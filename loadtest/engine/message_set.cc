@@ -10,28 +10,18 @@
 
 namespace qgemm::loadtest {
 
-int MessageSet::AddOperand(std::vector<uint8_t> a) {
-  operands_.push_back(
-      std::make_shared<const std::vector<uint8_t>>(std::move(a)));
-  return static_cast<int>(operands_.size()) - 1;
-}
-
-int MessageSet::AddGemm(GemmRequest request, int operand) {
-  const auto a = operands_[operand];
+void MessageSet::AddGemm(GemmRequest request, Operand a) {
   request.a = *a;
-  messages_.push_back({&gemm_method_,
-                       WritePayloadMessage(HeaderToWire(request), *a, [a] {}),
-                       std::move(request)});
-  return size() - 1;
+  grpc::ByteBuffer bytes =
+      WritePayloadMessage(HeaderToWire(request), *a, [a] {});
+  messages_.push_back({&gemm_method_, std::move(bytes), std::move(request)});
 }
 
-int MessageSet::AddEcho(int operand, int64_t answer_bytes) {
-  const auto a = operands_[operand];
+void MessageSet::AddEcho(Operand a, int64_t answer_bytes) {
   v1::EchoRequest request;
   request.set_answer_bytes(answer_bytes);
   messages_.push_back(
       {&echo_method_, WritePayloadMessage(request, *a, [a] {}), GemmRequest()});
-  return size() - 1;
 }
 
 }  // namespace qgemm::loadtest

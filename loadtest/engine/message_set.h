@@ -16,6 +16,10 @@
 
 namespace qgemm::loadtest {
 
+// An A [m, k], kept for as long as messages need it.
+using Operand = std::shared_ptr<const std::vector<uint8_t>>;
+
+// Messages are numbered from 0 on, in the order in which they were added.
 // Not thread-safe while messages are added; afterwards any thread may read.
 class MessageSet {
  public:
@@ -23,15 +27,11 @@ class MessageSet {
   MessageSet(const MessageSet&) = delete;
   MessageSet& operator=(const MessageSet&) = delete;
 
-  // Keeps an A; returns its number. Messages with equal A share it.
-  int AddOperand(std::vector<uint8_t> a);
+  // A Gemm request with this A, which messages may share; request.a is ignored.
+  void AddGemm(GemmRequest request, Operand a);
 
-  // A Gemm request whose A is operand number `operand`; request.a is ignored.
-  // Returns the message's number, from 0 on.
-  int AddGemm(GemmRequest request, int operand);
-
-  // A debug Echo of operand number `operand`, answered by `answer_bytes`.
-  int AddEcho(int operand, int64_t answer_bytes);
+  // A debug Echo of `a`, answered by `answer_bytes`.
+  void AddEcho(Operand a, int64_t answer_bytes);
 
   int size() const { return static_cast<int>(messages_.size()); }
   const grpc::ByteBuffer& message(int number) const {
@@ -53,7 +53,6 @@ class MessageSet {
 
   const std::string gemm_method_ = "/qgemm.v1.Qgemm/Gemm";
   const std::string echo_method_ = "/qgemm.v1.QgemmDebug/Echo";
-  std::vector<std::shared_ptr<const std::vector<uint8_t>>> operands_;
   std::vector<Message> messages_;
 };
 

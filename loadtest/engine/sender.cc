@@ -1,76 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The two threads of a sender.
 
 #include "loadtest/engine/sender.h"
 
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <iterator>
-#include <map>
-#include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 
 namespace qgemm::loadtest {
 namespace {
 
-// Values up to this are recorded without allocating.
-constexpr int64_t kUsualMaxRows = int64_t{1} << 14;
+// Least pause of a closed loop after an error, so that a server that refuses at
+// once is not called in a tight loop.
+constexpr absl::Duration kPauseAfterError = absl::Milliseconds(5);
 
 // Linux wakes a sleeper up to 50 us late to save power unless told not to.
 void WakeUpOnTime() { prctl(PR_SET_TIMERSLACK, 1); }
 
-constexpr Histogram ServerHistograms::*kServerTimes[] = {
-    &ServerHistograms::queue_ns,  &ServerHistograms::host_to_device_ns,
-    &ServerHistograms::kernel_ns, &ServerHistograms::device_to_host_ns,
-    &ServerHistograms::device_ns, &ServerHistograms::total_ns};
-constexpr Histogram ServerHistograms::*kServerLaunches[] = {
+constexpr Histogram ServerHistograms::*kServerHistograms[] = {
+    &ServerHistograms::queue_ns,    &ServerHistograms::host_to_device_ns,
+    &ServerHistograms::kernel_ns,   &ServerHistograms::device_to_host_ns,
+    &ServerHistograms::device_ns,   &ServerHistograms::total_ns,
     &ServerHistograms::launch_rows, &ServerHistograms::launch_requests};
 
 void CountTimings(const Timings& timings, ServerHistograms* server) {
-  const absl::Duration times[] = {
-      timings.queue,
-      timings.host_to_device,
-      timings.kernel,
-      timings.device_to_host,
-      timings.host_to_device + timings.kernel + timings.device_to_host,
-      timings.total};
-  for (size_t i = 0; i < std::size(times); ++i) {
-    (server->*kServerTimes[i]).Record(absl::ToInt64Nanoseconds(times[i]));
-  }
+  const auto count = [](absl::Duration time, Histogram* times_ns) {
+    times_ns->Record(absl::ToInt64Nanoseconds(time));
+  };
+  count(timings.queue, &server->queue_ns);
+  count(timings.host_to_device, &server->host_to_device_ns);
+  count(timings.kernel, &server->kernel_ns);
+  count(timings.device_to_host, &server->device_to_host_ns);
+  count(timings.host_to_device + timings.kernel + timings.device_to_host,
+        &server->device_ns);
+  count(timings.total, &server->total_ns);
   server->launch_rows.Record(timings.launch_rows);
   server->launch_requests.Record(timings.launch_requests);
-}
-
-void MergeErrors(const std::map<absl::StatusCode, ErrorTally>& from,
-                 std::map<absl::StatusCode, ErrorTally>* into) {
-  for (const auto& [code, tally] : from) {
-    ErrorTally& sum = (*into)[code];
-    if (sum.count == 0) sum.first_message = tally.first_message;
-    sum.count += tally.count;
-    if (!tally.latency_ns.has_value()) continue;
-    if (!sum.latency_ns.has_value()) sum.latency_ns.emplace();
-    sum.latency_ns->Merge(*tally.latency_ns);
-  }
-}
-
-ErrorTally& CountError(const absl::Status& status,
-                       std::map<absl::StatusCode, ErrorTally>* errors) {
-  ErrorTally& tally = (*errors)[status.code()];
-  if (tally.count++ == 0) tally.first_message = std::string(status.message());
-  return tally;
-}
-
-int64_t BytesOf(absl::Span<const absl::string_view> pieces) {
-  int64_t bytes = 0;
-  for (absl::string_view piece : pieces) bytes += piece.size();
-  return bytes;
 }
 
 }  // namespace
@@ -85,11 +55,8 @@ RunResult EmptyResult(const GeneratorOptions& options) {
     result.classes.push_back(std::move(each));
   }
   result.lag_ns = Histogram(kUsualMaxNs);
-  for (const auto times : kServerTimes) {
-    result.server.*times = Histogram(kUsualMaxNs);
-  }
-  for (const auto launches : kServerLaunches) {
-    result.server.*launches = Histogram(kUsualMaxRows);
+  for (const auto histogram : kServerHistograms) {
+    result.server.*histogram = Histogram(kUsualMaxNs);
   }
   return result;
 }
@@ -109,11 +76,8 @@ void MergeCounts(const RunResult& sender, RunResult* all) {
     all->classes[i].send_latency_ns.Merge(sender.classes[i].send_latency_ns);
   }
   all->lag_ns.Merge(sender.lag_ns);
-  for (const auto times : kServerTimes) {
-    (all->server.*times).Merge(sender.server.*times);
-  }
-  for (const auto launches : kServerLaunches) {
-    (all->server.*launches).Merge(sender.server.*launches);
+  for (const auto histogram : kServerHistograms) {
+    (all->server.*histogram).Merge(sender.server.*histogram);
   }
 }
 
@@ -133,7 +97,6 @@ Sender::Sender(const GeneratorOptions& options, int sender,
       parts_(parts),
       result_(EmptyResult(options)),
       cancelled_(DueRequests::SlotsOf(options, sender)),
-      given_up_(DueRequests::SlotsOf(options, sender)),
       sent_(DueRequests::SlotsOf(options, sender)),
       interval_(std::make_unique<IntervalCounts>()) {}
 
@@ -157,7 +120,7 @@ void Sender::Start(absl::Time start) {
 
 void Sender::Stop() {
   MutexLock lock(&mutex_);
-  due_->EndAt(parts_.clock->Now());
+  due_->EndAt(SteadyClock().Now());
   changed_.SignalAll();
 }
 
@@ -172,7 +135,7 @@ void Sender::Run() {
 std::optional<DueAction> Sender::AwaitAction() {
   MutexLock lock(&mutex_);
   while (true) {
-    const absl::Time now = parts_.clock->Now();
+    const absl::Time now = SteadyClock().Now();
     const std::optional<DueAction> action = due_->Take(now);
     in_flight_.store(due_->in_flight(), std::memory_order_relaxed);
     if (action.has_value()) return action;
@@ -207,31 +170,27 @@ void Sender::Do(const DueAction& action) {
 void Sender::GiveUpOverdue() {
   MutexLock lock(&mutex_);
   overdue_.clear();
-  due_->TakeOverdue(parts_.clock->Now() - options_.timeout, &overdue_);
-  for (int slot : overdue_) {
-    given_up_[slot] = true;
-    transport_->Cancel(slot);
-  }
+  due_->TakeOverdue(SteadyClock().Now() - options_.timeout, &overdue_);
+  for (int slot : overdue_) transport_->Cancel(slot);
 }
 
 void Sender::Send(const DueRequest& request) {
   Sent& sent = sent_[request.slot];
   sent.request = request;
-  sent.picked = parts_.picker->Pick(request.client, request.sequence);
-  sent.time = parts_.clock->Now();
+  sent.picked = parts_.pick(request.client, request.sequence);
+  sent.time = SteadyClock().Now();
   if (!request.is_open()) sent.request.due = sent.time;
   transport_->Start(request.slot, sent.picked.message, options_.deadline);
 }
 
 void Sender::OnEnd(int slot, const EndedRequest& end) {
-  const absl::Time now = parts_.clock->Now();
+  const absl::Time now = SteadyClock().Now();
   const Ended ended = Release(slot, end.status, now);
   // First the next request, so that counting costs it nothing.
   if (ended.next.has_value()) Do(*ended.next);
   Count(ended, end, now);
-  if (end.status.ok() && parts_.observer != nullptr) {
-    parts_.observer->OnAnswer(ended.sent.picked.message, answers_seen_++,
-                              end.c);
+  if (end.status.ok() && parts_.observe != nullptr) {
+    parts_.observe(ended.sent.picked.message, answers_seen_++, end.c);
   }
   MutexLock lock(&mutex_);
   counting_ = false;
@@ -246,12 +205,10 @@ Sender::Ended Sender::Release(int slot, const absl::Status& status,
   counting_ = true;
   ended.cancelled = cancelled_[slot];
   cancelled_[slot] = false;
-  ended.given_up = given_up_[slot];
-  given_up_[slot] = false;
   const bool pause = !status.ok() && !ended.cancelled;
-  due_->Ended(slot, now,
-              pause ? std::max(options_.think, options_.pause_after_error)
-                    : options_.think);
+  ended.given_up = due_->Ended(
+      slot, now,
+      pause ? std::max(options_.think, kPauseAfterError) : options_.think);
   ended.next = due_->Take(now);
   in_flight_.store(due_->in_flight(), std::memory_order_relaxed);
   if (due_->NextTime() < wait_until_) changed_.Signal();
@@ -298,7 +255,7 @@ void Sender::CountAnswer(const Sent& sent, const EndedRequest& end,
   ++result_.answers;
   result_.rows += sent.picked.rows;
   result_.bytes_sent += sent.picked.bytes_sent;
-  result_.bytes_received += BytesOf(end.c);
+  for (absl::string_view piece : end.c) result_.bytes_received += piece.size();
   ClassResult& row_class = result_.classes[sent.picked.row_class];
   row_class.latency_ns.Record(absl::ToInt64Nanoseconds(now - sent.request.due));
   row_class.send_latency_ns.Record(absl::ToInt64Nanoseconds(now - sent.time));
@@ -316,16 +273,17 @@ bool Sender::CountFailure(const Ended& ended, const EndedRequest& end,
   } else if (options_.deadline < absl::InfiniteDuration() &&
              code == absl::StatusCode::kDeadlineExceeded) {
     tally = &result_.expired;
-  } else if (ended.given_up && code == absl::StatusCode::kCancelled) {
-    CountError(absl::DeadlineExceededError(
-                   absl::StrCat("no answer within --timeout=",
-                                absl::FormatDuration(options_.timeout))),
-               &result_.errors);
-    return true;
   } else {
-    ErrorTally& tally = CountError(end.status, &result_.errors);
-    if (!tally.latency_ns.has_value()) tally.latency_ns.emplace(kUsualMaxNs);
-    tally.latency_ns->Record(absl::ToInt64Nanoseconds(now - ended.sent.time));
+    const bool given_up =
+        ended.given_up && code == absl::StatusCode::kCancelled;
+    if (given_up) {
+      CountError(absl::DeadlineExceededError(
+                     absl::StrCat("no answer within --timeout=",
+                                  absl::FormatDuration(options_.timeout))),
+                 std::nullopt, &result_.errors);
+    } else {
+      CountError(end.status, now - ended.sent.time, &result_.errors);
+    }
     return true;
   }
   if (ended.sent.request.due >= counted_from_) ++*tally;
@@ -342,7 +300,7 @@ RunResult Sender::TakeResult() {
   result_.measured = std::max(absl::ZeroDuration(), last_end_ - counted_from_);
   result_.due = result_.sent + due_->CountUnsent(counted_from_);
   if (!disconnect_failure_.ok()) {
-    CountError(disconnect_failure_, &result_.errors);
+    CountError(disconnect_failure_, std::nullopt, &result_.errors);
   }
   return std::move(result_);
 }

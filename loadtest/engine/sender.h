@@ -17,11 +17,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "base/clock.h"
-#include "base/histogram.h"
 #include "base/mutex.h"
 #include "loadtest/engine/due_requests.h"
-#include "loadtest/engine/generator_options.h"
 #include "loadtest/engine/load_generator.h"
 #include "loadtest/engine/series.h"
 #include "loadtest/engine/transport.h"
@@ -118,7 +115,6 @@ class Sender final : public RequestSink {
   bool counting_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Time wait_until_ ABSL_GUARDED_BY(mutex_);        // the thread's wake-up
   std::vector<bool> cancelled_ ABSL_GUARDED_BY(mutex_);  // by slot
-  std::vector<bool> given_up_ ABSL_GUARDED_BY(mutex_);   // by slot
   std::vector<int> overdue_ ABSL_GUARDED_BY(mutex_);     // kept for its memory
   absl::Status disconnect_failure_ ABSL_GUARDED_BY(mutex_);
   std::vector<Sent> sent_;  // by slot; an entry belongs to its request

@@ -62,30 +62,4 @@ std::vector<Histogram> BlockSeries::Take() {
   return std::move(blocks_);
 }
 
-SeriesPoint SeriesBuilder::Add(const IntervalCounts& counts, int64_t in_flight,
-                               absl::Time now) {
-  SeriesPoint point;
-  point.start = from_ - start_;
-  point.length = now - from_;
-  point.answers = counts.latency_ns.count();
-  point.rows = counts.rows;
-  point.errors = counts.errors;
-  point.p50_ns = counts.latency_ns.Percentile(50);
-  point.p99_ns = counts.latency_ns.Percentile(99);
-  point.max_ns = counts.latency_ns.max();
-  point.in_flight = in_flight;
-  point.max_lag_ns = counts.max_lag_ns;
-  point.launch_rows = counts.launch_rows /
-                      static_cast<double>(std::max<int64_t>(1, point.answers));
-  if (from_ >= start_) blocks_.Append(counts.counted_ns);
-  from_ = now;
-  points_.push_back(point);
-  return point;
-}
-
-void SeriesBuilder::MoveInto(RunResult* result) {
-  result->series = std::move(points_);
-  result->blocks_ns = blocks_.Take();
-}
-
 }  // namespace qgemm::loadtest

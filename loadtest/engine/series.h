@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "base/histogram.h"
 #include "loadtest/report/loadtest_report.h"
 
@@ -53,29 +52,6 @@ class BlockSeries {
   Histogram open_;
   int open_intervals_ = 0;
   int intervals_a_block_ = kFirstIntervals;
-};
-
-// Turns interval counts into points of a run's series. Not thread-safe.
-class SeriesBuilder {
- public:
-  // The first interval begins at `first`; requests count from `start` on.
-  SeriesBuilder(absl::Time first, absl::Time start)
-      : from_(first), start_(start) {}
-
-  // Start of the open interval.
-  absl::Time from() const { return from_; }
-
-  // Ends the open interval at `now` and adds its point.
-  SeriesPoint Add(const IntervalCounts& counts, int64_t in_flight,
-                  absl::Time now);
-
-  void MoveInto(RunResult* result);
-
- private:
-  absl::Time from_;
-  const absl::Time start_;
-  BlockSeries blocks_;
-  std::vector<SeriesPoint> points_;
 };
 
 }  // namespace qgemm::loadtest

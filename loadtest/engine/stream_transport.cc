@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <memory>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -91,8 +89,7 @@ class StreamTransport final : public Transport {
 OpenTransport StreamTransports(TransportOptions options,
                                const MessageSet* messages) {
   return [options = std::move(options), messages](
-             int slots,
-             RequestSink* sink) -> absl::StatusOr<std::unique_ptr<Transport>> {
+             int slots, RequestSink* sink) -> OpenedTransport {
     ClientOptions client_options;
     client_options.channels = options.channels;
     client_options.max_message_bytes = kMaxMessageBytes;

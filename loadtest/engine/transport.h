@@ -62,21 +62,21 @@ class Transport {
   }
 };
 
+using OpenedTransport = absl::StatusOr<std::unique_ptr<Transport>>;
+
 // Opens a transport with `slots` slots; `sink` must outlive it.
-using OpenTransport = std::function<absl::StatusOr<std::unique_ptr<Transport>>(
-    int slots, RequestSink* sink)>;
+using OpenTransport =
+    std::function<OpenedTransport(int slots, RequestSink* sink)>;
 
 // Largest message that the generator sends or takes; the server's limit, which
 // is lower, is the one that applies.
 inline constexpr int64_t kMaxMessageBytes = int64_t{1} << 30;
 
-// Cuttable connections do not reconnect by themselves when the server goes.
-enum class Connections : uint8_t { kLasting, kCuttable };
-
 struct TransportOptions {
   std::string target;  // host:port or unix:path
   int channels = 1;    // of one transport
-  Connections connections = Connections::kLasting;
+  // Connections that can be cut do not reconnect when the server goes.
+  bool can_be_cut = false;
   absl::Duration connect_timeout = absl::Seconds(10);
   // Each slot is a client of its own, whose id begins with this. Empty: no
   // ids.

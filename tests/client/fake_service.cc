@@ -2,6 +2,9 @@
 
 #include "tests/client/fake_service.h"
 
+#include <unistd.h>
+
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +23,9 @@ FakeService::FakeService() {
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
                            &port);
+  unix_address_ = absl::StrCat("unix:/tmp/qgemm_fake_", getpid(), "_",
+                               absl::Hex(reinterpret_cast<uintptr_t>(this)));
+  builder.AddListeningPort(unix_address_, grpc::InsecureServerCredentials());
   builder.SetMaxReceiveMessageSize(-1);
   builder.RegisterService(this);
   server_ = builder.BuildAndStart();

@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <random>
-#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"

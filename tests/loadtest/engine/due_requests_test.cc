@@ -19,7 +19,6 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "loadtest/schedule/arrivals.h"
-#include "loadtest/schedule/rate_profile.h"
 
 namespace {
 std::atomic<int64_t> g_allocations{0};

@@ -9,15 +9,11 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
-#include <set>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/mutex.h"
 #include "gtest/gtest.h"
-#include "loadtest/schedule/rate_profile.h"
+#include "loadtest/schedule/arrivals.h"
 
 namespace {
 
@@ -39,16 +35,13 @@ namespace qgemm::loadtest {
 namespace {
 
 // Message number = sequence modulo 4; even ones are of class 0.
-class FourMessages final : public RequestPicker {
- public:
-  PickedRequest Pick(int64_t, int64_t sequence) const override {
-    PickedRequest picked;
-    picked.message = static_cast<int>(sequence % 4);
-    picked.row_class = picked.message % 2;
-    picked.rows = 1 + 15 * picked.row_class;
-    return picked;
-  }
-};
+PickedRequest PickOneOfFour(int64_t, int64_t sequence) {
+  PickedRequest picked;
+  picked.message = static_cast<int>(sequence % 4);
+  picked.row_class = picked.message % 2;
+  picked.rows = 1 + 15 * picked.row_class;
+  return picked;
+}
 
 // Ends each request at once with a status that depends on its message.
 class ScriptedTransport final : public Transport, public RequestSink {
@@ -79,9 +72,7 @@ class ScriptedTransport final : public Transport, public RequestSink {
 };
 
 OpenTransport Scripted(std::vector<absl::Status> by_message) {
-  return [by_message](
-             int slots,
-             RequestSink* sink) -> absl::StatusOr<std::unique_ptr<Transport>> {
+  return [by_message](int slots, RequestSink* sink) -> OpenedTransport {
     return std::make_unique<ScriptedTransport>(by_message, slots, sink);
   };
 }
@@ -114,13 +105,10 @@ class LoadGeneratorTest : public testing::Test {
 
   absl::StatusOr<RunResult> Run(const GeneratorOptions& options,
                                 const LiveView& live = nullptr) {
-    return GenerateLoad(options, {open_, &picker_, nullptr, &clock_}, stop_,
-                        live);
+    return GenerateLoad(options, {open_, PickOneOfFour, nullptr}, stop_, live);
   }
 
   OpenTransport open_ = NullTransports();
-  const FourMessages picker_;
-  const SteadyClock clock_;
   std::atomic<bool> stop_{false};
 };
 
@@ -238,8 +226,7 @@ class SilentTransport final : public Transport {
 };
 
 TEST_F(LoadGeneratorTest, ARequestWithoutAnAnswerIsGivenUp) {
-  open_ = [](int,
-             RequestSink* sink) -> absl::StatusOr<std::unique_ptr<Transport>> {
+  open_ = [](int, RequestSink* sink) -> OpenedTransport {
     return std::make_unique<SilentTransport>(sink);
   };
   GeneratorOptions options = Closed(1);
