@@ -55,13 +55,12 @@ LAYERS = (
     ("cli/tensor_files", "kernels/matrix base"),
     ("cli", "cli client kernels/formats kernels/matrix flags base"),
     ("loadtest/schedule", "base"),
-    ("loadtest/workload", "loadtest/schedule kernels/formats kernels/matrix "
-                          "base"),
+    ("loadtest/workload", "kernels/formats kernels/matrix base"),
     ("loadtest/report", "client/include/qgemm base"),
     ("loadtest/engine", "loadtest/schedule loadtest/report client rpc proto "
                         "base"),
-    ("loadtest/verify", "loadtest/engine loadtest/report loadtest/schedule "
-                        "kernels/matrix base"),
+    ("loadtest/verify", "loadtest/report loadtest/workload kernels/matrix "
+                        "base"),
     ("loadtest", "loadtest client rpc proto kernels/formats kernels/matrix "
                  "flags base"),
 )

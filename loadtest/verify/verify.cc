@@ -3,15 +3,13 @@
 #include "loadtest/verify/verify.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
+#include "absl/strings/str_join.h"
 #include "base/crc32c.h"
 #include "kernels/matrix/fp64_oracle.h"
-#include "loadtest/schedule/random_bits.h"
+#include "loadtest/workload/workload.h"
 
 namespace qgemm::loadtest {
 namespace {
@@ -27,33 +25,6 @@ bool IsInSample(int64_t sequence) {
 
 using Pieces = absl::Span<const absl::string_view>;
 
-int64_t SizeOf(Pieces c) {
-  int64_t bytes = 0;
-  for (absl::string_view piece : c) bytes += piece.size();
-  return bytes;
-}
-
-uint32_t ChecksumOf(Pieces c) {
-  uint32_t crc32c = 0;
-  for (absl::string_view piece : c) crc32c = ExtendCrc32c(crc32c, piece);
-  return crc32c;
-}
-
-std::string Joined(Pieces c) {
-  std::string bytes;
-  bytes.reserve(SizeOf(c));
-  for (absl::string_view piece : c) bytes.append(piece.data(), piece.size());
-  return bytes;
-}
-
-bool Equal(absl::string_view kept, Pieces c) {
-  for (absl::string_view piece : c) {
-    if (kept.substr(0, piece.size()) != piece) return false;
-    kept.remove_prefix(piece.size());
-  }
-  return kept.empty();
-}
-
 // Rows of one pass over the weights.
 constexpr int64_t kRowsAPass = 64;
 
@@ -61,14 +32,6 @@ absl::Span<const uint8_t> AsBytes(absl::string_view text) {
   return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()),
                              text.size());
 }
-
-// Requests and their answers, one after the other: an oracle's row does not
-// depend on the others, so that a pass over the weights serves many.
-struct Gathered {
-  int64_t rows = 0;
-  std::vector<uint8_t> a;
-  std::string c;
-};
 
 OracleColumns ColumnsOf(const WeightsHeader& header, int64_t rows,
                         const Fp64Budget& budget) {
@@ -83,25 +46,31 @@ OracleColumns ColumnsOf(const WeightsHeader& header, int64_t rows,
   return columns;
 }
 
-// One layer's check.
+// One layer's check. Gathers requests and their answers, one after the other:
+// an oracle's row does not depend on the others, so that a pass over the
+// weights serves many.
 struct Check {
   const CanonicalWeights& weights;
   const MatmulSignature& signature;
   OracleColumns columns;
   VerifyReport* report;
-  Gathered gathered = {};
+  int64_t rows = 0;
+  std::vector<uint8_t> a = {};
+  std::string c = {};
 
   void Pass() {
-    if (gathered.rows == 0) return;
+    if (rows == 0) return;
     const OracleProduct product =
-        Fp64Matmul(weights, signature, gathered.a, gathered.rows, columns);
-    const OracleReport compared = CompareWithOracle(
-        product, weights.header(), signature, AsBytes(gathered.c));
+        Fp64Matmul(weights, signature, a, rows, columns);
+    const OracleReport compared =
+        CompareWithOracle(product, weights.header(), signature, AsBytes(c));
     report->elements_checked += compared.compared;
     report->worst_tolerance_used =
         std::max(report->worst_tolerance_used, compared.worst_ratio);
     report->status.Update(compared.ToStatus());
-    gathered = Gathered();
+    rows = 0;
+    a.clear();
+    c.clear();
   }
 
   void Add(const AnsweredRequest& answer) {
@@ -113,25 +82,18 @@ struct Check {
                        " bytes, expected ", expected)));
       return;
     }
-    gathered.a.insert(gathered.a.end(), answer.a.begin(), answer.a.end());
-    gathered.c += *answer.c;
-    gathered.rows += answer.m;
-    if (gathered.rows >= kRowsAPass) Pass();
+    a.insert(a.end(), answer.a.begin(), answer.a.end());
+    c += *answer.c;
+    rows += answer.m;
+    if (rows >= kRowsAPass) Pass();
   }
 };
 
 }  // namespace
 
 absl::string_view Name(VerifyMode mode) {
-  switch (mode) {
-    case VerifyMode::kNone:
-      return "none";
-    case VerifyMode::kSample:
-      return "sample";
-    case VerifyMode::kAll:
-      return "all";
-  }
-  return "";
+  constexpr absl::string_view kNames[] = {"none", "sample", "all"};
+  return kNames[static_cast<size_t>(mode)];
 }
 
 AnswerChecker::AnswerChecker(VerifyMode mode, int messages, int64_t kept_bytes)
@@ -142,28 +104,25 @@ AnswerChecker::AnswerChecker(VerifyMode mode, int messages, int64_t kept_bytes)
 void AnswerChecker::OnAnswer(int message, int64_t sequence, Pieces c) {
   if (mode_ == VerifyMode::kNone) return;
   if (mode_ == VerifyMode::kSample && !IsInSample(sequence)) return;
-  const int64_t bytes = SizeOf(c);
-  const uint32_t crc32c = ChecksumOf(c);
-  First first;
-  {
-    MutexLock lock(&mutex_);
-    ++report_.answers_compared;
-    First& entry = first_[message];
-    if (!entry.seen) {
-      entry.seen = true;
-      entry.bytes = bytes;
-      entry.crc32c = crc32c;
-      if (bytes > room_bytes_) return;
-      room_bytes_ -= bytes;
-      entry.kept = std::make_shared<const std::string>(Joined(c));
-      return;
-    }
-    first = entry;
+  int64_t bytes = 0;
+  uint32_t crc32c = 0;
+  for (absl::string_view piece : c) {
+    bytes += piece.size();
+    crc32c = ExtendCrc32c(crc32c, piece);
   }
-  const bool equal = first.bytes == bytes && first.crc32c == crc32c &&
-                     (first.kept == nullptr || Equal(*first.kept, c));
-  if (equal) return;
   MutexLock lock(&mutex_);
+  ++report_.answers_compared;
+  First& first = first_[message];
+  if (!first.seen) {
+    first.seen = true;
+    first.bytes = bytes;
+    first.crc32c = crc32c;
+    if (bytes > room_bytes_) return;
+    room_bytes_ -= bytes;
+    first.kept = std::make_shared<const std::string>(absl::StrJoin(c, ""));
+    return;
+  }
+  if (first.bytes == bytes && first.crc32c == crc32c) return;
   if (report_.answers_different++ > 0) return;
   report_.status = absl::DataLossError(absl::StrCat(
       "two answers to request ", message, " differ in their bits"));

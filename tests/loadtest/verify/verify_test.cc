@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -56,7 +55,6 @@ TEST(AnswerCheckerTest, OtherBitsForTheSameMessageAreFound) {
   EXPECT_EQ(report.answers_different, 2);
 }
 
-// Kept answers are compared byte by byte, the others by their CRC.
 TEST(AnswerCheckerTest, EverySingleFlippedBitIsFound) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
