@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The table of flags: name, value, limits and help of each.
 
 #include "flags/command_line.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -19,7 +14,6 @@ namespace qgemm::loadtest {
 namespace {
 
 using flags::AddChoice;
-using flags::AddDuration;
 using flags::AddOption;
 using flags::AddSwitch;
 using flags::AddText;
@@ -38,18 +32,26 @@ constexpr char kDescription[] =
 
 constexpr int kMaxLayers = 10000;
 
-// Accepts durations from `low` to a year.
-CLI::Validator From(absl::Duration low) {
-  return CLI::Validator(
-      [low](std::string& text) {
-        const absl::StatusOr<absl::Duration> time = flags::ParseDuration(text);
-        if (!time.ok() || (*time >= low && *time <= absl::Hours(24 * 365))) {
-          return std::string();  // AddDuration refuses other texts
-        }
-        return absl::StrCat(text, " must be at least ",
-                            absl::FormatDuration(low), " and at most a year");
-      },
-      "");
+// A duration from `low` to a year.
+void AddTime(CLI::App* app, const std::string& name, absl::Duration* value,
+             absl::Duration low, const std::string& help) {
+  const auto refusal = [low](std::string& text) {
+    const absl::StatusOr<absl::Duration> time = flags::ParseDuration(text);
+    if (!time.ok() || (*time >= low && *time <= absl::Hours(24 * 365))) {
+      return std::string();  // AddDuration refuses other texts
+    }
+    return absl::StrCat(text, " must be at least ", absl::FormatDuration(low),
+                        " and at most a year");
+  };
+  flags::AddDuration(app, name, value, help)
+      ->check(CLI::Validator(refusal, ""));
+}
+
+// A number from `low` to `high`.
+template <typename T>
+void AddRanged(CLI::App* app, const std::string& name, T* value, T low, T high,
+               const std::string& help) {
+  AddOption(app, name, value, help)->check(CLI::Range(low, high));
 }
 
 // An option whose text `parse` turns into a value or an error.
@@ -85,34 +87,24 @@ absl::StatusOr<std::set<absl::StatusCode>> ParseCodes(absl::string_view text) {
   return codes;
 }
 
-const std::vector<std::pair<std::string, TransportKind>>& TransportNames() {
-  static const auto* const names =
-      new std::vector<std::pair<std::string, TransportKind>>{
-          {"auto", TransportKind::kAuto},
-          {"tcp", TransportKind::kTcp},
-          {"unix", TransportKind::kUnix},
-          {"stream", TransportKind::kStream},
-          {"null", TransportKind::kNull}};
-  return *names;
-}
-
 void AddConnections(CLI::App* app, LoadtestOptions* options) {
   AddOption(app, "server", &options->server,
             "Server to load: host:port or unix:path");
-  AddChoice(app, "transport", &options->transport, TransportNames(),
-            "tcp, unix: a call a request; stream: requests pipelined over one "
+  AddChoice(app, "transport", &options->transport,
+            {{"call", TransportKind::kCall},
+             {"stream", TransportKind::kStream},
+             {"null", TransportKind::kNull}},
+            "call: a call a request; stream: requests pipelined over one "
             "GemmStream a connection; null: no server, every request is "
             "answered at once (the limit of the generator itself)");
-  AddDuration(app, "connect_timeout", &options->connect_timeout,
-              "Time for the server to accept connections")
-      ->check(From(absl::Milliseconds(1)));
-  AddOption(app, "channels", &options->channels,
-            "Connections that the requests share; 0: one for each of --threads")
-      ->check(CLI::Range(0, 256));
-  AddOption(app, "threads", &options->senders,
+  AddTime(app, "connect_timeout", &options->connect_timeout,
+          absl::Milliseconds(1), "Time for the server to accept connections");
+  AddRanged(
+      app, "channels", &options->channels, 0, 256,
+      "Connections that the requests share; 0: one for each of --threads");
+  AddRanged(app, "threads", &options->senders, 0, 64,
             "Senders, each with a thread that sends and one that takes "
-            "answers; 0: by the machine's size")
-      ->check(CLI::Range(0, 64));
+            "answers; 0: by the machine's size");
 }
 
 void AddLayers(CLI::App* app, LayerOptions* layers) {
@@ -121,24 +113,21 @@ void AddLayers(CLI::App* app, LayerOptions* layers) {
             "compared with each other; fp64 needs --synthetic or --walk");
   AddOption(app, "synthetic", &layers->synthetic,
             "KxN,...: random weights of these shapes; see --setup");
-  AddOption(app, "layers", &layers->per_shape,
-            "Layers of each shape of --synthetic, each with its own bytes")
-      ->check(CLI::Range(1, kMaxLayers));
+  AddRanged(app, "layers", &layers->per_shape, 1, kMaxLayers,
+            "Layers of each shape of --synthetic, each with its own bytes");
   AddOption(app, "walk", &layers->walk,
             absl::StrCat("Each client calls the layers of a model in order: ",
                          absl::StrJoin(KnownModels(), ", "),
                          " or a file (docs/load-testing.md)"));
-  AddOption(app, "walk_blocks", &layers->walk_blocks,
-            "First blocks of --walk to take; 0: all")
-      ->check(CLI::Range(0, kMaxLayers));
+  AddRanged(app, "walk_blocks", &layers->walk_blocks, 0, kMaxLayers,
+            "First blocks of --walk to take; 0: all");
   AddOption(app, "format", &layers->formats,
             "Format of synthetic weights: kbit2, kbit3, kbit4, kbit5, q4_0, "
             "ternary, int4, int4-asymmetric, fp16 or bf16; several take turns "
             "over the layers");
-  AddOption(app, "zipf", &layers->zipf,
+  AddRanged(app, "zipf", &layers->zipf, 0.0, kMaxZipfExponent,
             "Exponent of the Zipf distribution of requests over layers; 0: in "
-            "turn")
-      ->check(CLI::Range(0.0, kMaxZipfExponent));
+            "turn");
   AddSwitch(app, "setup", &layers->setup,
             "Upload synthetic weights first. --setup=false: use those left by "
             "a run with --teardown=false and the same flags");
@@ -154,13 +143,12 @@ void AddRequests(CLI::App* app, RequestOptions* request) {
   AddParsed(app, "m", &request->m, ParseRowMix,
             "Rows of activations a request, or a mix: 1:0.9,16:0.1")
       ->default_str("1");
-  AddOption(app, "prefill_m", &request->prefill_m,
-            "Rows of a request of --prefill_clients")
-      ->check(CLI::Range(int64_t{1}, kMaxExtent));
-  AddOption(app, "prefill_clients", &request->prefill_clients,
+  AddRanged(app, "prefill_m", &request->prefill_m, int64_t{1}, kMaxExtent,
+            "Rows of a request of --prefill_clients");
+  AddRanged(app, "prefill_clients", &request->prefill_clients, 0,
+            kMaxConcurrency,
             "Closed loops that send --prefill_m rows beside everything else, "
-            "over their own connections")
-      ->check(CLI::Range(0, kMaxConcurrency));
+            "over their own connections");
   AddChoice(app, "dtype", &request->a_type, types,
             "Element type of the activations");
   AddChoice<std::optional<FloatType>>(app, "out_dtype", &request->c_type,
@@ -180,26 +168,22 @@ void AddRequests(CLI::App* app, RequestOptions* request) {
   AddOption(app, "client_id", &request->client_id,
             "First part of the clients' ids, for fairness at the server; each "
             "client has its own. Empty: one client a connection");
-  AddOption(app, "inputs", &request->inputs,
-            "Distinct activation matrices of each layer and number of rows")
-      ->check(CLI::Range(1, 4096));
-  AddDuration(app, "timeout", &request->timeout,
-              "A request without an answer after this is given up, and an "
-              "error; to about 100 ms")
-      ->check(From(absl::Microseconds(1)));
-  AddDuration(app, "deadline", &request->deadline,
-              "Deadline of each request; misses are counted, and are no "
-              "errors. 0: none")
-      ->check(From(absl::ZeroDuration()));
-  AddOption(app, "cancel_rate", &request->disturbances.cancel_share,
-            "Share of requests that are cancelled")
-      ->check(CLI::Range(0.0, 1.0));
-  AddDuration(app, "cancel_within", &request->disturbances.cancel_within,
-              "Longest time until a request is cancelled")
-      ->check(From(absl::ZeroDuration()));
-  AddOption(app, "disconnect_rate",
-            &request->disturbances.disconnects_per_second,
-            "Connections a second that are cut without being closed")
+  AddRanged(app, "inputs", &request->inputs, 1, 4096,
+            "Distinct activation matrices of each layer and number of rows");
+  AddTime(app, "timeout", &request->timeout, absl::Microseconds(1),
+          "A request without an answer after this is given up, and an "
+          "error; to about 100 ms");
+  AddTime(app, "deadline", &request->deadline, absl::ZeroDuration(),
+          "Deadline of each request; misses are counted, and are no "
+          "errors. 0: none");
+  AddRanged(app, "cancel_rate", &request->disturbances.cancel_share, 0.0, 1.0,
+            "Share of requests that are cancelled");
+  AddTime(app, "cancel_within", &request->disturbances.cancel_within,
+          absl::ZeroDuration(), "Longest time until a request is cancelled");
+  AddOption(
+      app, "disconnect_rate", &request->disturbances.disconnects_per_second,
+      "Connections a second over a Unix socket that are cut without being "
+      "closed")
       ->check(CLI::Range(0.0, 1000.0));
   AddParsed(app, "allow_errors", &request->allowed_errors, ParseCodes,
             "Status codes that do not fail the run, as in "
@@ -207,14 +191,12 @@ void AddRequests(CLI::App* app, RequestOptions* request) {
 }
 
 void AddArrivals(CLI::App* app, ArrivalOptions* arrivals) {
-  AddOption(app, "concurrency", &arrivals->concurrency,
+  AddRanged(app, "concurrency", &arrivals->concurrency, 0, kMaxConcurrency,
             "Closed loop: clients, each with one request in flight. With "
-            "--rate: the most requests in flight. 0: 1, with --rate 1024")
-      ->check(CLI::Range(0, kMaxConcurrency));
-  AddDuration(app, "think", &arrivals->think,
-              "Pause of a closed loop's client between an answer and its next "
-              "request")
-      ->check(From(absl::ZeroDuration()));
+            "--rate: the most requests in flight. 0: 1, with --rate 1024");
+  AddTime(app, "think", &arrivals->think, absl::ZeroDuration(),
+          "Pause of a closed loop's client between an answer and its next "
+          "request");
   AddOption(app, "rate", &arrivals->rate_text,
             "Requests a second that arrive whether or not earlier ones were "
             "answered: 2000, steps 500:10s,1000:10s, ramps 100..5000:60s. "
@@ -223,16 +205,14 @@ void AddArrivals(CLI::App* app, ArrivalOptions* arrivals) {
             "Scatter of arrivals around --rate: constant, poisson, gamma:CV or "
             "trace:FILE (a line an offset in seconds)")
       ->default_str("poisson");
-  AddDuration(app, "max_lag", &arrivals->max_lag,
-              "The run fails if the generator itself sends later than this at "
-              "p99")
-      ->check(From(absl::Microseconds(1)));
-  AddDuration(app, "duration", &arrivals->duration,
-              "Time to measure, as in 10s or 500ms; 0: only --setup and "
-              "--teardown")
-      ->check(From(absl::ZeroDuration()));
-  AddDuration(app, "warmup", &arrivals->warmup, "Time to send before measuring")
-      ->check(From(absl::ZeroDuration()));
+  AddTime(app, "max_lag", &arrivals->max_lag, absl::Microseconds(1),
+          "The run fails if the generator itself sends later than this at "
+          "p99");
+  AddTime(app, "duration", &arrivals->duration, absl::ZeroDuration(),
+          "Time to measure, as in 10s or 500ms; 0: only --setup and "
+          "--teardown");
+  AddTime(app, "warmup", &arrivals->warmup, absl::ZeroDuration(),
+          "Time to send before measuring");
 }
 
 void AddMeasurement(CLI::App* app, LoadtestOptions* options) {
@@ -240,9 +220,8 @@ void AddMeasurement(CLI::App* app, LoadtestOptions* options) {
       app, "churn", &options->churn.shape,
       [](const std::string& text) { return ParseShape(text, "churn"); },
       "KxN: upload and unload layers of that shape while measuring");
-  AddOption(app, "churn_rate", &options->churn.per_second,
-            "Uploads a second of --churn")
-      ->check(CLI::Range(0.001, 1000.0));
+  AddRanged(app, "churn_rate", &options->churn.per_second, 0.001, 1000.0,
+            "Uploads a second of --churn");
   AddSwitch(app, "baseline", &options->baseline,
             "First measure an echo of the same bytes, and report the part of "
             "a request's time that is neither transport nor device. The "
@@ -268,22 +247,14 @@ void AddOutput(CLI::App* app, OutputOptions* output) {
   AddOption(app, "json", &output->json,
             "File for the report; tools/render_report.py draws it, "
             "tools/compare_reports.py compares two");
-  AddOption(app, "hgrm", &output->hgrm,
-            "File for the latency percentiles, as HdrHistogram's plotter reads "
-            "them");
   AddOption(app, "title", &output->title, "Title of the report");
-  AddChoice(app, "live", &output->live,
-            {{"auto", OutputOptions::Live::kAuto},
-             {"on", OutputOptions::Live::kOn},
-             {"off", OutputOptions::Live::kOff}},
-            "A line on standard error that shows the run; auto: on a terminal");
+  AddChoice<std::optional<bool>>(
+      app, "live", &output->live,
+      {{"auto", std::nullopt}, {"on", true}, {"off", false}},
+      "A line on standard error that shows the run; auto: on a terminal");
 }
 
 }  // namespace
-
-absl::string_view Name(TransportKind kind) {
-  return TransportNames()[static_cast<size_t>(kind)].first;
-}
 
 std::unique_ptr<CLI::App> MakeLoadtestApp(LoadtestOptions* options) {
   auto app = flags::MakeApp(kDescription, "qgemm_loadtest");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -9,10 +10,6 @@
 
 namespace qgemm::loadtest {
 namespace {
-
-std::string Prefix(const RunResult& run) {
-  return run.label.empty() ? "" : absl::StrCat(run.label, ": ");
-}
 
 // Errors that --allow_errors does not name.
 std::vector<std::string> ErrorsOf(const RunResult& run,
@@ -57,65 +54,45 @@ bool KeepsRate(const RunResult& run) {
          kKeptShare * static_cast<double>(run.due);
 }
 
-void AddErrors(const LoadtestReport& report, const LoadtestOptions& options,
-               std::vector<Finding>* findings) {
-  for (const RunResult& run : report.runs) {
-    const std::vector<std::string> errors = ErrorsOf(run, options);
-    if (!errors.empty()) {
-      findings->push_back(
-          {Verdict::kErrors, absl::StrCat(Prefix(run), "requests failed: ",
-                                          absl::StrJoin(errors, "; "))});
-    } else if (run.answers == 0 && !run.interrupted &&
-               run.due_time > absl::ZeroDuration()) {
-      findings->push_back(
-          {Verdict::kErrors, absl::StrCat(Prefix(run),
-                                          "no request that counts "
-                                          "was answered")});
-    }
+std::vector<std::string> Failures(const RunResult& run,
+                                  const LoadtestOptions& options) {
+  const std::vector<std::string> errors = ErrorsOf(run, options);
+  if (!errors.empty()) {
+    return {absl::StrCat("requests failed: ", absl::StrJoin(errors, "; "))};
   }
+  const bool silent = run.answers == 0 && !run.interrupted &&
+                      run.due_time > absl::ZeroDuration();
+  if (silent) return {"no request that counts was answered"};
+  return {};
 }
 
-void AddLag(const LoadtestReport& report, const LoadtestOptions& options,
-            std::vector<Finding>* findings) {
-  for (const RunResult& run : report.runs) {
-    if (!IsLate(run, options)) continue;
-    findings->push_back(
-        {Verdict::kLag,
-         absl::StrFormat(
-             "%sthe generator itself was late: p99 of its lag is "
-             "%s, above --max_lag=%s; give it more --threads or "
-             "a machine of its own",
-             Prefix(run),
-             absl::FormatDuration(absl::Nanoseconds(run.lag_ns.Percentile(99))),
-             absl::FormatDuration(options.arrivals.max_lag))});
-  }
+std::vector<std::string> Lateness(const RunResult& run,
+                                  const LoadtestOptions& options) {
+  if (!IsLate(run, options)) return {};
+  return {absl::StrCat(
+      "the generator itself was late: p99 of its lag is ",
+      absl::FormatDuration(absl::Nanoseconds(run.lag_ns.Percentile(99))),
+      ", above --max_lag=", absl::FormatDuration(options.arrivals.max_lag),
+      "; give it more --threads or a machine of its own")};
 }
 
-void AddMissedSlo(const LoadtestReport& report, const LoadtestOptions& options,
-                  std::vector<Finding>* findings) {
-  if (options.slo.empty()) return;
-  if (report.peak.has_value()) {
-    if (report.peak->rate > 0 && report.peak->confirmed) return;
-    findings->push_back(
-        {Verdict::kSloMissed,
-         report.peak->rate > 0
-             ? absl::StrFormat("%.0f requests/s held %s, but no longer run "
-                               "confirmed it",
-                               report.peak->rate, report.peak->slo)
-             : absl::StrCat("no rate held ", report.peak->slo)});
-    return;
+std::vector<std::string> MissedSlo(const RunResult& run,
+                                   const LoadtestOptions& options) {
+  if (options.slo.empty()) return {};
+  std::vector<std::string> missed = MissedBounds(run, options.slo);
+  if (!KeepsRate(run)) {
+    missed.push_back(absl::StrCat(run.due - run.sent, " of ", run.due,
+                                  " due requests were never sent"));
   }
-  for (const RunResult& run : report.runs) {
-    std::vector<std::string> missed = MissedBounds(run, options.slo);
-    if (!KeepsRate(run)) {
-      missed.push_back(absl::StrCat(run.due - run.sent, " of ", run.due,
-                                    " due requests were never sent"));
-    }
-    if (missed.empty()) continue;
-    findings->push_back(
-        {Verdict::kSloMissed,
-         absl::StrCat(Prefix(run), absl::StrJoin(missed, "; "))});
-  }
+  return missed;
+}
+
+std::string MissedPeak(const PeakResult& peak) {
+  if (peak.rate <= 0) return absl::StrCat("no rate held ", peak.slo);
+  return absl::StrFormat(
+      "%.0f requests/s held %s, but no longer run "
+      "confirmed it",
+      peak.rate, peak.slo);
 }
 
 }  // namespace
@@ -127,17 +104,30 @@ std::vector<Finding> Judge(const LoadtestReport& report,
     findings.push_back(
         {Verdict::kWrongAnswer, std::string(report.verify.status.message())});
   }
-  for (const RunResult& run : report.runs) {
-    if (!run.interrupted) continue;
-    findings.push_back({Verdict::kInterrupted,
-                        "stopped by a signal; what was measured so far"});
-  }
+  const auto add = [&](Verdict verdict, auto faults_of) {
+    for (const RunResult& run : report.runs) {
+      const std::vector<std::string> faults = faults_of(run, options);
+      if (faults.empty()) continue;
+      const absl::string_view colon = run.label.empty() ? "" : ": ";
+      findings.push_back({verdict, absl::StrCat(run.label, colon,
+                                                absl::StrJoin(faults, "; "))});
+    }
+  };
+  add(Verdict::kInterrupted, [](const RunResult& run, const auto&) {
+    return std::vector<std::string>(run.interrupted ? 1 : 0,
+                                    "stopped by a signal");
+  });
   // Runs beyond a peak are to fail; where there is none, errors may say why.
-  const bool has_peak = report.peak.has_value() && report.peak->rate > 0;
-  if (!has_peak) AddErrors(report, options, &findings);
-  if (!report.peak.has_value()) AddLag(report, options, &findings);
+  const std::optional<PeakResult>& peak = report.peak;
+  if (!peak.has_value() || peak->rate <= 0) add(Verdict::kErrors, Failures);
+  if (!peak.has_value()) add(Verdict::kLag, Lateness);
   // A sweep is to show where bounds are missed, not to fail there.
-  if (options.sweep.values.empty()) AddMissedSlo(report, options, &findings);
+  if (!peak.has_value() && options.sweep.values.empty()) {
+    add(Verdict::kSloMissed, MissedSlo);
+  }
+  if (peak.has_value() && !peak->confirmed) {
+    findings.push_back({Verdict::kSloMissed, MissedPeak(*peak)});
+  }
   return findings;
 }
 

@@ -12,8 +12,8 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "loadtest/engine/transport.h"
-#include "loadtest/schedule/random_bits.h"
 #include "loadtest/workload/synthetic_layers.h"
+#include "loadtest/workload/workload.h"
 
 namespace qgemm::loadtest {
 namespace {
@@ -24,9 +24,7 @@ constexpr int64_t kMaxOperandBytes = int64_t{256} << 20;
 WorkloadOptions WorkloadOf(const LoadtestOptions& options, size_t layers) {
   WorkloadOptions workload;
   workload.layers = static_cast<int>(layers);
-  workload.order = !options.layers.walk.empty() ? LayerOrder::kWalk
-                   : options.layers.zipf > 0    ? LayerOrder::kZipf
-                                                : LayerOrder::kRoundRobin;
+  workload.walk = !options.layers.walk.empty();
   workload.zipf_exponent = options.layers.zipf;
   workload.seed = options.seed;
   workload.rows = options.request.m;
@@ -90,7 +88,7 @@ absl::StatusOr<int> LoadSet::InputsThatFit() const {
 absl::Status LoadSet::AddMessages() {
   ASSIGN_OR_RETURN(inputs_, InputsThatFit());
   // By k, class and input: layers of equal k multiply the same A.
-  std::map<std::vector<int64_t>, int> operands;
+  std::map<std::vector<int64_t>, Operand> operands;
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
     GemmRequest gemm;
     gemm.weights = layers_[layer].name;
@@ -101,38 +99,40 @@ absl::Status LoadSet::AddMessages() {
     for (size_t row_class = 0; row_class < class_rows_.size(); ++row_class) {
       gemm.m = class_rows_[row_class];
       for (int input = 0; input < inputs_; ++input) {
-        const LoadMessage message{static_cast<int>(layer),
-                                  static_cast<int>(row_class), gemm.m, input};
-        const auto [found, fresh] = operands.try_emplace(
-            {layers_[layer].k, static_cast<int64_t>(row_class), input}, 0);
-        if (fresh) found->second = messages_.AddOperand(OperandOf(message));
-        messages_.AddGemm(gemm, found->second);
+        const RequestPick message{static_cast<int>(layer),
+                                  static_cast<int>(row_class), input};
+        Operand& a = operands[{layers_[layer].k,
+                               static_cast<int64_t>(row_class), input}];
+        if (a == nullptr) {
+          a = std::make_shared<const std::vector<uint8_t>>(OperandOf(message));
+        }
+        messages_.AddGemm(gemm, a);
       }
     }
   }
   return absl::OkStatus();
 }
 
-LoadMessage LoadSet::Describe(int message) const {
+RequestPick LoadSet::Describe(int message) const {
   const int classes = static_cast<int>(class_rows_.size());
-  LoadMessage described;
+  RequestPick described;
   described.input = message % inputs_;
   described.row_class = message / inputs_ % classes;
   described.layer = message / inputs_ / classes;
-  described.m = class_rows_[described.row_class];
   return described;
 }
 
-std::vector<uint8_t> LoadSet::OperandOf(const LoadMessage& message) const {
+std::vector<uint8_t> LoadSet::OperandOf(const RequestPick& message) const {
   const int64_t k = layers_[message.layer].k;
   uint64_t seed = MixBits(seed_ ^ static_cast<uint64_t>(k));
   seed = MixBits(seed ^ static_cast<uint64_t>(message.row_class));
   seed = MixBits(seed ^ static_cast<uint64_t>(message.input));
-  return MakeRandomActivations(request_.a_type, message.m * k, seed);
+  return MakeRandomActivations(request_.a_type, RowsOf(message) * k, seed);
 }
 
-int64_t LoadSet::AnswerBytes(const LoadMessage& message) const {
-  return message.m * layers_[message.layer].n * SizeOf(request_.result_type());
+int64_t LoadSet::AnswerBytes(const RequestPick& message) const {
+  return RowsOf(message) * layers_[message.layer].n *
+         SizeOf(request_.result_type());
 }
 
 PickedRequest LoadSet::Pick(int64_t client, int64_t sequence) const {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "loadtest/engine/generator_options.h"
+#include "loadtest/engine/load_generator.h"
 #include "loadtest/engine/message_set.h"
 #include "loadtest/options.h"
 #include "loadtest/workload/workload.h"
@@ -31,16 +31,8 @@ struct LoadedLayer {
   int64_t resident_bytes = 0;
 };
 
-// One request that may be sent.
-struct LoadMessage {
-  int layer = 0;
-  int row_class = 0;
-  int64_t m = 0;
-  int input = 0;
-};
-
 // Immutable and thread-safe once made.
-class LoadSet final : public RequestPicker {
+class LoadSet {
  public:
   // `layers` has one or more. As many inputs as asked, fewer where operands
   // would take too much memory.
@@ -48,20 +40,23 @@ class LoadSet final : public RequestPicker {
   static absl::StatusOr<std::unique_ptr<LoadSet>> Make(
       const LoadtestOptions& options, std::vector<LoadedLayer> layers);
 
-  PickedRequest Pick(int64_t client, int64_t sequence) const override;
+  // As PickRequest.
+  PickedRequest Pick(int64_t client, int64_t sequence) const;
 
   const MessageSet& messages() const { return messages_; }
   int message_count() const { return messages_.size(); }
-  LoadMessage Describe(int message) const;
+  RequestPick Describe(int message) const;
   // A [m, k] of a message, made anew; the same bytes each time.
-  std::vector<uint8_t> OperandOf(const LoadMessage& message) const;
-  int64_t AnswerBytes(const LoadMessage& message) const;
+  std::vector<uint8_t> OperandOf(const RequestPick& message) const;
+  int64_t AnswerBytes(const RequestPick& message) const;
 
   const std::vector<LoadedLayer>& layers() const { return layers_; }
   // Rows of each class, prefill the last if there is any.
   const std::vector<int64_t>& class_rows() const { return class_rows_; }
+  int64_t RowsOf(const RequestPick& message) const {
+    return class_rows_[message.row_class];
+  }
   std::vector<std::string> class_names() const;
-  int inputs() const { return inputs_; }
 
  private:
   LoadSet(const LoadtestOptions& options, std::vector<LoadedLayer> layers);

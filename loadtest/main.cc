@@ -15,7 +15,9 @@
 #include <string>
 #include <thread>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -25,7 +27,7 @@
 #include "flags/command_line.h"
 #include "loadtest/live_line.h"
 #include "loadtest/options.h"
-#include "loadtest/report/report_formats.h"
+#include "loadtest/report/loadtest_report.h"
 #include "loadtest/runner.h"
 #include "qgemm/process_settings.h"
 
@@ -53,21 +55,16 @@ int Fail(const absl::Status& status, Verdict verdict) {
   return static_cast<int>(verdict);
 }
 
-std::string Quoted(absl::string_view argument) {
-  constexpr absl::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-      "_-./:=,%+@";
-  if (!argument.empty() &&
-      argument.find_first_not_of(kPlain) == absl::string_view::npos) {
-    return std::string(argument);
-  }
-  return absl::StrCat("'", absl::StrReplaceAll(argument, {{"'", "'\\''"}}),
-                      "'");
-}
-
+// The command line as a shell takes it.
 std::string CommandLine(int argc, char** argv) {
   std::string line = "qgemm_loadtest";
-  for (int i = 1; i < argc; ++i) absl::StrAppend(&line, " ", Quoted(argv[i]));
+  for (int i = 1; i < argc; ++i) {
+    const std::string quoted = absl::StrReplaceAll(argv[i], {{"'", "'\\''"}});
+    const bool plain = absl::c_all_of(absl::string_view(argv[i]), [](char c) {
+      return absl::ascii_isalnum(c) || absl::StrContains("_-./:=,%+@", c);
+    });
+    absl::StrAppend(&line, plain ? " " : " '", quoted, plain ? "" : "'");
+  }
   return line;
 }
 
@@ -83,29 +80,27 @@ std::string CpuModel() {
 }
 
 // Fills in the client's side; facts that the system does not tell stay empty.
-void DescribeClient(TransportKind transport, LoadtestEnvironment* environment) {
+void DescribeClient(LoadtestEnvironment* environment) {
   environment->version = kVersion;
   environment->client_cpus =
       static_cast<int>(std::thread::hardware_concurrency());
   environment->client_cpu = CpuModel();
-  environment->transport = std::string(Name(transport));
   utsname system;
   if (uname(&system) != 0) return;
   environment->client_system =
       absl::StrCat(system.sysname, " ", system.release);
 }
 
-// Writes the file of a flag, or adds to the report's findings. A full disk may
-// show only when the last bytes are handed over.
-void WriteFile(absl::string_view flag, const std::string& path,
-               const std::string& text, LoadtestReport* report) {
+// Writes the report, or adds to its findings. A full disk may show only when
+// the last bytes are handed over.
+void WriteJson(const std::string& path, LoadtestReport* report) {
   std::ofstream file(path, std::ios::binary);
-  file << text;
+  file << FormatJson(*report);
   file.close();
   if (file) return;
   report->findings.push_back(
-      {Verdict::kNotWritten, absl::StrCat("--", flag, ": cannot write ", path,
-                                          ": ", std::strerror(errno))});
+      {Verdict::kNotWritten, absl::StrCat("--json: cannot write ", path, ": ",
+                                          std::strerror(errno))});
 }
 
 int Run(int argc, char** argv) {
@@ -117,23 +112,19 @@ int Run(int argc, char** argv) {
       static_cast<int>(std::thread::hardware_concurrency()), &options);
   if (!usage.ok()) return Fail(usage, Verdict::kUsage);
   StopOnSignals();
-  using Live = OutputOptions::Live;
-  const bool shows = options.output.live == Live::kOn ||
-                     (options.output.live == Live::kAuto && is_terminal);
-  LiveLine live(shows ? &std::cerr : nullptr);
+  LiveLine live(options.output.live.value_or(is_terminal) ? &std::cerr
+                                                          : nullptr);
   LoadtestReport report = RunLoadTest(options, g_stop, &live);
   DescribeFlags(*app, &report);
   report.command = CommandLine(argc, argv);
-  DescribeClient(options.transport, &report.environment);
-  const std::string json = FormatJson(report);
-  const RunResult* const run = report.headline_run();
-  const std::string hgrm =
-      FormatHgrm(run == nullptr ? Histogram() : run->latency_ns(), 1000);
-  if (!options.output.json.empty()) {
-    WriteFile("json", options.output.json, json, &report);
+  DescribeClient(&report.environment);
+  absl::string_view transport = report.option("transport");
+  if (transport == "call") {
+    transport = absl::StartsWith(options.server, "unix:") ? "unix" : "tcp";
   }
-  if (!options.output.hgrm.empty()) {
-    WriteFile("hgrm", options.output.hgrm, hgrm, &report);
+  report.environment.transport = std::string(transport);
+  if (!options.output.json.empty()) {
+    WriteJson(options.output.json, &report);
   }
   std::cout << FormatTable(report) << std::flush;
   if (!std::cout && report.findings.empty()) {

@@ -3,11 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/clock.h"
 #include "base/process_cpu.h"
 #include "base/status_macros.h"
 #include "loadtest/runner.h"
@@ -31,9 +28,8 @@ OpenTransport TransportsFor(const LoadtestOptions& options,
   transport.channels = options.channels / options.senders;
   transport.connect_timeout = options.connect_timeout;
   transport.client_id_prefix = options.request.client_id;
-  if (options.request.disturbances.disconnects_per_second > 0) {
-    transport.connections = Connections::kCuttable;
-  }
+  transport.can_be_cut =
+      options.request.disturbances.disconnects_per_second > 0;
   switch (options.transport) {
     case TransportKind::kNull:
       return NullTransports();
@@ -88,26 +84,19 @@ double AskedRate(const ArrivalOptions& arrivals) {
                                  arrivals.warmup + arrivals.duration);
 }
 
-// A request picker with one message.
-class OneMessage final : public RequestPicker {
- public:
-  explicit OneMessage(int64_t rows) { picked_.rows = rows; }
-  PickedRequest Pick(int64_t, int64_t) const override { return picked_; }
-
- private:
-  PickedRequest picked_;
-};
-
 // Echoes of the set's first message.
 struct Echoes {
-  explicit Echoes(const LoadSet& set) : message(set.Describe(0)) {
-    std::vector<uint8_t> a = set.OperandOf(message);
-    bytes_out = static_cast<int64_t>(a.size());
+  explicit Echoes(const LoadSet& set) {
+    const RequestPick message = set.Describe(0);
+    m = set.RowsOf(message);
+    const auto a =
+        std::make_shared<const std::vector<uint8_t>>(set.OperandOf(message));
+    bytes_out = static_cast<int64_t>(a->size());
     bytes_back = set.AnswerBytes(message);
-    messages.AddEcho(messages.AddOperand(std::move(a)), bytes_back);
+    messages.AddEcho(a, bytes_back);
   }
 
-  LoadMessage message;
+  int64_t m = 0;
   int64_t bytes_out = 0;
   int64_t bytes_back = 0;
   MessageSet messages;
@@ -120,7 +109,7 @@ absl::StatusOr<RunResult> MeasureMessage(LoadtestOptions options,
                                          const MessageSet& messages,
                                          int64_t m) {
   // Echo is a call, and a product is compared with it as a call.
-  options.transport = TransportKind::kTcp;
+  options.transport = TransportKind::kCall;
   options.request.disturbances = Disturbances();
   GeneratorOptions generator;
   generator.senders = options.senders;
@@ -129,13 +118,16 @@ absl::StatusOr<RunResult> MeasureMessage(LoadtestOptions options,
   generator.duration = options.arrivals.duration;
   generator.class_names = {"baseline"};
   generator.class_rows = {m};
-  const OneMessage picker(m);
-  const SteadyClock clock;
-  ASSIGN_OR_RETURN(
-      RunResult result,
-      GenerateLoad(generator,
-                   {TransportsFor(options, messages), &picker, nullptr, &clock},
-                   *parts.stop, nullptr));
+  ASSIGN_OR_RETURN(RunResult result,
+                   GenerateLoad(generator,
+                                {TransportsFor(options, messages),
+                                 [m](int64_t, int64_t) {
+                                   PickedRequest only;
+                                   only.rows = m;
+                                   return only;
+                                 },
+                                 nullptr},
+                                *parts.stop, nullptr));
   for (const auto& [code, tally] : result.errors) {
     return absl::Status(code == absl::StatusCode::kUnimplemented
                             ? absl::StatusCode::kFailedPrecondition
@@ -149,19 +141,19 @@ absl::StatusOr<RunResult> MeasureMessage(LoadtestOptions options,
 
 absl::StatusOr<RunResult> RunOnce(const LoadtestOptions& options,
                                   const RunParts& parts) {
-  std::unique_ptr<Churn> churn;
-  if (options.churn.shape.has_value()) {
-    ASSIGN_OR_RETURN(churn, Churn::Start(options, parts.client));
-  }
+  std::optional<Churn> churn;
+  if (options.churn.shape.has_value()) churn.emplace(options, parts.client);
   const absl::Duration own_before = ProcessCpu();
-  const SteadyClock clock;
   ASSIGN_OR_RETURN(RunResult result,
                    GenerateLoad(GeneratorOptionsOf(options, *parts.set),
                                 {TransportsFor(options, parts.set->messages()),
-                                 parts.set, parts.observer, &clock},
+                                 [&](int64_t client, int64_t sequence) {
+                                   return parts.set->Pick(client, sequence);
+                                 },
+                                 parts.observe},
                                 *parts.stop, parts.live));
   result.client_cpu = ProcessCpu() - own_before;
-  if (churn != nullptr) churn->StopInto(&result);
+  if (churn.has_value()) churn->StopInto(&result);
   result.asked_rate = AskedRate(options.arrivals);
   result.concurrency =
       options.arrivals.concurrency + options.request.prefill_clients;
@@ -171,7 +163,7 @@ absl::StatusOr<RunResult> RunOnce(const LoadtestOptions& options,
 absl::StatusOr<Baseline> MeasureBaseline(const LoadtestOptions& options,
                                          const RunParts& parts) {
   const Echoes echoes(*parts.set);
-  const int64_t m = echoes.message.m;
+  const int64_t m = echoes.m;
   Baseline baseline;
   baseline.bytes_out = echoes.bytes_out;
   baseline.bytes_back = echoes.bytes_back;
@@ -196,9 +188,8 @@ absl::StatusOr<double> MeasureEchoRate(LoadtestOptions options,
   const Echoes echoes(*parts.set);
   options.arrivals.warmup = kEchoRateWarmup;
   options.arrivals.duration = kEchoRateTime;
-  ASSIGN_OR_RETURN(
-      const RunResult result,
-      MeasureMessage(options, parts, echoes.messages, echoes.message.m));
+  ASSIGN_OR_RETURN(const RunResult result,
+                   MeasureMessage(options, parts, echoes.messages, echoes.m));
   return result.answers_per_second();
 }
 

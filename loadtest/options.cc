@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Checks of options against each other, and their automatic values.
 
 #include "loadtest/options.h"
 
@@ -29,30 +27,20 @@ absl::Status OfFlag(absl::string_view flag, absl::string_view value,
   return Refuse(absl::StrCat("--", flag, "=", value, ": ", status.message()));
 }
 
-absl::Status CompleteTransport(LoadtestOptions* options) {
-  if (options->server.empty()) {
+absl::Status CheckTransport(const LoadtestOptions& options) {
+  if (options.server.empty()) {
     return Refuse("--server: must be host:port or unix:path");
   }
-  const TransportKind of_server = absl::StartsWith(options->server, "unix:")
-                                      ? TransportKind::kUnix
-                                      : TransportKind::kTcp;
-  TransportKind& transport = options->transport;
-  if (transport == TransportKind::kAuto) transport = of_server;
-  if ((transport == TransportKind::kTcp || transport == TransportKind::kUnix) &&
-      transport != of_server) {
-    return Refuse(absl::StrCat("--transport=", Name(transport),
-                               ": --server=", options->server,
-                               " is reached by ", Name(of_server)));
-  }
-  if (transport == TransportKind::kStream &&
-      options->request.disturbances.disconnects_per_second > 0) {
+  if (options.request.disturbances.disconnects_per_second > 0 &&
+      (options.transport != TransportKind::kCall ||
+       !absl::StartsWith(options.server, "unix:"))) {
     return Refuse(
-        "--transport=stream goes without --disconnect_rate: a stream that has "
-        "ended stays so");
+        "--disconnect_rate: needs --server=unix:PATH and "
+        "--transport=call");
   }
-  if (transport == TransportKind::kNull &&
-      (!options->layers.is_synthetic() || options->churn.shape.has_value() ||
-       options->baseline || options->verify != VerifyMode::kNone)) {
+  if (options.transport == TransportKind::kNull &&
+      (!options.layers.is_synthetic() || options.churn.shape.has_value() ||
+       options.baseline || options.verify != VerifyMode::kNone)) {
     return Refuse(
         "--transport=null has no server: it goes with --synthetic or --walk, "
         "and without --churn, --baseline and --verify");
@@ -111,12 +99,13 @@ absl::Status ReadTrace(ArrivalOptions* arrivals) {
   if (!arrivals->rate_text.empty()) {
     double rate = 0;
     if (!absl::SimpleAtod(arrivals->rate_text, &rate) || !(rate >= kMinRate) ||
-        rate > kMaxRate) {
-      return Refuse(absl::StrCat("--rate=", arrivals->rate_text,
-                                 ": must be one number beside a trace, which "
-                                 "it scales"));
+        rate > kMaxRate || trace.mean_rate() == 0) {
+      return Refuse(absl::StrCat(
+          "--rate=", arrivals->rate_text,
+          ": must be one number beside a trace, which it scales; the trace "
+          "must have an offset above 0"));
     }
-    ASSIGN_OR_RETURN(arrivals->trace_scale, TimeScaleFor(trace, rate));
+    arrivals->trace_scale = trace.mean_rate() / rate;
   }
   arrivals->trace = std::make_shared<const ArrivalTrace>(std::move(trace));
   return absl::OkStatus();
@@ -139,27 +128,21 @@ absl::Status CompleteArrivals(ArrivalOptions* arrivals) {
   return absl::OkStatus();
 }
 
-bool Sweeps(const LoadtestOptions& options, SweptFlag flag) {
-  return !options.sweep.values.empty() && options.sweep.flag == flag;
-}
-
 bool SearchesRates(const LoadtestOptions& options) {
-  return options.find_peak || Sweeps(options, SweptFlag::kRate);
+  return options.find_peak || (!options.sweep.values.empty() &&
+                               options.sweep.flag == SweptFlag::kRate);
 }
 
 absl::Status CheckSearch(const LoadtestOptions& options) {
   for (size_t i = 0; i < options.sweep.values.size(); ++i) {
     RETURN_IF_ERROR(SweepPoint(options, i).status());
   }
-  const absl::string_view flag =
-      options.find_peak ? "--find_peak" : "--sweep=rate";
-  if (SearchesRates(options) && options.arrivals.trace != nullptr) {
-    return Refuse(
-        absl::StrCat(flag, " and a trace: it sets rates of a process"));
-  }
-  if (SearchesRates(options) && options.arrivals.think > absl::ZeroDuration()) {
+  if (SearchesRates(options) &&
+      (options.arrivals.trace != nullptr ||
+       options.arrivals.think > absl::ZeroDuration())) {
     return Refuse(absl::StrCat(
-        flag, " and --think: open arrivals do not wait for answers"));
+        options.find_peak ? "--find_peak" : "--sweep=rate",
+        " sets rates of a process: it goes without a trace and --think"));
   }
   if (options.find_peak && options.slo.empty()) {
     return Refuse("--find_peak needs --slo, as in --slo=p99=500us");
@@ -200,13 +183,12 @@ std::string LayerOptions::text() const {
                       walk);
 }
 
-void ArrivalOptions::SetRate(RateProfile profile) {
-  if (!is_open() && concurrency == 1) concurrency = kOpenInFlight;
-  rate = std::move(profile);
-}
-
 LoadtestOptions AtRate(LoadtestOptions options, RateProfile rate) {
-  options.arrivals.SetRate(std::move(rate));
+  ArrivalOptions& arrivals = options.arrivals;
+  if (!arrivals.is_open() && arrivals.concurrency == 1) {
+    arrivals.concurrency = kOpenInFlight;
+  }
+  arrivals.rate = std::move(rate);
   return options;
 }
 
@@ -244,7 +226,7 @@ absl::StatusOr<LoadtestOptions> SweepPoint(const LoadtestOptions& options,
 
 absl::Status CompleteOptions(int cpus, LoadtestOptions* options) {
   RETURN_IF_ERROR(CompleteLayers(&options->layers));
-  RETURN_IF_ERROR(CompleteTransport(options));
+  RETURN_IF_ERROR(CheckTransport(*options));
   RETURN_IF_ERROR(CompleteArrivals(&options->arrivals));
   RETURN_IF_ERROR(CheckSearch(*options));
   CompleteConnections(cpus, options);

@@ -16,13 +16,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "kernels/matrix/types.h"
-#include "loadtest/engine/generator_options.h"
+#include "loadtest/engine/load_generator.h"
 #include "loadtest/report/loadtest_report.h"
 #include "loadtest/schedule/arrivals.h"
-#include "loadtest/schedule/rate_profile.h"
 #include "loadtest/search.h"
 #include "loadtest/verify/verify.h"
 #include "loadtest/workload/model.h"
@@ -37,15 +35,10 @@ inline constexpr int kOpenInFlight = 1024;
 inline constexpr int kMaxConcurrency = 1 << 16;
 
 enum class TransportKind : uint8_t {
-  kAuto,  // kTcp or kUnix, by --server
-  kTcp,
-  kUnix,
-  kStream,  // either, pipelined over one GemmStream a connection
+  kCall,    // a call a request, over TCP or a Unix socket as --server says
+  kStream,  // pipelined over one GemmStream a connection
   kNull,    // no server: every request is answered at once, empty
 };
-
-// "auto", "tcp", "unix", "stream" or "null".
-absl::string_view Name(TransportKind kind);
 
 // The layers under load: either names on the server, or synthetic ones.
 struct LayerOptions {
@@ -99,8 +92,6 @@ struct ArrivalOptions {
   double trace_scale = 1;  // of its offsets
 
   bool is_open() const { return rate.has_value() || trace != nullptr; }
-  // Makes arrivals open at this rate.
-  void SetRate(RateProfile profile);
 };
 
 struct ChurnOptions {
@@ -109,16 +100,14 @@ struct ChurnOptions {
 };
 
 struct OutputOptions {
-  // Paths; empty: not written.
-  std::string json;
-  std::string hgrm;
+  std::string json;  // a path; empty: not written
   std::string title;
-  enum class Live : uint8_t { kAuto, kOn, kOff } live = Live::kAuto;
+  std::optional<bool> live;  // unset: on a terminal
 };
 
 struct LoadtestOptions {
   std::string server = "127.0.0.1:50051";
-  TransportKind transport = TransportKind::kAuto;
+  TransportKind transport = TransportKind::kCall;
   absl::Duration connect_timeout = absl::Seconds(10);
   int channels = 0;  // of all senders together; a multiple of them
   int senders = 0;

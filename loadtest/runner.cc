@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The steps of a load test, in order.
 
 #include "loadtest/runner.h"
 
@@ -11,24 +9,19 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "loadtest/load_set.h"
 #include "loadtest/search.h"
 #include "loadtest/server_layers.h"
 #include "loadtest/verify/verify.h"
-#include "qgemm/client.h"
 
 namespace qgemm::loadtest {
 namespace {
 
-// The server's limit is the one that counts; this only is above it.
-constexpr int64_t kMaxMessageBytes = int64_t{1} << 30;
 // Bound on kept answers together.
 constexpr int64_t kKeptBytes = int64_t{256} << 20;
 // Layers that --verify=sample compares with fp64, and multiply-adds of all of
@@ -78,7 +71,6 @@ MatmulSignature SignatureOf(const RequestOptions& request) {
   return signature;
 }
 
-// A load test under way.
 class LoadTest {
  public:
   LoadTest(const LoadtestOptions& options, const std::atomic<bool>& stop,
@@ -171,14 +163,9 @@ class LoadTest {
     return absl::OkStatus();
   }
 
-  RunParts PartsFor(const LoadSet& set, AnswerObserver* observer) {
-    RunParts parts;
-    parts.client = client_.get();
-    parts.set = &set;
-    parts.observer = observer;
-    parts.stop = &stop_;
-    parts.live = [this](const SeriesPoint& point) { live_->Show(point); };
-    return parts;
+  RunParts PartsFor(const LoadSet& set, ObserveAnswer observe) {
+    return {client_.get(), &set, std::move(observe), &stop_,
+            [this](const SeriesPoint& point) { live_->Show(point); }};
   }
 
   // One run, appended to the report; true if it holds.
@@ -188,11 +175,12 @@ class LoadTest {
     ASSIGN_OR_RETURN(const auto set, LoadSet::Make(options, layers_));
     AnswerChecker checker(options.verify, set->message_count(), kKeptBytes);
     live_->Begin(label);
-    AnswerObserver* const observer =
-        options.verify == VerifyMode::kNone ? nullptr : &checker;
+    const auto observe = [&checker](int message, int64_t sequence, auto c) {
+      checker.OnAnswer(message, sequence, c);
+    };
     const absl::Duration cpu_before = ServerCpu();
     ASSIGN_OR_RETURN(RunResult run, Undisturbed([&] {
-                       return RunOnce(options, PartsFor(*set, observer));
+                       return RunOnce(options, PartsFor(*set, observe));
                      }));
     run.server_cpu = std::max(absl::ZeroDuration(), ServerCpu() - cpu_before);
     run.label = label;
@@ -203,15 +191,6 @@ class LoadTest {
     return holds;
   }
 
-  // The last run if its arrivals were open and as fast as `best`'s, or `best`.
-  std::optional<size_t> FasterOpenRun(std::optional<size_t> best) const {
-    const std::vector<RunResult>& runs = report_->runs;
-    if (runs.empty() || !runs.back().is_open()) return best;
-    const bool faster =
-        !best.has_value() || runs.back().asked_rate >= runs[*best].asked_rate;
-    return faster ? runs.size() - 1 : best;
-  }
-
   // The headline of a sweep of rates is the highest that held.
   absl::Status RunSweep() {
     std::optional<size_t> best;
@@ -219,7 +198,11 @@ class LoadTest {
       ASSIGN_OR_RETURN(const LoadtestOptions options, SweepPoint(options_, i));
       ASSIGN_OR_RETURN(const bool held,
                        RunPoint(options, options_.sweep.Label(i)));
-      if (held) best = FasterOpenRun(best);
+      const std::vector<RunResult>& runs = report_->runs;
+      if (!held || runs.empty() || !runs.back().is_open()) continue;
+      if (!best || runs.back().asked_rate >= runs[*best].asked_rate) {
+        best = runs.size() - 1;
+      }
     }
     if (best.has_value()) report_->headline = *best;
     return absl::OkStatus();
@@ -258,7 +241,6 @@ class LoadTest {
     return absl::OkStatus();
   }
 
-  // Adds the check of a run's answers to the report.
   void Verify(const LoadSet& set, const AnswerChecker& checker) {
     VerifyReport found = checker.Report();
     if (setup_.has_value() && options_.layers.is_synthetic()) {
@@ -281,11 +263,12 @@ class LoadTest {
     for (int i = 0; i < set.message_count(); ++i) {
       std::shared_ptr<const std::string> c = checker.Kept(i);
       if (c == nullptr) continue;
-      const LoadMessage message = set.Describe(i);
+      const RequestPick message = set.Describe(i);
+      const int64_t m = set.RowsOf(message);
       by_layer[message.layer].push_back(
-          {absl::StrCat("input ", message.input, " of m=", message.m, " at ",
+          {absl::StrCat("input ", message.input, " of m=", m, " at ",
                         set.layers()[message.layer].name),
-           message.m, set.OperandOf(message), std::move(c)});
+           m, set.OperandOf(message), std::move(c)});
     }
     const bool all = options_.verify == VerifyMode::kAll;
     const size_t step =

@@ -26,12 +26,12 @@ namespace qgemm::loadtest {
 LoadtestReport RunLoadTest(const LoadtestOptions& options,
                            const std::atomic<bool>& stop, LiveLine* live);
 
-// Objects that a run uses. All of them must outlive the run; `observer` and
+// Objects that a run uses. All of them must outlive the run; `observe` and
 // `live` may be null.
 struct RunParts {
   Client* client = nullptr;  // used by --churn; else null
   const LoadSet* set = nullptr;
-  AnswerObserver* observer = nullptr;
+  ObserveAnswer observe;
   const std::atomic<bool>* stop = nullptr;
   LiveView live;
 };

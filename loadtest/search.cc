@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -19,17 +20,8 @@ namespace {
 
 constexpr int kMaxPoints = 100;
 
-constexpr std::pair<absl::string_view, SweptFlag> kFlags[] = {
-    {"rate", SweptFlag::kRate},
-    {"concurrency", SweptFlag::kConcurrency},
-    {"m", SweptFlag::kM}};
-
-absl::string_view Name(SweptFlag flag) {
-  for (const auto& [name, each] : kFlags) {
-    if (each == flag) return name;
-  }
-  return "";
-}
+// By SweptFlag.
+constexpr absl::string_view kFlags[] = {"rate", "concurrency", "m"};
 
 absl::Status Bad(absl::string_view reason) {
   return absl::InvalidArgumentError(absl::StrCat(
@@ -107,7 +99,7 @@ absl::StatusOr<Slo> ParseSlo(absl::string_view text) {
 }
 
 std::string Sweep::Label(size_t point) const {
-  return absl::StrCat(Name(flag), "=", values[point]);
+  return absl::StrCat(kFlags[static_cast<size_t>(flag)], "=", values[point]);
 }
 
 absl::StatusOr<Sweep> ParseSweep(absl::string_view text) {
@@ -115,13 +107,9 @@ absl::StatusOr<Sweep> ParseSweep(absl::string_view text) {
   if (text.empty()) return sweep;
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits('=', 1));
-  bool known = false;
-  for (const auto& [name, flag] : kFlags) {
-    if (name != parts.first) continue;
-    sweep.flag = flag;
-    known = true;
-  }
-  if (!known) return Bad("is no flag to sweep");
+  const auto* const found = absl::c_find(kFlags, parts.first);
+  if (found == std::end(kFlags)) return Bad("is no flag to sweep");
+  sweep.flag = static_cast<SweptFlag>(found - kFlags);
   if (absl::string_view(parts.second).find("..") != absl::string_view::npos) {
     ASSIGN_OR_RETURN(sweep.values, ParseRange(text, sweep.flag));
     return sweep;

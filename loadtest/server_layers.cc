@@ -2,17 +2,13 @@
 
 #include "loadtest/server_layers.h"
 
-#include <algorithm>
 #include <map>
-#include <string>
 #include <tuple>
-#include <utility>
 
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "loadtest/workload/synthetic_layers.h"
 
 namespace qgemm::loadtest {
 namespace {
@@ -35,8 +31,6 @@ std::vector<SyntheticLayer> NumberLayers(const LoadtestOptions& options) {
 LoadedLayer Describe(const std::string& name, const WeightsInfo& weights) {
   return {name, weights.format, weights.k, weights.n, weights.resident_bytes};
 }
-
-constexpr absl::Duration kChurnTimeout = absl::Minutes(1);
 
 }  // namespace
 
@@ -116,34 +110,13 @@ absl::StatusOr<CanonicalWeights> LayerSetup::Canonical(int layer) {
   return DecodeWeights(encoded);
 }
 
-absl::StatusOr<std::unique_ptr<Churn>> Churn::Start(
-    const LoadtestOptions& options, Client* client) {
-  SyntheticLayers maker;
-  RETURN_IF_ERROR(maker.Make(LayerOf(options, 0)).status());
-  return std::unique_ptr<Churn>(new Churn(options, client, std::move(maker)));
-}
-
-Churn::Churn(const LoadtestOptions& options, Client* client,
-             SyntheticLayers maker)
+Churn::Churn(const LoadtestOptions& options, Client* client)
     : options_(options),
       client_(client),
-      maker_(std::move(maker)),
       prefix_(absl::StrCat("loadtest/churn/",
                            absl::Hex(absl::Uniform<uint64_t>(absl::BitGen())),
                            "/")),
       thread_([this] { Run(); }) {}
-
-// The seed differs from that of the layers under load, which stay.
-SyntheticLayer Churn::LayerOf(const LoadtestOptions& options, int64_t index) {
-  const LayerShape& shape = *options.churn.shape;
-  SyntheticLayer layer;
-  layer.format = options.layers.formats.front();
-  layer.k = shape.k;
-  layer.n = shape.n;
-  layer.seed = ~options.seed;
-  layer.index = index;
-  return layer;
-}
 
 Churn::~Churn() {
   if (thread_.joinable()) Join();
@@ -162,10 +135,13 @@ void Churn::Run() {
   const absl::Time start = absl::Now();
   const absl::Duration gap = absl::Seconds(1 / options_.churn.per_second);
   for (int64_t i = 0; WaitUntil(start + gap * i); ++i) Upload(i);
-  if (!resident_.empty()) {
-    Note(client_->UnloadWeights(resident_, absl::Now() + kChurnTimeout)
-             .status());
-  }
+  UnloadResident();
+}
+
+void Churn::UnloadResident() {
+  if (resident_.empty()) return;
+  Succeeded(
+      client_->UnloadWeights(resident_, absl::Now() + kCallTimeout).status());
 }
 
 bool Churn::WaitUntil(absl::Time time) {
@@ -179,38 +155,33 @@ bool Churn::WaitUntil(absl::Time time) {
 void Churn::Upload(int64_t number) {
   LoadOptions load;
   load.name = absl::StrCat(prefix_, number);
-  load.deadline = absl::Now() + kChurnTimeout;
+  load.deadline = absl::Now() + kCallTimeout;
+  const LayerShape& shape = *options_.churn.shape;
+  // The seed differs from that of the layers under load, which stay.
   const absl::StatusOr<EncodedWeights> layer =
-      maker_.Make(LayerOf(options_, number));
-  Note(layer.status());
-  if (!layer.ok()) return;
-  const absl::Status loaded = client_->LoadWeights(*layer, load).status();
-  Note(loaded);
-  if (!loaded.ok()) return;
-  ++uploads_;
-  if (!resident_.empty()) {
-    Note(client_->UnloadWeights(resident_, absl::Now() + kChurnTimeout)
-             .status());
+      maker_.Make({options_.layers.formats.front(), shape.k, shape.n,
+                   ~options_.seed, number});
+  if (!Succeeded(layer.status()) ||
+      !Succeeded(client_->LoadWeights(*layer, load).status())) {
+    return;
   }
+  ++uploads_;
+  UnloadResident();
   resident_ = load.name;
 }
 
-void Churn::Note(const absl::Status& status) {
-  if (status.ok()) return;
-  ErrorTally& tally = errors_[status.code()];
-  if (tally.count++ == 0) {
-    tally.first_message = absl::StrCat("churn: ", status.message());
-  }
+bool Churn::Succeeded(const absl::Status& status) {
+  if (status.ok()) return true;
+  CountError(
+      absl::Status(status.code(), absl::StrCat("churn: ", status.message())),
+      std::nullopt, &errors_);
+  return false;
 }
 
 void Churn::StopInto(RunResult* result) {
   Join();
   result->uploads = uploads_;
-  for (const auto& [code, tally] : errors_) {
-    ErrorTally& sum = result->errors[code];
-    if (sum.count == 0) sum.first_message = tally.first_message;
-    sum.count += tally.count;
-  }
+  MergeErrors(errors_, &result->errors);
 }
 
 }  // namespace qgemm::loadtest

@@ -9,8 +9,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -66,9 +64,8 @@ class LayerSetup {
 // interval follow each other at once.
 class Churn {
  public:
-  // `client` must outlive it. Errors: those of making the first layer.
-  static absl::StatusOr<std::unique_ptr<Churn>> Start(
-      const LoadtestOptions& options, Client* client);
+  // `client` must outlive it.
+  Churn(const LoadtestOptions& options, Client* client);
   Churn(const Churn&) = delete;
   Churn& operator=(const Churn&) = delete;
   ~Churn();
@@ -78,14 +75,13 @@ class Churn {
   void StopInto(RunResult* result);
 
  private:
-  Churn(const LoadtestOptions& options, Client* client, SyntheticLayers maker);
-
   void Run();
   void Upload(int64_t number);
-  static SyntheticLayer LayerOf(const LoadtestOptions& options, int64_t index);
   // False once stopped.
   bool WaitUntil(absl::Time time);
-  void Note(const absl::Status& status);
+  void UnloadResident();
+  // True for OK; counts anything else.
+  bool Succeeded(const absl::Status& status);
   void Join();
 
   const LoadtestOptions options_;
@@ -98,7 +94,7 @@ class Churn {
   // Owned by the thread until it has ended.
   int64_t uploads_ = 0;
   std::string resident_;  // empty: none
-  std::map<absl::StatusCode, ErrorTally> errors_;
+  ErrorTallies errors_;
   std::thread thread_;
 };
 

@@ -3,7 +3,6 @@
 // Judge and Holds: what a report's runs and answers amount to.
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"

@@ -5,7 +5,6 @@
 #include "loadtest/live_line.h"
 
 #include <sstream>
-#include <string>
 
 #include "absl/time/time.h"
 #include "gmock/gmock.h"

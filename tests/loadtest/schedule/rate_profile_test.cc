@@ -189,22 +189,23 @@ TEST_P(BadRate, IsRefusedBySegment) {
 
 INSTANTIATE_TEST_SUITE_P(
     ParseRateProfile, BadRate,
-    testing::Values(
-        BadText{"", "segment 1 \"\""}, BadText{"x", "segment 1 \"x\""},
-        BadText{"0", "0.001 to 1e+07"}, BadText{"0.0009", "0.001"},
-        BadText{"1.1e7", "1e+07"}, BadText{"-5", "\"-5\""},
-        BadText{"nan", "\"nan\""}, BadText{"inf", "\"inf\""},
-        BadText{"10:", "\"10:\""}, BadText{"10:5", "\"10:5\""},
-        BadText{"10:0s", "above 0"}, BadText{"10:-1s", "above 0"},
-        BadText{"10:inf", "at most a year"},
-        BadText{"10:9000h", "at most a year"},
-        BadText{"10:5000h,20:5000h", "segment 2"},
-        BadText{"10:5s,", "segment 2 \"\""},
-        BadText{"10,20:5s", "segment 1 \"10\""},
-        BadText{"10..20", "FIRST..LAST:LENGTH"},
-        BadText{"10:5s,..20:5s", "segment 2 \"..20:5s\""},
-        BadText{"10..:5s", "segment 1"}, BadText{"1..2..3:5s", "segment 1"},
-        BadText{"10:5s:6s", "segment 1 \"10:5s:6s\""}));
+    testing::Values(BadText{"", "segment 1 \"\""},
+                    BadText{"x", "segment 1 \"x\""},
+                    BadText{"0", "0.001 to 1e+07"}, BadText{"0.0009", "0.001"},
+                    BadText{"1.1e7", "1e+07"}, BadText{"-5", "\"-5\""},
+                    BadText{"nan", "\"nan\""}, BadText{"inf", "\"inf\""},
+                    BadText{"10:", "\"10:\""}, BadText{"10:5", "\"10:5\""},
+                    BadText{"10:0s", "above 0"}, BadText{"10:-1s", "above 0"},
+                    BadText{"10:inf", "at most a year"},
+                    BadText{"10:9000h", "at most a year"},
+                    BadText{"10:5000h,20:5000h", "segment 2"},
+                    BadText{"10:5s,", "segment 2 \"\""},
+                    BadText{"10,20:5s", "segment 1 \"10\""},
+                    BadText{"10..20", "FIRST..LAST:LENGTH"},
+                    BadText{"10:5s,..20:5s", "segment 2 \"..20:5s\""},
+                    BadText{"10..:5s", "segment 1"},
+                    BadText{"1..2..3:5s", "segment 1"},
+                    BadText{"10:5s:6s", "segment 1 \"10:5s:6s\""}));
 
 }  // namespace
 }  // namespace qgemm::loadtest
