@@ -49,6 +49,9 @@ std::vector<std::string> MissedBounds(const RunResult& run, const Slo& slo) {
   return missed;
 }
 
+// Open arrivals keep their rate if they send this share of what was due.
+constexpr double kKeptShare = 0.99;
+
 bool KeepsRate(const RunResult& run) {
   return static_cast<double>(run.sent) >=
          kKeptShare * static_cast<double>(run.due);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace qgemm::loadtest {
@@ -31,8 +32,10 @@ void LiveLine::Show(const SeriesPoint& point) {
 }
 
 void LiveLine::Say(absl::string_view text) {
+  if (out_ == nullptr) return;
   constexpr absl::string_view kEraseToEnd = "\x1b[K";
-  if (terminal_ != nullptr) *terminal_ << '\r' << text << kEraseToEnd;
+  if (is_terminal_) *out_ << '\r' << text << kEraseToEnd;
+  if (!is_terminal_ && !text.empty()) *out_ << absl::StrCat(text, "\n");
 }
 
 }  // namespace qgemm::loadtest

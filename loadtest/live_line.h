@@ -18,8 +18,10 @@ namespace qgemm::loadtest {
 // Not thread-safe.
 class LiveLine {
  public:
-  // Overwrites one line of `terminal`; null shows nothing.
-  explicit LiveLine(std::ostream* terminal) : terminal_(terminal) {}
+  // Null shows nothing. A terminal's line is overwritten again and again; a
+  // file gets one line after the other.
+  LiveLine(std::ostream* out, bool is_terminal)
+      : out_(out), is_terminal_(is_terminal) {}
 
   // A run begins, under this label; empty if there is one.
   void Begin(std::string label);
@@ -30,7 +32,8 @@ class LiveLine {
   void Say(absl::string_view text);
 
  private:
-  std::ostream* const terminal_;
+  std::ostream* const out_;
+  const bool is_terminal_;
   std::string label_;
   int64_t errors_ = 0;
   absl::Duration shown_ = -absl::InfiniteDuration();

@@ -44,7 +44,6 @@ class LoadSet {
   PickedRequest Pick(int64_t client, int64_t sequence) const;
 
   const MessageSet& messages() const { return messages_; }
-  int message_count() const { return messages_.size(); }
   RequestPick Describe(int message) const;
   // A [m, k] of a message, made anew; the same bytes each time.
   std::vector<uint8_t> OperandOf(const RequestPick& message) const;

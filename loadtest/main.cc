@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// qgemm_loadtest: flags in, report out, exit code. runner.h runs the test.
 
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -112,8 +110,8 @@ int Run(int argc, char** argv) {
       static_cast<int>(std::thread::hardware_concurrency()), &options);
   if (!usage.ok()) return Fail(usage, Verdict::kUsage);
   StopOnSignals();
-  LiveLine live(options.output.live.value_or(is_terminal) ? &std::cerr
-                                                          : nullptr);
+  const bool shows = options.output.live.value_or(is_terminal);
+  LiveLine live(shows ? &std::cerr : nullptr, is_terminal);
   LoadtestReport report = RunLoadTest(options, g_stop, &live);
   DescribeFlags(*app, &report);
   report.command = CommandLine(argc, argv);

@@ -173,7 +173,7 @@ class LoadTest {
                                 const std::string& label) {
     if (options.arrivals.duration <= absl::ZeroDuration()) return true;
     ASSIGN_OR_RETURN(const auto set, LoadSet::Make(options, layers_));
-    AnswerChecker checker(options.verify, set->message_count(), kKeptBytes);
+    AnswerChecker checker(options.verify, set->messages().size(), kKeptBytes);
     live_->Begin(label);
     const auto observe = [&checker](int message, int64_t sequence, auto c) {
       checker.OnAnswer(message, sequence, c);
@@ -260,7 +260,7 @@ class LoadTest {
   void CompareWithFp64(const LoadSet& set, const AnswerChecker& checker,
                        VerifyReport* found) {
     std::map<int, std::vector<AnsweredRequest>> by_layer;
-    for (int i = 0; i < set.message_count(); ++i) {
+    for (int i = 0; i < set.messages().size(); ++i) {
       std::shared_ptr<const std::string> c = checker.Kept(i);
       if (c == nullptr) continue;
       const RequestPick message = set.Describe(i);

@@ -52,9 +52,6 @@ absl::StatusOr<Baseline> MeasureBaseline(const LoadtestOptions& options,
 absl::StatusOr<double> MeasureEchoRate(LoadtestOptions options,
                                        const RunParts& parts);
 
-// Open arrivals keep their rate if they send this share of what was due.
-inline constexpr double kKeptShare = 0.99;
-
 // Faults of a report's runs and answers, the gravest first.
 std::vector<Finding> Judge(const LoadtestReport& report,
                            const LoadtestOptions& options);

@@ -16,7 +16,7 @@ SCHEMA_VERSION = 3
 # A percentile with fewer answers above it tells of single answers.
 MIN_ANSWERS_ABOVE = 10
 # Open arrivals keep their rate if this share of what was due is sent;
-# loadtest/runner.h has the same number.
+# loadtest/judgement.cc has the same number.
 KEPT_SHARE = 0.99
 
 Bound = collections.namedtuple("Bound", "name percent limit_ns")

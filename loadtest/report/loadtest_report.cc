@@ -5,8 +5,6 @@
 namespace qgemm::loadtest {
 namespace {
 
-constexpr double kNanosecondsPerMicrosecond = 1000;
-
 double PerSecond(int64_t count, absl::Duration time) {
   if (time <= absl::ZeroDuration()) return 0;
   return static_cast<double>(count) / absl::ToDoubleSeconds(time);
@@ -85,9 +83,9 @@ std::optional<double> Baseline::overhead_us() const {
   if (echo_ns.empty() || gemm_ns.empty() || device_ns.empty()) {
     return std::nullopt;
   }
-  return static_cast<double>(gemm_ns.Percentile(50) - echo_ns.Percentile(50) -
-                             device_ns.Percentile(50)) /
-         kNanosecondsPerMicrosecond;
+  return absl::ToDoubleMicroseconds(
+      absl::Nanoseconds(gemm_ns.Percentile(50) - echo_ns.Percentile(50) -
+                        device_ns.Percentile(50)));
 }
 
 const RunResult* LoadtestReport::headline_run() const {

@@ -11,7 +11,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kSchema[] = "qgemm.loadtest";
-constexpr double kNanosecondsPerMicrosecond = 1000;
 
 constexpr std::pair<double, const char*> kPercentiles[] = {
     {50, "p50"}, {90, "p90"}, {99, "p99"}, {99.9, "p99.9"}, {99.99, "p99.99"}};
@@ -29,7 +28,7 @@ Json Summary(const Histogram& histogram, double unit) {
 }
 
 Json SummaryUs(const Histogram& nanoseconds) {
-  return Summary(nanoseconds, kNanosecondsPerMicrosecond);
+  return Summary(nanoseconds, /*unit=*/1000);
 }
 
 // All that the histogram counted: buckets are [lowest, highest, count].

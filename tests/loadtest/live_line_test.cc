@@ -31,7 +31,7 @@ SeriesPoint PointAt(absl::Duration start) {
 
 TEST(LiveLineTest, ShowsTheFiguresOfAnIntervalEveryHalfSecond) {
   std::ostringstream terminal;
-  LiveLine line(&terminal);
+  LiveLine line(&terminal, true);
   line.Begin("rate=5");
   line.Show(PointAt(absl::Milliseconds(2400)));
   EXPECT_THAT(terminal.str(),
@@ -46,11 +46,20 @@ TEST(LiveLineTest, ShowsTheFiguresOfAnIntervalEveryHalfSecond) {
 
 TEST(LiveLineTest, ATextOverwritesTheOneBefore) {
   std::ostringstream terminal;
-  LiveLine line(&terminal);
+  LiveLine line(&terminal, true);
   line.Say("a long step");
   line.Say("");
   EXPECT_EQ(terminal.str(), "\ra long step\x1b[K\r\x1b[K");
-  LiveLine(nullptr).Say("nowhere");
+  LiveLine(nullptr, true).Say("nowhere");
+}
+
+TEST(LiveLineTest, IntoAFileOneLineFollowsTheOther) {
+  std::ostringstream file;
+  LiveLine line(&file, false);
+  line.Say("a long step");
+  line.Say("short");
+  line.Say("");
+  EXPECT_EQ(file.str(), "a long step\nshort\n");
 }
 
 }  // namespace

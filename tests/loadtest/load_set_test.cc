@@ -68,7 +68,7 @@ TEST(LoadSetTest, MessagesAreWhatTheyAreDescribedAs) {
   options.request.c_type = FloatType::kBFloat16;
   options.request.mode = ComputeMode::kA32;
   const auto set = Make(options);
-  for (int i = 0; i < set->message_count(); ++i) {
+  for (int i = 0; i < set->messages().size(); ++i) {
     const RequestPick message = set->Describe(i);
     const LoadedLayer layer = ThreeLayers()[message.layer];
     const v1::GemmRequest request = RequestOf(*set, i);
@@ -95,7 +95,7 @@ TEST(LoadSetTest, APickSaysWhatItsMessageIs) {
     for (int64_t sequence = 0; sequence < 100; ++sequence) {
       const PickedRequest picked = set->Pick(client, sequence);
       ASSERT_GE(picked.message, 0);
-      ASSERT_LT(picked.message, set->message_count());
+      ASSERT_LT(picked.message, set->messages().size());
       const RequestPick message = set->Describe(picked.message);
       EXPECT_EQ(picked.row_class, message.row_class);
       EXPECT_EQ(picked.rows, set->RowsOf(message));
@@ -159,7 +159,7 @@ TEST(LoadSetTest, TakesFewerInputsThanAskedWhereTheyTakeTooMuchMemory) {
   const auto set = LoadSet::Make(options, {{"wide", "kbit4", 16384, 8, 0},
                                            {"same", "kbit4", 16384, 8, 0}});
   ASSERT_TRUE(set.ok()) << set.status();
-  EXPECT_EQ((*set)->message_count(), 16);
+  EXPECT_EQ((*set)->messages().size(), 16);
   for (int64_t i = 0; i < 100; ++i) {
     EXPECT_LT((*set)->Pick(0, i).message, 16);
   }
