@@ -170,6 +170,10 @@ void AddRequests(CLI::App* app, RequestOptions* request) {
             "client has its own. Empty: one client a connection");
   AddRanged(app, "inputs", &request->inputs, 1, 4096,
             "Distinct activation matrices of each layer and number of rows");
+}
+
+// Ends of requests that are not answers.
+void AddEnds(CLI::App* app, RequestOptions* request) {
   AddTime(app, "timeout", &request->timeout, absl::Microseconds(1),
           "A request without an answer after this is given up, and an "
           "error; to about 100 ms");
@@ -261,6 +265,7 @@ std::unique_ptr<CLI::App> MakeLoadtestApp(LoadtestOptions* options) {
   AddConnections(app.get(), options);
   AddLayers(app.get(), &options->layers);
   AddRequests(app.get(), &options->request);
+  AddEnds(app.get(), &options->request);
   AddArrivals(app.get(), &options->arrivals);
   AddMeasurement(app.get(), options);
   AddOutput(app.get(), &options->output);

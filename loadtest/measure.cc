@@ -16,10 +16,6 @@ namespace {
 // Echoes and products take turns, so that both meet the machine's pace as it
 // drifts; each turn has a connection of its own.
 constexpr int kTurns = 5;
-constexpr absl::Duration kTurn = absl::Milliseconds(200);
-constexpr absl::Duration kTurnWarmup = absl::Milliseconds(50);
-constexpr absl::Duration kEchoRateTime = absl::Seconds(1);
-constexpr absl::Duration kEchoRateWarmup = absl::Milliseconds(200);
 
 OpenTransport TransportsFor(const LoadtestOptions& options,
                             const MessageSet& messages) {
@@ -169,8 +165,8 @@ absl::StatusOr<Baseline> MeasureBaseline(const LoadtestOptions& options,
   baseline.bytes_back = echoes.bytes_back;
   LoadtestOptions turn = options;
   turn.senders = turn.channels = turn.arrivals.concurrency = 1;
-  turn.arrivals.warmup = kTurnWarmup;
-  turn.arrivals.duration = kTurn;
+  turn.arrivals.warmup = absl::Milliseconds(50);
+  turn.arrivals.duration = absl::Milliseconds(200);
   for (int i = 0; i < kTurns && !*parts.stop; ++i) {
     ASSIGN_OR_RETURN(const RunResult echo,
                      MeasureMessage(turn, parts, echoes.messages, m));
@@ -186,8 +182,8 @@ absl::StatusOr<Baseline> MeasureBaseline(const LoadtestOptions& options,
 absl::StatusOr<double> MeasureEchoRate(LoadtestOptions options,
                                        const RunParts& parts) {
   const Echoes echoes(*parts.set);
-  options.arrivals.warmup = kEchoRateWarmup;
-  options.arrivals.duration = kEchoRateTime;
+  options.arrivals.warmup = absl::Milliseconds(200);
+  options.arrivals.duration = absl::Seconds(1);
   ASSIGN_OR_RETURN(const RunResult result,
                    MeasureMessage(options, parts, echoes.messages, echoes.m));
   return result.answers_per_second();
