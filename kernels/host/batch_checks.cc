@@ -21,8 +21,8 @@ absl::Status CheckOptions(absl::string_view backend,
                           int64_t least) {
   for (const auto& [name, value] : options) {
     if (value >= least) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        backend, ": ", name, " = ", value, " is below ", least));
+    return absl::InvalidArgumentError(
+        absl::StrCat(backend, ": ", name, " = ", value, " is below ", least));
   }
   return absl::OkStatus();
 }
