@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A histogram of integers with three significant digits at any scale (HDR
-// style). Counting only: what a value is (nanoseconds, rows), its owner says.
+// style). Counting only: the owner knows the unit of a value (nanoseconds,
+// rows).
 
 #ifndef QGEMM_BASE_HISTOGRAM_H_
 #define QGEMM_BASE_HISTOGRAM_H_
@@ -51,7 +52,7 @@ class Histogram {
   // not exceed, never above max(). 0 if empty.
   int64_t Percentile(double percent) const;
 
-  // How many values lie in buckets that end at or below `value`.
+  // The number of values in buckets that end at or below `value`.
   int64_t CountUpTo(int64_t value) const;
 
   // The buckets that hold something, in ascending order.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts what is alive, so that an owner can wait until all of it has gone.
+// Count of live objects, for an owner that waits until all are gone.
 
 #ifndef QGEMM_BASE_LIVE_COUNT_H_
 #define QGEMM_BASE_LIVE_COUNT_H_

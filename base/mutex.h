@@ -2,9 +2,9 @@
 //
 // Mutex, MutexLock and CondVar over the standard ones, with Clang's
 // thread-safety attributes. ThreadSanitizer sees through these; it does not
-// see through the distribution's uninstrumented absl::Mutex. Locks are to be
-// held for microseconds: one that is taken is looked at again for some before
-// its thread sleeps, since to sleep and be woken takes longer.
+// see through the distribution's uninstrumented absl::Mutex. A lock must be
+// held for microseconds only: a thread that finds it taken spins for some
+// before it sleeps, since sleeping and waking takes longer.
 
 #ifndef QGEMM_BASE_MUTEX_H_
 #define QGEMM_BASE_MUTEX_H_
@@ -38,7 +38,7 @@ class ABSL_LOCKABLE Mutex {
  private:
   friend class CondVar;
 
-  // Leaves the core's other thread its turn.
+  // Yields the core to its other hardware thread.
   static void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -63,7 +63,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mutex_;
 };
 
-// Waits are to be written as loops over the awaited condition.
+// A wait must be a loop over the awaited condition.
 class CondVar {
  public:
   CondVar() = default;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The processor time of the running process. Time that passes for everybody
-// is in clock.h.
+// The processor time of the running process. Wall-clock time is in clock.h.
 
 #ifndef QGEMM_BASE_PROCESS_CPU_H_
 #define QGEMM_BASE_PROCESS_CPU_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Something that runs tasks elsewhere: a pool of threads, an event loop.
+// Interface to run tasks on another thread: a pool of threads, an event loop.
 
 #ifndef QGEMM_BASE_TASK_RUNNER_H_
 #define QGEMM_BASE_TASK_RUNNER_H_
@@ -14,7 +14,7 @@ class TaskRunner {
  public:
   virtual ~TaskRunner() = default;
 
-  // Has `task` run once, soon, on a thread of the runner's and never within
+  // Runs `task` once, soon, on a thread of the runner's and never within
   // Submit. Tasks begin in the order in which they were submitted.
   virtual void Submit(absl::AnyInvocable<void()> task) = 0;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // QGEMM_TSAN is defined if ThreadSanitizer instruments the build. It does not
-// see into gRPC, so that what gRPC carries from thread to thread is told to it
-// by the two functions here.
+// see into gRPC, so the two functions here announce memory that gRPC carries
+// from thread to thread.
 
 #ifndef QGEMM_BASE_TSAN_H_
 #define QGEMM_BASE_TSAN_H_
@@ -21,7 +21,7 @@
 
 namespace qgemm {
 
-// All writes so far are to be seen by whoever acquires `address`.
+// Publishes all writes so far to the thread that acquires `address`.
 inline void TsanRelease([[maybe_unused]] void* address) {
 #ifdef QGEMM_TSAN
   __tsan_release(address);

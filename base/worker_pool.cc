@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The task queue behind WorkerPool.
+// The threads of WorkerPool.
 
 #include "base/worker_pool.h"
 
+#include <optional>
 #include <utility>
 
 namespace qgemm {
@@ -15,38 +16,17 @@ WorkerPool::WorkerPool(int threads) {
 }
 
 WorkerPool::~WorkerPool() {
-  {
-    MutexLock lock(&mutex_);
-    stopping_ = true;
-  }
-  wake_.SignalAll();
+  tasks_.Close();
   for (std::thread& thread : threads_) thread.join();
 }
 
 void WorkerPool::Submit(absl::AnyInvocable<void()> task) {
-  {
-    MutexLock lock(&mutex_);
-    tasks_.push_back(std::move(task));
-  }
-  wake_.Signal();
-}
-
-int64_t WorkerPool::waiting() {
-  MutexLock lock(&mutex_);
-  return static_cast<int64_t>(tasks_.size());
+  tasks_.Push(std::move(task));
 }
 
 void WorkerPool::Run() {
-  while (true) {
-    absl::AnyInvocable<void()> task;
-    {
-      MutexLock lock(&mutex_);
-      while (tasks_.empty() && !stopping_) wake_.Wait(&mutex_);
-      if (tasks_.empty()) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
-    }
-    task();
+  while (std::optional<absl::AnyInvocable<void()>> task = tasks_.Pop()) {
+    (*task)();
   }
 }
 

@@ -6,19 +6,17 @@
 #define QGEMM_BASE_WORKER_POOL_H_
 
 #include <cstdint>
-#include <deque>
 #include <thread>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
-#include "base/mutex.h"
+#include "base/fifo_queue.h"
 #include "base/task_runner.h"
 
 namespace qgemm {
 
-// Runs tasks in the order in which they came, on `threads` threads. The
-// destructor runs what is queued, then joins. Thread-safe.
+// Runs tasks in the order of Submit, on `threads` threads. The destructor runs
+// all that are queued, then joins. Thread-safe.
 class WorkerPool final : public TaskRunner {
  public:
   explicit WorkerPool(int threads);
@@ -26,16 +24,13 @@ class WorkerPool final : public TaskRunner {
 
   void Submit(absl::AnyInvocable<void()> task) override;
 
-  // Tasks that no thread has begun with.
-  int64_t waiting();
+  // The number of tasks that no thread has begun.
+  int64_t waiting() const { return tasks_.size(); }
 
  private:
   void Run();
 
-  Mutex mutex_;
-  CondVar wake_;
-  std::deque<absl::AnyInvocable<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  FifoQueue<absl::AnyInvocable<void()>> tasks_;
   std::vector<std::thread> threads_;
 };
 

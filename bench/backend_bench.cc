@@ -2,53 +2,73 @@
 //
 // Drives a backend in this process as the server does, without the server: so
 // many batches at a time, each of so many requests. Its times are what a
-// service's are to be compared with. Ways of moving rows take turns:
+// service's are to be compared with:
 //   backend_bench --backend=cuda --shape=4096x4096 --requests=1,16,64
 
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "base/histogram.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "bench/bench_case.h"
 #include "bench/synthetic_layer.h"
+#include "flags/command_line.h"
 #include "kernels/backends/backends.h"
 #include "kernels/matrix/backend.h"
 #include "nlohmann/json.hpp"
 
-ABSL_FLAG(std::string, backend, "auto", "As the server's.");
-ABSL_FLAG(std::string, shape, "4096x4096", "Of the layer, KxN.");
-ABSL_FLAG(std::string, format, "kbit4", "Of the layer.");
-ABSL_FLAG(int64_t, m, 1, "Rows of a request.");
-ABSL_FLAG(std::string, requests, "1,16,64",
-          "Requests of a batch, comma-separated.");
-ABSL_FLAG(int, in_flight, 1, "Batches at a time.");
-ABSL_FLAG(std::string, row_moves, "auto",
-          "As the server's; several, comma-separated, take turns.");
-ABSL_FLAG(absl::Duration, turn, absl::Milliseconds(300), "Of one way.");
-ABSL_FLAG(int, turns, 5, "Of each; the first does not count.");
-ABSL_FLAG(std::string, json, "", "Also write the results to this file.");
-
 namespace qgemm {
 namespace {
 
-// What the batches of a case took, in nanoseconds.
+struct DriverOptions {
+  BackendOptions backend;
+  std::string shape = "4096x4096";
+  std::string format = "kbit4";
+  int64_t m = 1;
+  std::vector<std::string> requests = {"1", "16", "64"};
+  int in_flight = 1;
+  absl::Duration turn = absl::Milliseconds(300);
+  int turns = 5;
+  std::string json;
+};
+
+std::unique_ptr<CLI::App> MakeDriverApp(DriverOptions* options) {
+  std::unique_ptr<CLI::App> app = flags::MakeApp(
+      "Times a backend in this process, without the server.", "backend_bench");
+  flags::AddChoice<BackendKind>(
+      app.get(), "backend", &options->backend.kind,
+      {std::begin(kBackendKinds), std::end(kBackendKinds)},
+      "Backend to drive, as the server's.");
+  flags::AddOption(app.get(), "shape", &options->shape, "The layer, KxN.");
+  flags::AddOption(app.get(), "format", &options->format,
+                   "Format of the layer.");
+  flags::AddOption(app.get(), "m", &options->m, "Rows of a request.");
+  flags::AddOption(app.get(), "requests", &options->requests,
+                   "Requests of a batch, comma-separated.");
+  flags::AddOption(app.get(), "in_flight", &options->in_flight,
+                   "Batches at a time.");
+  flags::AddDuration(app.get(), "turn", &options->turn, "Length of a turn.");
+  flags::AddOption(app.get(), "turns", &options->turns,
+                   "Turns of each case; the first does not count.");
+  flags::AddOption(app.get(), "json", &options->json,
+                   "File to write the results to as well. Empty: none.");
+  return app;
+}
+
+// Durations of a case's batches, in nanoseconds.
 struct Samples {
   Histogram latency;
   Histogram host_to_device;
@@ -61,12 +81,10 @@ struct Samples {
 class Driver {
  public:
   static absl::StatusOr<std::unique_ptr<Driver>> Create(
-      const std::string& row_moves, const BenchCase& bench_case) {
+      const DriverOptions& options, const BenchCase& bench_case) {
     std::unique_ptr<Driver> driver(new Driver());
-    BackendOptions options;
-    options.name = absl::GetFlag(FLAGS_backend);
-    options.row_moves = row_moves;
-    ASSIGN_OR_RETURN(driver->backend_, CreateBackend(options));
+    ASSIGN_OR_RETURN(driver->backend_, CreateBackend(options.backend));
+    driver->in_flight_ = options.in_flight;
     ASSIGN_OR_RETURN(driver->weights_,
                      MakeSyntheticLayer(bench_case, 1, driver->backend_.get()));
     driver->case_ = bench_case;
@@ -80,9 +98,9 @@ class Driver {
       MutexLock lock(&mutex_);
       end_ = begin + duration;
       samples_ = &samples;
-      running_ = absl::GetFlag(FLAGS_in_flight);
+      running_ = in_flight_;
     }
-    for (int i = 0; i < absl::GetFlag(FLAGS_in_flight); ++i) {
+    for (int i = 0; i < in_flight_; ++i) {
       ASSIGN_OR_RETURN(GemmBatch batch, NewBatch(requests));
       Start(std::move(batch));
     }
@@ -157,6 +175,7 @@ class Driver {
   std::unique_ptr<Backend> backend_;
   std::shared_ptr<const ResidentWeights> weights_;
   BenchCase case_;
+  int in_flight_ = 1;
   std::vector<StagingLease> leases_;
   absl::Time end_;
 
@@ -167,53 +186,47 @@ class Driver {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-absl::StatusOr<BenchCase> CaseOfFlags() {
-  const std::vector<std::string> sides =
-      absl::StrSplit(absl::GetFlag(FLAGS_shape), 'x');
+absl::StatusOr<BenchCase> CaseOf(const DriverOptions& options) {
+  const std::vector<std::string> sides = absl::StrSplit(options.shape, 'x');
   BenchCase result;
   if (sides.size() != 2 || !absl::SimpleAtoi(sides[0], &result.shape.k) ||
       !absl::SimpleAtoi(sides[1], &result.shape.n)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--shape: '", absl::GetFlag(FLAGS_shape), "'; legal: KxN"));
+        "--shape = \"", options.shape, "\" is not KxN, such as 4096x4096"));
   }
-  result.format = absl::GetFlag(FLAGS_format);
-  result.m = absl::GetFlag(FLAGS_m);
+  result.format = options.format;
+  result.m = options.m;
   if (result.m >= 1) return result;
   return absl::InvalidArgumentError(
-      absl::StrCat("--m: ", result.m, "; legal: 1 or more"));
+      absl::StrCat("--m = ", result.m, " is below 1"));
 }
 
-absl::StatusOr<std::vector<int>> RequestsOfFlags() {
+absl::StatusOr<std::vector<int>> RequestsOf(const DriverOptions& options) {
   std::vector<int> result;
-  for (const absl::string_view piece :
-       absl::StrSplit(absl::GetFlag(FLAGS_requests), ',')) {
+  for (const std::string& piece : options.requests) {
     result.emplace_back();
     if (!absl::SimpleAtoi(piece, &result.back()) || result.back() < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--requests: '", piece, "'; legal: 1 or more"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--requests = \"", piece, "\" is not a whole number from 1"));
     }
   }
   return result;
 }
 
-nlohmann::json Report(const std::string& row_moves, int requests,
-                      const Samples& samples) {
+nlohmann::json Report(int requests, int64_t m, const Samples& samples) {
   const double batches = static_cast<double>(samples.latency.count());
-  const double rows =
-      batches * requests * static_cast<double>(absl::GetFlag(FLAGS_m));
+  const double rows = batches * requests * static_cast<double>(m);
   const double rows_per_second = rows / absl::ToDoubleSeconds(samples.measured);
   const auto micros = [](const Histogram& histogram, double percent) {
     return static_cast<double>(histogram.Percentile(percent)) / 1000;
   };
   std::cout << absl::StrFormat(
-      "%-13s %4d requests  p50 %8.1f us  p99 %8.1f us  rows/s %9.0f  "
+      "%4d requests  p50 %8.1f us  p99 %8.1f us  rows/s %9.0f  "
       "in %.1f kernel %.1f out %.1f us\n",
-      row_moves, requests, micros(samples.latency, 50),
-      micros(samples.latency, 99), rows_per_second,
-      micros(samples.host_to_device, 50), micros(samples.kernel, 50),
-      micros(samples.device_to_host, 50));
-  return {{"row_moves", row_moves},
-          {"requests", requests},
+      requests, micros(samples.latency, 50), micros(samples.latency, 99),
+      rows_per_second, micros(samples.host_to_device, 50),
+      micros(samples.kernel, 50), micros(samples.device_to_host, 50));
+  return {{"requests", requests},
           {"batches", samples.latency.count()},
           {"p50_us", micros(samples.latency, 50)},
           {"p99_us", micros(samples.latency, 99)},
@@ -223,52 +236,49 @@ nlohmann::json Report(const std::string& row_moves, int requests,
           {"device_to_host_us", micros(samples.device_to_host, 50)}};
 }
 
-absl::Status Run() {
-  ASSIGN_OR_RETURN(const BenchCase bench_case, CaseOfFlags());
-  ASSIGN_OR_RETURN(const std::vector<int> all_requests, RequestsOfFlags());
-  const std::vector<std::string> ways =
-      absl::StrSplit(absl::GetFlag(FLAGS_row_moves), ',');
-  std::vector<std::unique_ptr<Driver>> drivers;
-  for (const std::string& way : ways) {
-    ASSIGN_OR_RETURN(drivers.emplace_back(), Driver::Create(way, bench_case));
-  }
-  nlohmann::json results = nlohmann::json::array();
-  for (const int requests : all_requests) {
-    std::vector<Samples> samples(ways.size());
-    for (int turn = 0; turn < absl::GetFlag(FLAGS_turns); ++turn) {
-      for (size_t i = 0; i < ways.size(); ++i) {
-        if (turn == 1) samples[i] = Samples();
-        RETURN_IF_ERROR(
-            drivers[i]->Run(requests, absl::GetFlag(FLAGS_turn), samples[i]));
-      }
-    }
-    for (size_t i = 0; i < ways.size(); ++i) {
-      results.push_back(Report(ways[i], requests, samples[i]));
-    }
-  }
-  const std::string path = absl::GetFlag(FLAGS_json);
-  if (path.empty()) return absl::OkStatus();
-  std::ofstream file(path);
-  file << nlohmann::json({{"shape", absl::GetFlag(FLAGS_shape)},
-                          {"format", bench_case.format},
-                          {"m", bench_case.m},
-                          {"in_flight", absl::GetFlag(FLAGS_in_flight)},
+absl::Status WriteJson(const DriverOptions& options,
+                       const nlohmann::json& results) {
+  std::ofstream file(options.json);
+  file << nlohmann::json({{"shape", options.shape},
+                          {"format", options.format},
+                          {"m", options.m},
+                          {"in_flight", options.in_flight},
                           {"results", results}})
               .dump(1)
        << "\n";
   file.close();
   if (!file.fail()) return absl::OkStatus();
-  return absl::UnknownError(absl::StrCat("--json: cannot write ", path));
+  return absl::UnknownError(
+      absl::StrCat("--json = \"", options.json, "\": cannot write the file"));
+}
+
+absl::Status Run(const DriverOptions& options) {
+  ASSIGN_OR_RETURN(const BenchCase bench_case, CaseOf(options));
+  ASSIGN_OR_RETURN(const std::vector<int> all_requests, RequestsOf(options));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Driver> driver,
+                   Driver::Create(options, bench_case));
+  nlohmann::json results = nlohmann::json::array();
+  for (const int requests : all_requests) {
+    Samples samples;
+    for (int turn = 0; turn < options.turns; ++turn) {
+      if (turn == 1) samples = Samples();
+      RETURN_IF_ERROR(driver->Run(requests, options.turn, samples));
+    }
+    results.push_back(Report(requests, options.m, samples));
+  }
+  return options.json.empty() ? absl::OkStatus() : WriteJson(options, results);
 }
 
 }  // namespace
 }  // namespace qgemm
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
-      "Times a backend in this process: backend_bench --backend=cuda");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = qgemm::Run();
+  qgemm::DriverOptions options;
+  const std::unique_ptr<CLI::App> app = qgemm::MakeDriverApp(&options);
+  if (const auto code = qgemm::flags::Parse(app.get(), argc, argv)) {
+    return *code;
+  }
+  const absl::Status status = qgemm::Run(options);
   if (status.ok()) return 0;
   std::cerr << "backend_bench: " << status << "\n";
   return 1;

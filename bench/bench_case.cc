@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parses what flags name.
+// Parses the lists of options.
 
 #include "bench/bench_case.h"
 
@@ -22,9 +22,9 @@ constexpr std::array<const char*, 8> kFormats = {
     "kbit2", "kbit3", "kbit4", "kbit5", "q4_0", "int4", "ternary", "dense"};
 
 absl::Status Wrong(const char* flag, absl::string_view piece,
-                   absl::string_view legal) {
+                   absl::string_view expected) {
   return absl::InvalidArgumentError(
-      absl::StrCat("--", flag, ": '", piece, "'; legal: ", legal));
+      absl::StrCat("--", flag, " = \"", piece, "\" is not ", expected));
 }
 
 absl::StatusOr<int64_t> ParseExtent(const char* flag, absl::string_view text) {
@@ -32,7 +32,7 @@ absl::StatusOr<int64_t> ParseExtent(const char* flag, absl::string_view text) {
   if (absl::SimpleAtoi(text, &value) && value >= 1 && value <= kMaxExtent) {
     return value;
   }
-  return Wrong(flag, text, absl::StrCat("an integer of 1 to ", kMaxExtent));
+  return Wrong(flag, text, absl::StrCat("an integer from 1 to ", kMaxExtent));
 }
 
 absl::StatusOr<std::vector<BenchShape>> ParseShapes(absl::string_view text) {
@@ -43,7 +43,8 @@ absl::StatusOr<std::vector<BenchShape>> ParseShapes(absl::string_view text) {
     BenchShape shape;
     ASSIGN_OR_RETURN(shape.k, ParseExtent("shapes", sides[0]));
     ASSIGN_OR_RETURN(shape.n, ParseExtent("shapes", sides[1]));
-    if (shape.k % 32 != 0) return Wrong("shapes", piece, "K a multiple of 32");
+    if (shape.k % 32 != 0)
+      return Wrong("shapes", piece, "KxN with K a multiple of 32");
     shapes.push_back(shape);
   }
   return shapes;
@@ -63,7 +64,7 @@ absl::StatusOr<std::vector<std::string>> ParseFormats(absl::string_view text) {
   for (absl::string_view piece : absl::StrSplit(text, ',')) {
     if (std::find(kFormats.begin(), kFormats.end(), piece) == kFormats.end()) {
       return Wrong("formats", piece,
-                   "kbit2 kbit3 kbit4 kbit5 q4_0 int4 ternary dense");
+                   "one of kbit2 kbit3 kbit4 kbit5 q4_0 int4 ternary dense");
     }
     formats.push_back(std::string(piece));
   }
@@ -79,7 +80,8 @@ absl::StatusOr<std::vector<FloatType>> ParseTypes(absl::string_view text) {
     const std::array<FloatType, 3> all = {
         FloatType::kFloat16, FloatType::kBFloat16, FloatType::kFloat32};
     const auto found = std::find_if(all.begin(), all.end(), matches);
-    if (found == all.end()) return Wrong("dtypes", piece, "fp16 bf16 fp32");
+    if (found == all.end())
+      return Wrong("dtypes", piece, "one of fp16 bf16 fp32");
     types.push_back(*found);
   }
   return types;
@@ -129,14 +131,6 @@ absl::StatusOr<std::vector<BenchCase>> ExpandSweep(const SweepText& text) {
     }
   }
   return cases;
-}
-
-absl::StatusOr<KernelChoice> ParseKernelChoice(absl::string_view text) {
-  if (text == "auto") return KernelChoice::kAuto;
-  if (text == "small") return KernelChoice::kSmall;
-  if (text == "wide") return KernelChoice::kWide;
-  if (text == "large") return KernelChoice::kLarge;
-  return Wrong("kernel", text, "auto small wide large");
 }
 
 bool SameLayer(const BenchCase& a, const BenchCase& b) {

@@ -61,7 +61,10 @@ nlohmann::json CaseToJson(const ReadRoof& roof, const MeasuredCase& measured) {
       {"roof_fraction", Rounded(Gbps(measured) / roof.gbps, 4)},
       {"gflops", Rounded(Gflops(measured), 1)},
   };
-  if (!result.family.empty()) json["family"] = result.family;
+  if (!result.kernel.empty()) {
+    json["kernel"] = result.kernel;
+    json["kernel_reason"] = result.kernel_reason;
+  }
   if (result.cublas.has_value()) {
     json["cublas_us"] = JsonMicroseconds(*result.cublas);
     json["speedup_vs_cublas"] = Rounded(SpeedupVsCublas(result), 3);
@@ -99,8 +102,8 @@ nlohmann::json HeadToJson(const BenchReport& report) {
 }
 
 std::string CublasHead() {
-  return absl::StrFormat(" %6s %9s %8s %10s", "family", "cuBLAS us", "x cuBLAS",
-                         "deq+cuBLAS");
+  return absl::StrFormat(" %7s %9s %8s %10s  %-44s", "kernel", "cuBLAS us",
+                         "x cuBLAS", "deq+cuBLAS", "why");
 }
 
 // A time, or a dash.
@@ -114,9 +117,9 @@ std::string CublasCells(const CaseResult& result) {
       result.cublas.has_value()
           ? absl::StrFormat("%.2f", SpeedupVsCublas(result))
           : "-";
-  return absl::StrFormat(" %6s %9s %8s %10s", result.family,
+  return absl::StrFormat(" %7s %9s %8s %10s  %-44s", result.kernel,
                          Cell(result.cublas), speedup,
-                         Cell(result.dequantize_cublas));
+                         Cell(result.dequantize_cublas), result.kernel_reason);
 }
 
 }  // namespace
@@ -131,8 +134,7 @@ std::string TableHead(const BenchReport& report) {
   std::string head = absl::StrFormat(
       "%s: %s, %s, %d %s; read roof %.1f GB/s (median pass %.1f)\n",
       backend.name, backend.device, backend.detail, backend.parallelism,
-      gpu ? "multiprocessors" : "threads", report.roof.gbps,
-      report.roof.median_gbps);
+      gpu ? "SMs" : "threads", report.roof.gbps, report.roof.median_gbps);
   absl::StrAppendFormat(&head,
                         "%-8s %-4s %-5s %5s %6s %6s %10s %21s %7s %6s %8s",
                         "format", "mode", "dtype", "m", "k", "n", "us",

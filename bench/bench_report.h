@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run of the kernel bench says: a line a case for people, versioned
-// JSON for scripts.
+// Output of the kernel bench: a line for each case for people, versioned JSON
+// for scripts.
 
 #ifndef QGEMM_BENCH_BENCH_REPORT_H_
 #define QGEMM_BENCH_BENCH_REPORT_H_

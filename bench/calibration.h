@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds up to how many rows the small family of a GPU's kernels, in launches
-// of 64, keeps up with the large one.
+// Finds the number of rows up to which a GPU's decode kernel keeps up with
+// dequantization and cuBLASLt.
 
 #ifndef QGEMM_BENCH_CALIBRATION_H_
 #define QGEMM_BENCH_CALIBRATION_H_
@@ -15,29 +15,29 @@
 #include "absl/types/span.h"
 #include "bench/bench_case.h"
 #include "bench/measurer.h"
-#include "kernels/cuda/tuning/tuning.h"
+#include "kernels/cuda/plan/tuning.h"
 
 namespace qgemm {
 
-// Both families on one layer and M.
-struct FamilyTimes {
+// Both paths on one layer and M.
+struct PathTimes {
   int bits = 0;  // of a code
   BenchShape shape;
   int64_t m = 0;
-  absl::Duration small;
-  absl::Duration large;
+  absl::Duration decode;
+  absl::Duration cublas;
 };
 
 struct Calibration {
-  std::vector<FamilyTimes> times;
+  std::vector<PathTimes> times;
   cuda::Tuning tuning;
 };
 
-// The largest measured M such that there and at every smaller one the small
-// family takes at most as long as the large, in the geometric mean over the
-// shapes; kMinSmallRowsLimit if that holds nowhere. Times are of one code
+// The largest measured M such that there and at every smaller one the decode
+// kernel takes at most as long as cuBLASLt, in the geometric mean over the
+// shapes; kMinDecodeRowsLimit if that holds nowhere. Times are of one code
 // width, in any order.
-int64_t ChooseMaxSmallRows(absl::Span<const FamilyTimes> times);
+int64_t ChooseMaxDecodeRows(absl::Span<const PathTimes> times);
 
 // Measures every code width on a large and a middling layer.
 absl::StatusOr<Calibration> Calibrate(Measurer* measurer);

@@ -16,8 +16,8 @@ namespace qgemm {
 
 struct GpuMeasurerOptions {
   int64_t rotate_bytes = 0;  // of all copies of a layer together, at least
-  // Whether cuBLAS is measured beside each case.
-  bool with_yardsticks = true;
+  // True: cuBLAS is measured beside each case.
+  bool with_baselines = true;
 };
 
 // On GPU 0. FAILED_PRECONDITION if this build has no CUDA backend, or this

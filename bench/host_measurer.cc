@@ -44,10 +44,10 @@ absl::StatusOr<ReadRoof> HostMeasurer::MeasureRoof() {
 }
 
 absl::StatusOr<CaseResult> HostMeasurer::Measure(const BenchCase& bench_case) {
-  if (bench_case.kernel != KernelChoice::kAuto) {
+  if (bench_case.kernel != cuda::KernelPath::kAuto) {
     return absl::InvalidArgumentError(
         absl::StrCat("--kernel: the ", backend_->describe().name,
-                     " backend has one family; legal: auto"));
+                     " backend has one path of kernels; leave it at auto"));
   }
   return runner_.Run(bench_case);
 }

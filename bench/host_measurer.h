@@ -20,7 +20,7 @@ class HostMeasurer final : public Measurer {
 
   BenchMachine machine() const override;
   absl::StatusOr<ReadRoof> MeasureRoof() override;
-  // INVALID_ARGUMENT for a case that names a family of kernels: there is one.
+  // INVALID_ARGUMENT for a case that names a kernel path: there is one.
   absl::StatusOr<CaseResult> Measure(const BenchCase& bench_case) override;
 
  private:

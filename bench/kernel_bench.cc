@@ -8,15 +8,13 @@
 #include <cstdint>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
@@ -28,121 +26,145 @@
 #include "bench/measurer.h"
 #include "bench/speedup_summary.h"
 #include "bench/sweep.h"
-#include "kernels/cpu/cpu_backend.h"
-#include "kernels/cuda/tuning/tuning.h"
-#include "kernels/reference/reference_backend.h"
-
-ABSL_FLAG(std::string, backend, "cpu",
-          "What to measure: cpu, reference or cuda.");
-ABSL_FLAG(std::string, shapes, "", "Layers as KxN, comma-separated.");
-ABSL_FLAG(std::string, m, "", "Rows of activations, comma-separated.");
-ABSL_FLAG(std::string, formats, "",
-          "kbit2 kbit3 kbit4 kbit5 q4_0 int4 ternary dense, comma-separated.");
-ABSL_FLAG(std::string, dtypes, "",
-          "Of A and C: fp16 bf16 fp32, comma-separated.");
-ABSL_FLAG(bool, quick, false, "A sweep of seconds.");
-ABSL_FLAG(bool, full, false, "Every shape, M, format and dtype.");
-ABSL_FLAG(std::string, json, "", "Also write the results to this file.");
-ABSL_FLAG(
-    std::string, kernel, "auto",
-    "Of the cuda backend, whichever it would choose: small, wide or large.");
-ABSL_FLAG(std::string, calibrate, "",
-          "Measure the cuda backend's thresholds instead, and write them to "
-          "this file, for the server's --tuning_file.");
-ABSL_FLAG(int, threads, 0, "Of the cpu backend; 0 = one a processor.");
-ABSL_FLAG(std::string, isa, "",
-          "Of the cpu backend: scalar avx2 avx512 avx512vnni amx; empty = the "
-          "best.");
-ABSL_FLAG(int64_t, rotate_bytes, int64_t{400} << 20,
-          "Weight copies that are visited in turn, in bytes.");
+#include "flags/command_line.h"
+#include "kernels/backends/backends.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cuda/plan/kernel_path.h"
+#include "kernels/cuda/plan/tuning.h"
 
 namespace qgemm {
 namespace {
 
-bool OnGpu() { return absl::GetFlag(FLAGS_backend) == "cuda"; }
+struct BenchOptions {
+  BackendOptions backend;
+  SweepText sweep;
+  bool quick = false;
+  bool full = false;
+  std::string json;
+  std::string calibrate;
+  int64_t rotate_bytes = int64_t{400} << 20;
 
-absl::StatusOr<std::unique_ptr<Backend>> CreateHostBackend() {
-  const std::string name = absl::GetFlag(FLAGS_backend);
-  if (name == "reference") return CreateReferenceBackend({});
-  if (name != "cpu") {
+  bool on_gpu() const { return backend.kind == BackendKind::kCuda; }
+};
+
+std::vector<std::pair<std::string, std::optional<cpu::CpuIsa>>> IsaChoices() {
+  std::vector<std::pair<std::string, std::optional<cpu::CpuIsa>>> choices = {
+      {"best", std::nullopt}};
+  for (const cpu::CpuIsa isa : cpu::kCpuIsas) {
+    choices.emplace_back(cpu::Name(isa), isa);
+  }
+  return choices;
+}
+
+void AddSweepOptions(CLI::App* app, BenchOptions* options) {
+  SweepText* const sweep = &options->sweep;
+  flags::AddOption(app, "shapes", &sweep->shapes,
+                   "Layers as KxN, comma-separated. Empty: those of the sweep; "
+                   "so below.");
+  flags::AddOption(app, "m", &sweep->m,
+                   "Rows of activations, comma-separated.");
+  flags::AddOption(app, "formats", &sweep->formats,
+                   "kbit2 kbit3 kbit4 kbit5 q4_0 int4 ternary dense, "
+                   "comma-separated.");
+  flags::AddOption(app, "dtypes", &sweep->dtypes,
+                   "Types of A and C: fp16 bf16 fp32, comma-separated.");
+  flags::AddSwitch(app, "quick", &options->quick, "A sweep of seconds.");
+  flags::AddSwitch(app, "full", &options->full,
+                   "A sweep of every shape, M, format and dtype.");
+  flags::AddBytes(app, "rotate_bytes", &options->rotate_bytes,
+                  "Size of all copies of a layer's weights together, which "
+                  "launches rotate through.");
+}
+
+std::unique_ptr<CLI::App> MakeBenchApp(BenchOptions* options) {
+  std::unique_ptr<CLI::App> app = flags::MakeApp(
+      "Times kernels against the read roof of the same run.", "kernel_bench");
+  BackendOptions* const backend = &options->backend;
+  backend->kind = BackendKind::kCpu;
+  flags::AddChoice<BackendKind>(app.get(), "backend", &backend->kind,
+                                {{"cpu", BackendKind::kCpu},
+                                 {"reference", BackendKind::kReference},
+                                 {"cuda", BackendKind::kCuda}},
+                                "Backend to measure.");
+  AddSweepOptions(app.get(), options);
+  flags::AddOption(app.get(), "json", &options->json,
+                   "File to write the results to as well. Empty: none.");
+  flags::AddChoice<cuda::KernelPath>(
+      app.get(), "kernel", &backend->cuda.kernel,
+      {std::begin(cuda::kKernelPaths), std::end(cuda::kKernelPaths)},
+      "Kernel of the cuda backend; auto: the backend's choice.");
+  flags::AddOption(app.get(), "calibrate", &options->calibrate,
+                   "File to write the cuda backend's measured thresholds to, "
+                   "for the server's --tuning_file; replaces the sweep. Empty: "
+                   "none.");
+  flags::AddOption(app.get(), "threads", &backend->cpu.threads,
+                   "Threads of the cpu backend. 0: one per core.");
+  flags::AddChoice(app.get(), "isa", &backend->cpu.isa, IsaChoices(),
+                   "Instruction set of the cpu backend.");
+  return app;
+}
+
+absl::Status Validate(const BenchOptions& options) {
+  if (options.rotate_bytes < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--backend: '", name, "'; legal: cpu, reference, cuda"));
+        absl::StrCat("--rotate_bytes = ", options.rotate_bytes,
+                     " is below 1; give at least one byte"));
   }
-  CpuBackendOptions options;
-  options.threads = absl::GetFlag(FLAGS_threads);
-  const std::string isa = absl::GetFlag(FLAGS_isa);
-  if (!isa.empty()) {
-    options.isa = ParseCpuIsa(isa);
-    if (!options.isa.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--isa: '", isa, "'; legal: scalar, avx2, avx512, avx512vnni, amx"));
-    }
-  }
-  return CreateCpuBackend(options);
+  if (options.calibrate.empty() || options.on_gpu()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--calibrate = \"", options.calibrate,
+                   "\" measures the cuda backend; give --backend=cuda"));
 }
 
-absl::StatusOr<std::unique_ptr<Measurer>> CreateMeasurer() {
-  const int64_t rotate_bytes = absl::GetFlag(FLAGS_rotate_bytes);
-  if (OnGpu()) {
-    GpuMeasurerOptions options;
-    options.rotate_bytes = rotate_bytes;
-    options.with_yardsticks = absl::GetFlag(FLAGS_calibrate).empty();
-    return CreateGpuMeasurer(options);
+absl::StatusOr<std::unique_ptr<Measurer>> CreateMeasurer(
+    const BenchOptions& options) {
+  if (options.on_gpu()) {
+    GpuMeasurerOptions gpu;
+    gpu.rotate_bytes = options.rotate_bytes;
+    gpu.with_baselines = options.calibrate.empty();
+    return CreateGpuMeasurer(gpu);
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateHostBackend());
-  RotationOptions options;
-  // The reference is a yardstick of correctness, not of speed.
-  options.total_bytes =
-      absl::GetFlag(FLAGS_backend) == "reference" ? 1 : rotate_bytes;
-  return std::make_unique<HostMeasurer>(std::move(backend), options);
+  // The cases name the kernel, with an error of their own.
+  BackendOptions on_host = options.backend;
+  on_host.cuda = CudaOptions();
+  ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateBackend(on_host));
+  RotationOptions rotation;
+  // The reference is a baseline of correctness, not of speed.
+  rotation.total_bytes = options.backend.kind == BackendKind::kReference
+                             ? 1
+                             : options.rotate_bytes;
+  return std::make_unique<HostMeasurer>(std::move(backend), rotation);
 }
 
-SweepSize SizeOfSweep() {
-  if (absl::GetFlag(FLAGS_full)) return SweepSize::kFull;
-  return absl::GetFlag(FLAGS_quick) ? SweepSize::kQuick : SweepSize::kDefault;
-}
-
-absl::StatusOr<std::vector<BenchCase>> CasesOfFlags() {
-  SweepText text = {absl::GetFlag(FLAGS_shapes), absl::GetFlag(FLAGS_m),
-                    absl::GetFlag(FLAGS_formats), absl::GetFlag(FLAGS_dtypes)};
+absl::StatusOr<std::vector<BenchCase>> CasesOf(const BenchOptions& options) {
+  SweepText text = options.sweep;
   // A layer of another size takes the reference seconds.
-  if (absl::GetFlag(FLAGS_backend) == "reference" && text.shapes.empty()) {
+  if (options.backend.kind == BackendKind::kReference && text.shapes.empty()) {
     text.shapes = "256x256";
   }
-  ASSIGN_OR_RETURN(const KernelChoice kernel,
-                   ParseKernelChoice(absl::GetFlag(FLAGS_kernel)));
-  ASSIGN_OR_RETURN(std::vector<BenchCase> cases,
-                   CasesOf(text, SizeOfSweep(),
-                           OnGpu() ? SweepTarget::kGpu : SweepTarget::kHost));
-  for (BenchCase& one : cases) one.kernel = kernel;
+  const SweepSize size = options.full    ? SweepSize::kFull
+                         : options.quick ? SweepSize::kQuick
+                                         : SweepSize::kDefault;
+  ASSIGN_OR_RETURN(
+      std::vector<BenchCase> cases,
+      CasesOf(text, size,
+              options.on_gpu() ? SweepTarget::kGpu : SweepTarget::kHost));
+  for (BenchCase& one : cases) one.kernel = options.backend.cuda.kernel;
   return cases;
 }
 
-absl::Status CheckFlags() {
-  const int64_t rotate_bytes = absl::GetFlag(FLAGS_rotate_bytes);
-  if (rotate_bytes < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--rotate_bytes: ", rotate_bytes, "; legal: 1 or more"));
-  }
-  if (absl::GetFlag(FLAGS_calibrate).empty() || OnGpu()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--calibrate: with --backend=", absl::GetFlag(FLAGS_backend),
-                   "; legal: with cuda"));
-}
-
-absl::Status WriteFile(const char* flag, const std::string& path,
+absl::Status WriteFile(const char* option, const std::string& path,
                        const std::string& text) {
   std::ofstream file(path);
   file << text;
   file.close();
   if (!file.fail()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--", flag, ": write ", path));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", option, " = \"", path, "\": cannot write the file"));
 }
 
-// Other work on the machine lowers a measured roof; the better of one before
-// and one after the sweep is what the results are judged by.
+// Other work on the machine lowers a measured roof, so results are judged by
+// the better of one before and one after the sweep.
 absl::Status MeasureRoofAgain(Measurer* measurer, BenchReport& report) {
   ASSIGN_OR_RETURN(const ReadRoof after, measurer->MeasureRoof());
   std::cout << absl::StrFormat("read roof after the sweep: %.1f GB/s\n",
@@ -151,7 +173,8 @@ absl::Status MeasureRoofAgain(Measurer* measurer, BenchReport& report) {
   return absl::OkStatus();
 }
 
-absl::Status RunSweep(Measurer* measurer, const std::vector<BenchCase>& cases) {
+absl::Status RunSweep(Measurer* measurer, const std::vector<BenchCase>& cases,
+                      const std::string& json) {
   BenchReport report;
   report.machine = measurer->machine();
   ASSIGN_OR_RETURN(report.roof, measurer->MeasureRoof());
@@ -165,9 +188,8 @@ absl::Status RunSweep(Measurer* measurer, const std::vector<BenchCase>& cases) {
   }
   RETURN_IF_ERROR(MeasureRoofAgain(measurer, report));
   std::cout << FormatSpeedups(SummarizeSpeedups(report.measured));
-  const std::string path = absl::GetFlag(FLAGS_json);
-  return path.empty() ? absl::OkStatus()
-                      : WriteFile("json", path, ToJson(report));
+  return json.empty() ? absl::OkStatus()
+                      : WriteFile("json", json, ToJson(report));
 }
 
 absl::Status RunCalibration(Measurer* measurer, const std::string& path) {
@@ -179,23 +201,26 @@ absl::Status RunCalibration(Measurer* measurer, const std::string& path) {
   return WriteFile("calibrate", path, cuda::FormatTuning(calibration.tuning));
 }
 
-absl::Status RunBench() {
-  RETURN_IF_ERROR(CheckFlags());
-  ASSIGN_OR_RETURN(const std::vector<BenchCase> cases, CasesOfFlags());
-  ASSIGN_OR_RETURN(const std::unique_ptr<Measurer> measurer, CreateMeasurer());
-  const std::string calibrate = absl::GetFlag(FLAGS_calibrate);
-  return calibrate.empty() ? RunSweep(measurer.get(), cases)
-                           : RunCalibration(measurer.get(), calibrate);
+absl::Status RunBench(const BenchOptions& options) {
+  RETURN_IF_ERROR(Validate(options));
+  ASSIGN_OR_RETURN(const std::vector<BenchCase> cases, CasesOf(options));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Measurer> measurer,
+                   CreateMeasurer(options));
+  return options.calibrate.empty()
+             ? RunSweep(measurer.get(), cases, options.json)
+             : RunCalibration(measurer.get(), options.calibrate);
 }
 
 }  // namespace
 }  // namespace qgemm
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
-      "Times matmul kernels against the read roof of the same run.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = qgemm::RunBench();
+  qgemm::BenchOptions options;
+  const std::unique_ptr<CLI::App> app = qgemm::MakeBenchApp(&options);
+  if (const auto code = qgemm::flags::Parse(app.get(), argc, argv)) {
+    return *code;
+  }
+  const absl::Status status = qgemm::RunBench(options);
   if (status.ok()) return 0;
   std::cerr << "kernel_bench: " << status << std::endl;
   return 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What measures on one kind of device, and what a measurement comes to.
+// Interface to measure on one kind of device, and the result of a measurement.
 
 #ifndef QGEMM_BENCH_MEASURER_H_
 #define QGEMM_BENCH_MEASURER_H_
@@ -16,7 +16,7 @@
 
 namespace qgemm {
 
-// What the memory gives: the bound that a kernel at M = 1 runs into.
+// Read rate of the memory: the bound of a kernel at M = 1.
 struct ReadRoof {
   double gbps = 0;         // the best pass
   double median_gbps = 0;  // how quiet the machine is
@@ -28,14 +28,14 @@ struct GpuClocks {
   int memory_mhz = 0;
 };
 
-// What figures were measured on.
+// The machine of a run.
 struct BenchMachine {
   BackendDescription backend;
   std::string driver;               // or the kernel of the operating system
   std::string build;                // compilers
   std::optional<GpuClocks> clocks;  // of a GPU
 
-  // Whether cases are measured beside cuBLAS.
+  // True if cases are measured beside cuBLAS.
   bool has_cublas() const { return clocks.has_value(); }
 };
 
@@ -48,13 +48,14 @@ struct CaseResult {
   int copies = 0;           // of the layer, visited in turn
 
   // On a GPU only.
-  std::string family;  // of kernels: "small", "wide" or "large"
-  // Of cuBLAS on dense weights of the same shape, M and type.
+  std::string kernel;         // of cuda: "decode", "prefill" or "cublas", and
+  std::string kernel_reason;  // why it was chosen
+  // Time of cuBLAS on dense weights of the same shape, M and type.
   std::optional<absl::Duration> cublas;
-  // The same in fp32, operands and all; of ternary layers and few rows, which
-  // otherwise are kept in fp32.
+  // The same with fp32 operands and results, for ternary layers and few rows:
+  // such layers are otherwise kept in fp32.
   std::optional<absl::Duration> cublas_fp32;
-  // Of writing the whole layer out dense and cuBLAS on that.
+  // Time of writing the whole layer out dense, then cuBLAS on that.
   std::optional<absl::Duration> dequantize_cublas;
 };
 

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "base/histogram.h"
-#include "client/process_settings.h"
+#include "qgemm/process_settings.h"
 #include "qgemm/v1/qgemm.grpc.pb.h"
 
 namespace qgemm {

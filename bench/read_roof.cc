@@ -36,10 +36,11 @@ uint64_t Sum(const uint8_t* bytes, int64_t count) {
 }  // namespace
 
 absl::StatusOr<ReadRoof> MeasureReadRoof(int threads, int64_t bytes) {
-  ASSIGN_OR_RETURN(const AlignedMemory memory, AlignedMemory::Allocate(bytes));
+  ASSIGN_OR_RETURN(const cpu::AlignedMemory memory,
+                   cpu::AlignedMemory::Allocate(bytes));
   // Touched, as untouched pages all read one page of zeros.
   std::memset(memory.data(), 1, bytes);
-  ThreadPool pool(threads);
+  cpu::ThreadPool pool(threads);
   std::atomic<uint64_t> total{0};
   std::vector<double> rates;
   for (int pass = 0; pass < kPasses; ++pass) {

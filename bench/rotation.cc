@@ -12,7 +12,7 @@ namespace qgemm {
 namespace {
 
 constexpr int64_t kMinCopies = 20;
-// Of the smallest layers, whose copies make 400 MB all the same.
+// Enough for copies of the smallest layers to make 400 MB.
 constexpr int64_t kMaxCopies = 1024;
 
 }  // namespace

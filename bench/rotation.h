@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many copies of a layer launches visit in turn on a GPU. Pure.
+// Number of copies of a layer that launches on a GPU rotate through. Pure.
 
 #ifndef QGEMM_BENCH_ROTATION_H_
 #define QGEMM_BENCH_ROTATION_H_

@@ -35,7 +35,7 @@ class SampledRows final : public WeightsSink {
   absl::Status WriteDense(const DensePanel& panel) override;
   absl::Status SetTensorScale(float tensor_scale) override;
 
-  // Which rows of the layer, ascending.
+  // Sampled rows of the layer, ascending.
   const std::vector<int64_t>& rows() const { return rows_; }
   // A layer of these rows alone.
   const CanonicalWeights& weights() const { return weights_; }

@@ -17,10 +17,10 @@ if [ "${1:-}" = --bundle ]; then
   shift 2
 else
   "$ROOT/tools/bazel.sh" build -c opt //server:qgemm_server \
-    //client/loadtest:qgemm_loadtest //bench:minimal_client
+    //loadtest:qgemm_loadtest //bench:minimal_client
   bin="$("$ROOT/tools/bazel.sh" info -c opt bazel-bin)"
   server="$bin/server/qgemm_server"
-  loadtest="$bin/client/loadtest/qgemm_loadtest"
+  loadtest="$bin/loadtest/qgemm_loadtest"
   minimal="$bin/bench/minimal_client"
 fi
 readonly rounds="${1:-7}"
@@ -37,12 +37,12 @@ for _ in $(seq 600); do
 done
 
 layer=(--server="$target" --synthetic=256x256)
-"$loadtest" "${layer[@]}" --noteardown --duration=0s >/dev/null
+"$loadtest" "${layer[@]}" --teardown=false --duration=0s >/dev/null
 median_of() { sort -n | sed -n "$((($rounds + 1) / 2))p"; }
 for _ in $(seq "$rounds"); do
   "$minimal" "$target" loadtest/kbit4/256x256/1/0 256 "$SECONDS_EACH" \
     >>"$scratch/minimal"
-  "$loadtest" "${layer[@]}" --nosetup --noteardown --warmup=500ms \
+  "$loadtest" "${layer[@]}" --setup=false --teardown=false --warmup=500ms \
     --duration="${SECONDS_EACH}s" |
     sed -n 's/^latency us *p50 \([0-9.]*\).*/\1/p' >>"$scratch/loadtest"
 done

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a run compares with cuBLAS where the small family is meant to win: for
-// few rows.
+// Summary of a run against cuBLAS for few rows, the decode kernel's domain.
 
 #ifndef QGEMM_BENCH_SPEEDUP_SUMMARY_H_
 #define QGEMM_BENCH_SPEEDUP_SUMMARY_H_
@@ -15,10 +14,10 @@
 
 namespace qgemm {
 
-// Cases of at most so many rows count.
+// Cases of at most this many rows count.
 inline constexpr int64_t kMaxSummaryRows = 64;
 
-// Of one format and dtype.
+// Speed-ups of one format and dtype.
 struct SpeedupSummary {
   std::string format;
   FloatType dtype = FloatType::kFloat16;

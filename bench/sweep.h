@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which cases the kernel bench measures unless flags say otherwise.
+// Cases that the kernel bench measures unless options say otherwise.
 
 #ifndef QGEMM_BENCH_SWEEP_H_
 #define QGEMM_BENCH_SWEEP_H_
@@ -15,7 +15,7 @@ namespace qgemm {
 
 enum class SweepSize : uint8_t { kQuick, kDefault, kFull };
 
-// What is measured: a GPU takes far more cases in the same time.
+// Kind of device: a GPU takes far more cases in the same time.
 enum class SweepTarget : uint8_t { kHost, kGpu };
 
 // The cases of a sweep, none twice. An empty string of `text` stands for what

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// PendingCall is one unary call over its attempts; the engine keeps them all.
 
 #include "client/call_engine.h"
 
@@ -8,26 +10,26 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "client/grpc_status.h"
-#include "client/retry.h"
+#include "rpc/grpc_status.h"
 
 namespace qgemm {
 namespace {
 
 constexpr char kClientDestroyed[] = "the client was destroyed";
+constexpr char kCallerCancelled[] = "the caller cancelled the call";
 
 }  // namespace
 
 // One unary call over all its attempts. At any moment exactly one operation
 // is on the completion queue: an attempt, or the pause before the next.
 class CallEngine::PendingCall final
-    : public LoopTag,
+    : public CompletionTag,
       public std::enable_shared_from_this<PendingCall> {
  public:
   PendingCall(CallEngine* engine, UnaryCall call)
       : engine_(engine), call_(std::move(call)) {}
   PendingCall(CallEngine* engine, absl::Status failure,
-              std::function<void(CallOutcome)> done)
+              absl::AnyInvocable<void(CallOutcome)> done)
       : engine_(engine), failure_(std::move(failure)) {
     call_.done = std::move(done);
   }
@@ -44,14 +46,15 @@ class CallEngine::PendingCall final
     }
   }
 
-  void Cancel() {
+  // `reason` is a literal; the first one counts.
+  void Cancel(const char* reason) {
     MutexLock lock(&mutex_);
-    cancelled_ = true;
+    if (cancelled_ == nullptr) cancelled_ = reason;
     if (alarm_ != nullptr) alarm_->Cancel();
     if (context_ != nullptr) context_->TryCancel();
   }
 
-  void OnEvent(bool) override {
+  void Complete(bool) override {
     const std::shared_ptr<PendingCall> self = shared_from_this();
     if (!Advance()) return;
     call_.done(std::move(outcome_));
@@ -69,36 +72,47 @@ class CallEngine::PendingCall final
         outcome_.status = failure_;
         return true;
       }
-      if (cancelled_) {
-        outcome_.status = absl::CancelledError(kClientDestroyed);
+      if (cancelled_ != nullptr) {
+        outcome_.status = absl::CancelledError(cancelled_);
         return true;
       }
       ++outcome_.attempts;
       StartAttempt();
       return false;
     }
-    outcome_.status = ToAbslStatus(status_);
-    if (outcome_.status.ok() && !outcome_.response.Valid()) {
-      outcome_.status = LostAnswer(cancelled_, absl::Now() >= call_.deadline);
+    TakeEnd();
+    std::optional<absl::Duration> pause;
+    if (cancelled_ == nullptr && !outcome_.status.ok()) {
+      EndedAttempt attempt;
+      attempt.status = outcome_.status;
+      attempt.retry_delay = RetryDelayOf(status_);
+      attempt.number = outcome_.attempts;
+      attempt.deadline = call_.deadline;
+      pause = engine_->PauseAfter(std::move(attempt));
     }
-    if (cancelled_ && !outcome_.status.ok()) {
-      outcome_.status = absl::CancelledError(kClientDestroyed);
-    }
-    reader_.reset();
-    context_.reset();
-    const std::optional<absl::Duration> pause =
-        cancelled_ ? std::nullopt
-                   : engine_->PauseAfter(outcome_.status, outcome_.attempts,
-                                         call_.deadline);
     if (!pause.has_value()) return true;
     StartPause(*pause);
     return false;
   }
 
+  // The outcome of the attempt that ended.
+  void TakeEnd() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const bool cancelled = cancelled_ != nullptr;
+    outcome_.status = ToAbslStatus(status_);
+    if (outcome_.status.ok() && !outcome_.response.Valid()) {
+      outcome_.status = LostAnswer(cancelled, absl::Now() >= call_.deadline);
+    }
+    if (cancelled && !outcome_.status.ok()) {
+      outcome_.status = absl::CancelledError(cancelled_);
+    }
+    reader_.reset();
+    context_.reset();
+  }
+
   void StartPause(absl::Duration pause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     alarm_ = std::make_unique<grpc::Alarm>();
-    alarm_->Set(engine_->loop_.queue(), absl::ToChronoTime(absl::Now() + pause),
-                CompletionLoop::ToGrpc(this));
+    alarm_->Set(engine_->queue(), absl::ToChronoTime(absl::Now() + pause),
+                Publish());
   }
 
   void StartAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -107,10 +121,10 @@ class CallEngine::PendingCall final
     outcome_.response.Clear();
     grpc::GenericStub stub(engine_->NextChannel());
     reader_ = stub.PrepareUnaryCall(context_.get(), call_.method, call_.request,
-                                    engine_->loop_.queue());
+                                    engine_->queue());
     reader_->StartCall();
-    reader_->Finish(&outcome_.response, &status_, CompletionLoop::ToGrpc(this));
-    if (cancelled_) context_->TryCancel();
+    reader_->Finish(&outcome_.response, &status_, Publish());
+    if (cancelled_ != nullptr) context_->TryCancel();
   }
 
   CallEngine* const engine_;
@@ -118,7 +132,7 @@ class CallEngine::PendingCall final
   UnaryCall call_;
 
   Mutex mutex_;
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  const char* cancelled_ ABSL_GUARDED_BY(mutex_) = nullptr;  // why, once it is
   std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<grpc::ClientAsyncResponseReader<grpc::ByteBuffer>> reader_
       ABSL_GUARDED_BY(mutex_);
@@ -131,19 +145,27 @@ CallEngine::CallEngine(std::vector<std::shared_ptr<grpc::Channel>> channels,
                        const RetryPolicy& retry, int completion_threads)
     : channels_(std::move(channels)),
       retry_(retry),
-      random_(std::random_device()()),
-      loop_(completion_threads) {}
+      random_(std::random_device()()) {
+  completions_.Start(completion_threads);
+}
 
 CallEngine::~CallEngine() = default;
 
-void CallEngine::Start(UnaryCall call) {
-  Begin(std::make_shared<PendingCall>(this, std::move(call)));
+std::weak_ptr<CallEngine::PendingCall> CallEngine::Start(UnaryCall call) {
+  const auto pending = std::make_shared<PendingCall>(this, std::move(call));
+  Begin(pending);
+  return pending;
 }
 
 void CallEngine::Fail(absl::Status status,
-                      std::function<void(CallOutcome)> done) {
+                      absl::AnyInvocable<void(CallOutcome)> done) {
   Begin(
       std::make_shared<PendingCall>(this, std::move(status), std::move(done)));
+}
+
+void CallEngine::Cancel(const std::weak_ptr<PendingCall>& call) {
+  const std::shared_ptr<PendingCall> pending = call.lock();
+  if (pending != nullptr) pending->Cancel(kCallerCancelled);
 }
 
 void CallEngine::Begin(const std::shared_ptr<PendingCall>& pending) {
@@ -153,7 +175,7 @@ void CallEngine::Begin(const std::shared_ptr<PendingCall>& pending) {
     closed = closed_;
     pending_.insert(pending);
   }
-  if (closed) pending->Cancel();
+  if (closed) pending->Cancel(kClientDestroyed);
   pending->Start();
 }
 
@@ -185,10 +207,10 @@ void CallEngine::Leave(grpc::ClientContext* context) {
   changed_.SignalAll();
 }
 
-std::optional<absl::Duration> CallEngine::PauseAfter(const absl::Status& status,
-                                                     int attempt,
-                                                     absl::Time deadline) {
-  return RetryPause(retry_, {status, attempt, absl::Now(), deadline, Random()});
+std::optional<absl::Duration> CallEngine::PauseAfter(EndedAttempt attempt) {
+  attempt.now = absl::Now();
+  attempt.random = Random();
+  return RetryPause(retry_, attempt);
 }
 
 bool CallEngine::Sleep(absl::Duration pause) {
@@ -214,7 +236,7 @@ void CallEngine::Shutdown() {
     for (grpc::ClientContext* context : contexts_) context->TryCancel();
   }
   // Outside the lock, which a call takes while it holds its own.
-  for (const auto& call : calls) call->Cancel();
+  for (const auto& call : calls) call->Cancel(kClientDestroyed);
   calls.clear();
   {
     MutexLock lock(&mutex_);
@@ -222,7 +244,7 @@ void CallEngine::Shutdown() {
       changed_.Wait(&mutex_);
     }
   }
-  loop_.Join();
+  completions_.ShutDown();
 }
 
 double CallEngine::Random() {

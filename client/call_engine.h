@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Makes calls on a set of channels: retries, deadlines and cancellation of
-// everything in flight. Knows methods and bytes, not what they mean.
+// everything in flight. Knows methods and bytes, not their meaning.
 
 #ifndef QGEMM_CLIENT_CALL_ENGINE_H_
 #define QGEMM_CLIENT_CALL_ENGINE_H_
@@ -10,7 +10,6 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/byte_buffer.h>
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -18,15 +17,17 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
-#include "client/client_options.h"
-#include "client/completion_loop.h"
+#include "client/retry.h"
+#include "qgemm/client_options.h"
+#include "rpc/completion_queue.h"
 
 namespace qgemm {
 
-// How a unary call ended.
+// The end of a unary call.
 struct CallOutcome {
   absl::Status status;
   grpc::ByteBuffer response;  // if the status is OK
@@ -38,12 +39,14 @@ struct UnaryCall {
   grpc::ByteBuffer request;
   absl::Time deadline = absl::InfiniteFuture();
   // Runs exactly once, on a thread of the engine's, with no lock held.
-  std::function<void(CallOutcome)> done;
+  absl::AnyInvocable<void(CallOutcome)> done;
 };
 
 // Thread-safe.
 class CallEngine {
  public:
+  class PendingCall;
+
   // `channels` has one or more.
   CallEngine(std::vector<std::shared_ptr<grpc::Channel>> channels,
              const RetryPolicy& retry, int completion_threads);
@@ -51,34 +54,38 @@ class CallEngine {
   CallEngine& operator=(const CallEngine&) = delete;
   ~CallEngine();
 
-  // Starts the call and returns. After Shutdown it ends with CANCELLED.
-  void Start(UnaryCall call);
+  // Starts the call and returns it, for Cancel. After Shutdown it ends with
+  // CANCELLED.
+  std::weak_ptr<PendingCall> Start(UnaryCall call);
 
   // Ends a call that never starts, the way Start ends its calls.
-  void Fail(absl::Status status, std::function<void(CallOutcome)> done);
+  void Fail(absl::Status status, absl::AnyInvocable<void(CallOutcome)> done);
+
+  // Ends the call with CANCELLED unless it has ended. The engine may be gone.
+  static void Cancel(const std::weak_ptr<PendingCall>& call);
 
   // True on the threads that run `done`.
-  bool OnEngineThread() const { return loop_.OnLoopThread(); }
+  bool OnEngineThread() const { return completions_.OnQueueThread(); }
 
   // For operations of calls between Enter and Leave.
-  grpc::CompletionQueue* queue() { return loop_.queue(); }
+  grpc::CompletionQueue* queue() { return completions_.queue(); }
 
   bool IsShutDown();
 
   // The channels in turn.
   std::shared_ptr<grpc::Channel> NextChannel();
-  // The same for streams, of which each has a channel for long.
+  // The same for streams, each of which keeps its channel for long.
   std::shared_ptr<grpc::Channel> NextStreamChannel();
 
-  // Lets Shutdown cancel a call that a thread of the caller's makes and waits
-  // for. False after Shutdown, and the call must not be made then; otherwise
-  // Leave is due once `context` is used no more.
+  // Registers a call that a thread of the caller's makes and waits for, so
+  // that Shutdown can cancel it. False after Shutdown: the call must not be
+  // made. Otherwise Leave is due once `context` is used no more.
   bool Enter(grpc::ClientContext* context);
   void Leave(grpc::ClientContext* context);
 
-  // The pause before the next attempt of such a call (client/retry.h).
-  std::optional<absl::Duration> PauseAfter(const absl::Status& status,
-                                           int attempt, absl::Time deadline);
+  // The pause before the next attempt (client/retry.h); the engine sets
+  // attempt.now and attempt.random.
+  std::optional<absl::Duration> PauseAfter(EndedAttempt attempt);
   // Waits; false if Shutdown comes first.
   bool Sleep(absl::Duration pause);
 
@@ -87,8 +94,6 @@ class CallEngine {
   void Shutdown();
 
  private:
-  class PendingCall;
-
   void Begin(const std::shared_ptr<PendingCall>& pending);
   double Random();
   void Remove(const std::shared_ptr<PendingCall>& call);
@@ -107,7 +112,7 @@ class CallEngine {
   std::unordered_set<grpc::ClientContext*> contexts_ ABSL_GUARDED_BY(mutex_);
   int sleepers_ ABSL_GUARDED_BY(mutex_) = 0;
 
-  CompletionLoop loop_;
+  CompletionQueue completions_;
 };
 
 }  // namespace qgemm

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Channels are insecure: the server has neither TLS nor authentication
+// (docs/operations.md).
 
 #include "client/channels.h"
 

@@ -1,35 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Client: checks, calls and translation; call_engine.h makes the calls.
 
-#include "client/client.h"
+#include "qgemm/client.h"
 
 #include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "client/answer_reader.h"
 #include "client/call_engine.h"
 #include "client/channels.h"
-#include "client/gemm_check.h"
+#include "client/gemm_wire.h"
 #include "client/retry.h"
 #include "client/stream_call.h"
 #include "client/upload.h"
 #include "client/weights_stream.h"
-#include "client/wire.h"
+#include "client/weights_wire.h"
+#include "rpc/message_limits.h"
 
 namespace qgemm {
 namespace {
-
-// What the messages around an operand may take besides it.
-constexpr int64_t kMessageOverheadBytes = 1024;
-// Of C in a message of a stream, by the protocol.
-constexpr int64_t kMinFragmentBytes = 4096;
 
 absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low,
                         int64_t high) {
@@ -49,9 +45,9 @@ absl::Status CheckOptions(const ClientOptions& options) {
   return Validate(options.retry);
 }
 
-absl::Status CheckGemm(const GemmOptions& options, int64_t max_message_bytes) {
-  RETURN_IF_ERROR(CheckOperand(options));
-  const int64_t a_bytes = options.a.size();
+absl::Status CheckGemm(const GemmRequest& request, int64_t max_message_bytes) {
+  RETURN_IF_ERROR(CheckOperand(request));
+  const int64_t a_bytes = request.a.size();
   if (a_bytes <= max_message_bytes - kMessageOverheadBytes) {
     return absl::OkStatus();
   }
@@ -65,9 +61,10 @@ absl::Status CheckGemm(const GemmOptions& options, int64_t max_message_bytes) {
 absl::Status CheckStream(const GemmStreamOptions& options,
                          int64_t max_message_bytes) {
   if (max_message_bytes < kMinFragmentBytes + kMessageOverheadBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ClientOptions::max_message_bytes is ", max_message_bytes,
-        "; a stream needs ", kMinFragmentBytes + kMessageOverheadBytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ClientOptions::max_message_bytes is ", max_message_bytes,
+                     "; a stream needs ",
+                     kMinFragmentBytes + kMessageOverheadBytes, " or more"));
   }
   if (options.window < 1) {
     return absl::InvalidArgumentError(
@@ -101,10 +98,10 @@ grpc::ByteBuffer Serialize(const Message& message) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-absl::StatusOr<GemmResult> ParseGemm(CallOutcome outcome, int64_t m,
-                                     FloatType c_type) {
+absl::StatusOr<GemmResult> ParseGemm(CallOutcome outcome,
+                                     const ExpectedResult& expected) {
   RETURN_IF_ERROR(outcome.status);
-  ASSIGN_OR_RETURN(GemmResult result, ReadResult(&outcome.response, m, c_type));
+  ASSIGN_OR_RETURN(GemmResult result, ReadResult(&outcome.response, expected));
   result.attempts = outcome.attempts;
   return result;
 }
@@ -133,33 +130,30 @@ class Client::Impl {
   absl::StatusOr<Response> Call(const char* method, const Request& request,
                                 absl::Time deadline) {
     RETURN_IF_ERROR(CheckMayBlock());
-    const auto promise = std::make_shared<std::promise<CallOutcome>>();
+    std::promise<CallOutcome> promise;
+    std::future<CallOutcome> future = promise.get_future();
     UnaryCall call;
     call.method = method;
     call.request = Serialize(request);
     call.deadline = deadline;
-    call.done = [promise](CallOutcome outcome) {
-      promise->set_value(std::move(outcome));
+    call.done = [promise = std::move(promise)](CallOutcome outcome) mutable {
+      promise.set_value(std::move(outcome));
     };
-    std::future<CallOutcome> future = promise->get_future();
     engine_.Start(std::move(call));
     CallOutcome outcome = future.get();
     return ParseResponse<Response>(&outcome);
   }
 
-  // OK after starting the call; otherwise `done` never runs.
-  absl::Status StartGemm(const GemmOptions& options,
-                         std::function<void(CallOutcome)> done) {
+  // The call of a request that is as it should be, without its `done`.
+  absl::StatusOr<UnaryCall> GemmCall(const GemmRequest& request) const {
     // Made first, so that a borrowed A is released whatever becomes of it.
-    const grpc::Slice operand = OperandToWire(options);
-    RETURN_IF_ERROR(CheckGemm(options, max_message_bytes_));
+    const grpc::Slice operand = OperandToWire(request);
+    RETURN_IF_ERROR(CheckGemm(request, max_message_bytes_));
     UnaryCall call;
     call.method = "/qgemm.v1.Qgemm/Gemm";
-    call.request = ToWire(options, operand);
-    call.deadline = options.deadline;
-    call.done = std::move(done);
-    engine_.Start(std::move(call));
-    return absl::OkStatus();
+    call.request = ToWire(request, operand);
+    call.deadline = request.deadline;
+    return call;
   }
 
  private:
@@ -193,7 +187,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
   if (connected) return client;
   // The channel knows only that it failed; a call is told why.
   const absl::Status reason =
-      client->ServerInfo(absl::Now() + absl::Seconds(1)).status();
+      client->GetServerInfo(absl::Now() + absl::Seconds(1)).status();
   return absl::UnavailableError(absl::StrCat(
       "connect to ", target, ": no connection within ",
       absl::FormatDuration(options.connect_timeout), ": ", reason.message()));
@@ -212,58 +206,63 @@ absl::StatusOr<LoadResult> Client::LoadWeights(const WeightsStream& stream,
   return Upload(&impl->engine(), stream, options, impl->max_message_bytes());
 }
 
-absl::StatusOr<LoadResult> Client::LoadDense(const DenseUpload& dense,
-                                             const LoadOptions& options) {
+absl::StatusOr<LoadResult> Client::LoadWeights(const DenseUpload& dense,
+                                               const LoadOptions& options) {
   ASSIGN_OR_RETURN(const WeightsStream stream, StreamOf(dense));
   return LoadWeights(stream, options);
 }
 
-absl::StatusOr<GemmResult> Client::Gemm(const GemmOptions& options) {
+absl::StatusOr<GemmResult> Client::Gemm(const GemmRequest& request) {
   const std::shared_ptr<Impl> impl = impl_;
   RETURN_IF_ERROR(impl->CheckMayBlock());
+  ASSIGN_OR_RETURN(UnaryCall call, impl->GemmCall(request));
   // The answer is parsed on this thread: many callers share the few that
   // complete calls.
-  const auto promise = std::make_shared<std::promise<CallOutcome>>();
-  std::future<CallOutcome> future = promise->get_future();
-  RETURN_IF_ERROR(impl->StartGemm(options, [promise](CallOutcome outcome) {
-    promise->set_value(std::move(outcome));
-  }));
-  return ParseGemm(future.get(), options.m,
-                   options.c_type.value_or(options.a_type));
+  std::promise<CallOutcome> promise;
+  std::future<CallOutcome> future = promise.get_future();
+  call.done = [promise = std::move(promise)](CallOutcome outcome) mutable {
+    promise.set_value(std::move(outcome));
+  };
+  impl->engine().Start(std::move(call));
+  return ParseGemm(future.get(), ExpectedResult(request));
 }
 
-void Client::GemmAsync(const GemmOptions& options, GemmCallback callback) {
-  const auto shared = std::make_shared<GemmCallback>(std::move(callback));
-  const int64_t m = options.m;
-  const FloatType c_type = options.c_type.value_or(options.a_type);
-  const absl::Status started =
-      impl_->StartGemm(options, [shared, m, c_type](CallOutcome outcome) {
-        (*shared)(ParseGemm(std::move(outcome), m, c_type));
-      });
-  if (!started.ok()) {
-    impl_->engine().Fail(started, [shared](CallOutcome outcome) {
-      (*shared)(std::move(outcome.status));
+GemmHandle Client::GemmAsync(const GemmRequest& request,
+                             GemmCallback callback) {
+  absl::StatusOr<UnaryCall> call = impl_->GemmCall(request);
+  if (!call.ok()) {
+    impl_->engine().Fail(call.status(), [callback = std::move(callback)](
+                                            CallOutcome outcome) mutable {
+      callback(std::move(outcome.status));
     });
+    return GemmHandle();
   }
+  call->done = [callback = std::move(callback),
+                expected =
+                    ExpectedResult(request)](CallOutcome outcome) mutable {
+    callback(ParseGemm(std::move(outcome), expected));
+  };
+  return GemmHandle([started = impl_->engine().Start(*std::move(call))] {
+    CallEngine::Cancel(started);
+  });
 }
 
 std::future<absl::StatusOr<GemmResult>> Client::GemmFuture(
-    const GemmOptions& options) {
-  const auto promise =
-      std::make_shared<std::promise<absl::StatusOr<GemmResult>>>();
-  std::future<absl::StatusOr<GemmResult>> future = promise->get_future();
-  GemmAsync(options, [promise](absl::StatusOr<GemmResult> result) {
-    promise->set_value(std::move(result));
+    const GemmRequest& request) {
+  std::promise<absl::StatusOr<GemmResult>> promise;
+  std::future<absl::StatusOr<GemmResult>> future = promise.get_future();
+  GemmAsync(request, [promise = std::move(promise)](
+                         absl::StatusOr<GemmResult> result) mutable {
+    promise.set_value(std::move(result));
   });
   return future;
 }
 
-absl::StatusOr<std::unique_ptr<GemmStream>> Client::OpenStream(
+absl::StatusOr<std::unique_ptr<GemmStream>> Client::GemmStream(
     const GemmStreamOptions& options) {
   const std::shared_ptr<Impl> impl = impl_;
   RETURN_IF_ERROR(CheckStream(options, impl->max_message_bytes()));
-  ASSIGN_OR_RETURN(const ServerDescription server,
-                   ServerInfo(options.deadline));
+  ASSIGN_OR_RETURN(const ServerInfo server, GetServerInfo(options.deadline));
   StreamCallOptions call_options;
   call_options.window = options.window;
   call_options.c_fragment_bytes =
@@ -276,11 +275,11 @@ absl::StatusOr<std::unique_ptr<GemmStream>> Client::OpenStream(
   call_options.deadline = options.deadline;
   auto call = std::make_shared<StreamCall>(call_options, &impl->engine());
   RETURN_IF_ERROR(call->Start());
-  return std::make_unique<GemmStream>(std::move(call), impl);
+  return std::make_unique<qgemm::GemmStream>(std::move(call), impl);
 }
 
-absl::StatusOr<bool> Client::Unload(absl::string_view name_or_id,
-                                    absl::Time deadline) {
+absl::StatusOr<bool> Client::UnloadWeights(absl::string_view name_or_id,
+                                           absl::Time deadline) {
   v1::UnloadWeightsRequest request;
   request.set_weights(std::string(name_or_id));
   ASSIGN_OR_RETURN(const v1::UnloadWeightsResponse response,
@@ -289,21 +288,21 @@ absl::StatusOr<bool> Client::Unload(absl::string_view name_or_id,
   return response.freed();
 }
 
-absl::StatusOr<std::vector<WeightsDescription>> Client::List(
+absl::StatusOr<std::vector<WeightsInfo>> Client::ListWeights(
     absl::Time deadline) {
   ASSIGN_OR_RETURN(
       const v1::ListWeightsResponse response,
       impl_->Call<v1::ListWeightsResponse>("/qgemm.v1.Qgemm/ListWeights",
                                            v1::ListWeightsRequest(), deadline));
-  std::vector<WeightsDescription> weights;
+  std::vector<WeightsInfo> weights;
   for (const v1::WeightsInfo& info : response.weights()) {
     weights.push_back(FromWire(info));
   }
   return weights;
 }
 
-absl::StatusOr<WeightsDescription> Client::Describe(
-    absl::string_view name_or_id, absl::Time deadline) {
+absl::StatusOr<WeightsInfo> Client::GetWeights(absl::string_view name_or_id,
+                                               absl::Time deadline) {
   v1::GetWeightsRequest request;
   request.set_weights(std::string(name_or_id));
   ASSIGN_OR_RETURN(const v1::GetWeightsResponse response,
@@ -312,7 +311,7 @@ absl::StatusOr<WeightsDescription> Client::Describe(
   return FromWire(response.weights());
 }
 
-absl::StatusOr<ServerDescription> Client::ServerInfo(absl::Time deadline) {
+absl::StatusOr<ServerInfo> Client::GetServerInfo(absl::Time deadline) {
   ASSIGN_OR_RETURN(const v1::GetServerInfoResponse response,
                    impl_->Call<v1::GetServerInfoResponse>(
                        "/qgemm.v1.Qgemm/GetServerInfo",

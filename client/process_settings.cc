@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The glibc parts are left out with other C libraries.
 
-#include "client/process_settings.h"
+#include "qgemm/process_settings.h"
 
 #include <cstdlib>  // __GLIBC__, if it is that
 

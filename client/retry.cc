@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Backoff grows by the attempt; the server's delay is taken as it is.
 
 #include "client/retry.h"
 
@@ -9,15 +11,30 @@
 
 namespace qgemm {
 
-std::optional<absl::Duration> RetryPause(const RetryPolicy& policy,
-                                         const EndedAttempt& attempt) {
-  if (!absl::IsUnavailable(attempt.status)) return std::nullopt;
-  if (attempt.number >= policy.max_attempts) return std::nullopt;
+namespace {
+
+absl::Duration Backoff(const RetryPolicy& policy, const EndedAttempt& attempt) {
   const double growth = std::pow(policy.multiplier, attempt.number - 1);
   const absl::Duration base =
       std::min(policy.max_backoff, policy.initial_backoff * growth);
-  const absl::Duration pause =
-      base * (1.0 + policy.jitter * (2.0 * attempt.random - 1.0));
+  return base * (1.0 + policy.jitter * (2.0 * attempt.random - 1.0));
+}
+
+}  // namespace
+
+std::optional<absl::Duration> RetryPause(const RetryPolicy& policy,
+                                         const EndedAttempt& attempt) {
+  if (attempt.number >= policy.max_attempts) return std::nullopt;
+  absl::Duration pause;
+  if (absl::IsUnavailable(attempt.status)) {
+    pause = Backoff(policy, attempt);
+  } else if (absl::IsResourceExhausted(attempt.status) &&
+             attempt.retry_delay.has_value() && policy.honour_retry_info) {
+    // Never earlier than the server said, and not all clients at once.
+    pause = *attempt.retry_delay * (1.0 + policy.jitter * attempt.random);
+  } else {
+    return std::nullopt;
+  }
   if (attempt.now + pause >= attempt.deadline) return std::nullopt;
   return pause;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether and when a failed call is made again: a pure function of the policy.
+// Decides if and when a failed call is made again: pure functions of the
+// policy.
 
 #ifndef QGEMM_CLIENT_RETRY_H_
 #define QGEMM_CLIENT_RETRY_H_
@@ -9,26 +10,28 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "client/client_options.h"
+#include "qgemm/client_options.h"
 
 namespace qgemm {
 
 // One attempt that ended.
 struct EndedAttempt {
   absl::Status status;
+  // The server's word on when the same request may succeed.
+  std::optional<absl::Duration> retry_delay;
   int number = 1;  // of the attempt, from 1
-  absl::Time now;
   absl::Time deadline = absl::InfiniteFuture();
+  absl::Time now;
   double random = 0.5;  // uniform in [0, 1)
 };
 
-// The pause before the next attempt; nothing if there is to be none: the
-// status is not UNAVAILABLE, the attempts are used up, or the pause would
-// reach the deadline.
+// The pause before the next attempt; nullopt if there is to be none: the
+// status is not one that is retried (RetryPolicy), the attempts are used up, or
+// the pause would reach the deadline.
 std::optional<absl::Duration> RetryPause(const RetryPolicy& policy,
                                          const EndedAttempt& attempt);
 
-// OK, or INVALID_ARGUMENT with the field and what is legal.
+// OK, or INVALID_ARGUMENT that names the field, its value and what is allowed.
 absl::Status Validate(const RetryPolicy& policy);
 
 }  // namespace qgemm

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// GemmStream is the caller's end of the call; both are here.
 
 #include "client/stream_call.h"
 
@@ -8,9 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "client/gemm_check.h"
-#include "client/grpc_status.h"
-#include "client/wire.h"
+#include "qgemm/gemm_stream.h"
+#include "rpc/grpc_status.h"
 
 namespace qgemm {
 namespace {
@@ -20,11 +21,10 @@ constexpr char kMethod[] = "/qgemm.v1.Qgemm/GemmStream";
 // The largest result that memory is taken for before it comes.
 constexpr uint64_t kReserveBytes = uint64_t{1} << 30;
 
-uint64_t TimeoutMs(absl::Time deadline) {
+// At least 1, for a deadline that has not passed; 0 for none.
+uint64_t TimeoutNs(absl::Time deadline) {
   if (deadline == absl::InfiniteFuture()) return 0;
-  const absl::Duration left =
-      absl::Ceil(deadline - absl::Now(), absl::Milliseconds(1));
-  return std::max<int64_t>(1, absl::ToInt64Milliseconds(left));
+  return std::max<int64_t>(1, absl::ToInt64Nanoseconds(deadline - absl::Now()));
 }
 
 absl::Status Unexpected(const v1::GemmStreamResponse& header,
@@ -55,48 +55,48 @@ absl::Status StreamCall::Start() {
   return absl::OkStatus();
 }
 
-absl::Status StreamCall::Check(const GemmOptions& options) const {
-  RETURN_IF_ERROR(CheckOperand(options));
-  const int64_t a_bytes = options.a.size();
+absl::Status StreamCall::Check(const GemmRequest& request) const {
+  RETURN_IF_ERROR(CheckOperand(request));
+  const int64_t a_bytes = request.a.size();
   if (a_bytes > options_.max_operand_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "a has ", a_bytes, " bytes; the server's limit is ",
         options_.max_operand_bytes,
         " (--max_stream_operand_bytes); send fewer rows a request"));
   }
-  if (options.deadline <= absl::Now()) {
-    return absl::DeadlineExceededError("the deadline has passed");
+  if (request.deadline <= absl::Now()) {
+    return absl::DeadlineExceededError(
+        "GemmRequest::deadline has passed already; nothing was sent");
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> StreamCall::Submit(const GemmOptions& options,
+absl::StatusOr<uint64_t> StreamCall::Submit(const GemmRequest& request,
                                             GemmCallback callback) {
   // Made first, so that a borrowed A is released whatever becomes of it.
-  grpc::Slice operand = OperandToWire(options);
-  RETURN_IF_ERROR(Check(options));
-  Outgoing outgoing = MessageOf(options, std::move(operand));
+  grpc::Slice operand = OperandToWire(request);
+  RETURN_IF_ERROR(Check(request));
+  Outgoing outgoing = MessageOf(request, std::move(operand));
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(AwaitPlace());
   const uint64_t id = next_id_++;
-  Outstanding& request = outstanding_[id];
-  request.callback = std::move(callback);
-  request.m = options.m;
-  request.c_type = options.c_type.value_or(options.a_type);
+  Outstanding& outstanding = outstanding_[id];
+  outstanding.callback = std::move(callback);
+  outstanding.expected = ExpectedResult(request);
   outgoing.message.set_request_id(id);
   outgoing_.push_back(std::move(outgoing));
   WriteNext();
   return id;
 }
 
-StreamCall::Outgoing StreamCall::MessageOf(const GemmOptions& options,
+StreamCall::Outgoing StreamCall::MessageOf(const GemmRequest& request,
                                            grpc::Slice operand) const {
   Outgoing outgoing;
-  v1::GemmStreamRequest& message = outgoing.message;
-  *message.mutable_gemm() = HeaderToWire(options);
-  message.set_a_bytes(operand.size());
-  message.set_timeout_ms(TimeoutMs(options.deadline));
-  message.set_c_fragment_bytes(options_.c_fragment_bytes);
+  v1::GemmStreamOpen& open = *outgoing.message.mutable_open();
+  *open.mutable_gemm() = HeaderToWire(request);
+  open.set_a_bytes(operand.size());
+  open.set_timeout_ns(TimeoutNs(request.deadline));
+  open.set_c_fragment_bytes(options_.c_fragment_bytes);
   outgoing.operand = std::move(operand);
   return outgoing;
 }
@@ -110,7 +110,7 @@ absl::Status StreamCall::AwaitPlace() {
   RETURN_IF_ERROR(broken_);
   if (!half_close_ && !over_) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "the stream was finished and takes no more requests");
+      "the stream was finished and takes no more requests; open another");
 }
 
 void StreamCall::Cancel(uint64_t id) {
@@ -118,7 +118,7 @@ void StreamCall::Cancel(uint64_t id) {
   if (outstanding_.count(id) == 0) return;
   Outgoing cancel;
   cancel.message.set_request_id(id);
-  cancel.message.set_cancel(true);
+  cancel.message.mutable_cancel();
   const auto unsent = std::find_if(
       outgoing_.begin(), outgoing_.end(),
       [id](const auto& each) { return each.message.request_id() == id; });
@@ -126,7 +126,7 @@ void StreamCall::Cancel(uint64_t id) {
     outgoing_.push_back(std::move(cancel));
   } else if (unsent->begun) {
     *unsent = std::move(cancel);  // in place of the rest of A
-  } else if (!unsent->message.cancel()) {
+  } else if (!unsent->message.has_cancel()) {
     outgoing_.insert(unsent + 1, std::move(cancel));
   }
   WriteNext();
@@ -135,7 +135,8 @@ void StreamCall::Cancel(uint64_t id) {
 absl::Status StreamCall::Finish() {
   if (engine_->OnEngineThread()) {
     return absl::FailedPreconditionError(
-        "Finish inside a callback would wait for itself");
+        "Finish inside a callback would wait for itself; call it on another "
+        "thread");
   }
   MutexLock lock(&mutex_);
   half_close_ = true;
@@ -175,10 +176,7 @@ void StreamCall::WriteNext() {
   if (end == next.operand.size()) {
     outgoing_.pop_front();
   } else {
-    const uint64_t id = next.message.request_id();
-    next.message.Clear();
-    next.message.set_request_id(id);
-    next.message.set_offset(end);
+    next.message.mutable_fragment()->set_offset(end);
     next.sent_bytes = end;
     next.begun = true;
   }
@@ -245,14 +243,14 @@ absl::StatusOr<std::vector<StreamCall::Ended>> StreamCall::Take() {
     MutexLock lock(&mutex_);
     const auto found = outstanding_.find(header.request_id());
     if (found == outstanding_.end()) {
-      return Unexpected(header, "is of no request that is outstanding");
+      return Unexpected(header, "belongs to no outstanding request");
     }
     request = &found->second;  // stays there, as only this thread takes it out
   }
   const bool failed = header.has_error();
   if (!failed) RETURN_IF_ERROR(TakeFragment(header, c, request));
   std::vector<Ended> ended;
-  if (!failed && request->result.c.size() < request->c_bytes) return ended;
+  if (!failed && request->received_bytes < request->c_bytes) return ended;
   if (failed && header.error().code() == 0) {
     return Unexpected(header, "is an error with the code OK");
   }
@@ -268,25 +266,31 @@ absl::StatusOr<std::vector<StreamCall::Ended>> StreamCall::Take() {
 absl::Status StreamCall::TakeFragment(const v1::GemmStreamResponse& header,
                                       const ReceivedPayload& c,
                                       Outstanding* request) {
-  GemmResult& result = request->result;
+  absl::StatusOr<GemmResult>& result = request->result;
   if (request->c_bytes == 0) {
-    ASSIGN_OR_RETURN(
-        result, ResultOfSize(header.c_bytes(), request->m, request->c_type));
-    result.timings = FromWire(header.timings());
+    result = ResultOfSize(header.c_bytes(), request->expected);
+    // Memory of another size is this request's fault, not the stream's.
+    if (absl::IsInternal(result.status())) return result.status();
     request->c_bytes = header.c_bytes();
-    result.c.reserve(std::min(request->c_bytes, kReserveBytes));
+    if (result.ok()) {
+      result->timings = FromWire(header.timings());
+      if (request->expected.c.empty()) {
+        result->c.reserve(std::min(request->c_bytes, kReserveBytes));
+      }
+    }
   }
-  const uint64_t missing_bytes = request->c_bytes - result.c.size();
-  if (header.offset() != result.c.size() || c.bytes == 0 ||
+  const uint64_t missing_bytes = request->c_bytes - request->received_bytes;
+  if (header.offset() != request->received_bytes || c.bytes == 0 ||
       static_cast<uint64_t>(c.bytes) > missing_bytes) {
-    return Unexpected(
-        header, absl::StrCat("has ", c.bytes, " bytes at offset ",
-                             header.offset(), "; ", missing_bytes,
-                             " are missing from ", result.c.size(), " on"));
+    return Unexpected(header, absl::StrCat("has ", c.bytes, " bytes at offset ",
+                                           header.offset(), "; ", missing_bytes,
+                                           " are missing from ",
+                                           request->received_bytes, " on"));
   }
-  for (absl::string_view piece : c.pieces) {
-    result.c.append(piece.data(), piece.size());
+  if (result.ok()) {
+    AppendC(c.pieces, request->received_bytes, request->expected, &*result);
   }
+  request->received_bytes += c.bytes;
   return absl::OkStatus();
 }
 
@@ -326,5 +330,20 @@ std::vector<StreamCall::Ended> StreamCall::TakeAll() {
   outstanding_.clear();
   return all;
 }
+
+GemmStream::GemmStream(std::shared_ptr<StreamCall> call,
+                       std::shared_ptr<void> owner)
+    : owner_(std::move(owner)), call_(std::move(call)) {}
+
+GemmStream::~GemmStream() { call_->Abandon(); }
+
+absl::StatusOr<uint64_t> GemmStream::Submit(const GemmRequest& request,
+                                            GemmCallback callback) {
+  return call_->Submit(request, std::move(callback));
+}
+
+void GemmStream::Cancel(uint64_t request) { call_->Cancel(request); }
+
+absl::Status GemmStream::Finish() { return call_->Finish(); }
 
 }  // namespace qgemm

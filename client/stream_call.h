@@ -24,10 +24,11 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "client/call_engine.h"
-#include "client/completion_loop.h"
-#include "client/gemm.h"
-#include "proto/payload_message.h"
+#include "client/gemm_wire.h"
+#include "qgemm/gemm.h"
 #include "qgemm/v1/qgemm.pb.h"
+#include "rpc/completion_queue.h"
+#include "rpc/payload_message.h"
 
 namespace qgemm {
 
@@ -49,8 +50,8 @@ class StreamCall : public std::enable_shared_from_this<StreamCall> {
   // CANCELLED if the engine is shut down.
   absl::Status Start();
 
-  // As GemmStream says.
-  absl::StatusOr<uint64_t> Submit(const GemmOptions& options,
+  // The methods of GemmStream.
+  absl::StatusOr<uint64_t> Submit(const GemmRequest& request,
                                   GemmCallback callback);
   void Cancel(uint64_t id);
   absl::Status Finish();
@@ -58,31 +59,15 @@ class StreamCall : public std::enable_shared_from_this<StreamCall> {
   void Abandon();
 
  private:
-  template <void (StreamCall::*kMethod)(bool ok)>
-  class Tag final : public LoopTag {
-   public:
-    void* Arm(std::shared_ptr<StreamCall> call) {
-      call_ = std::move(call);
-      return CompletionLoop::ToGrpc(this);
-    }
-    void OnEvent(bool ok) override {
-      const std::shared_ptr<StreamCall> call = std::move(call_);
-      ((*call).*kMethod)(ok);
-    }
-
-   private:
-    std::shared_ptr<StreamCall> call_;
-  };
-
   // A request without its whole answer.
   struct Outstanding {
     GemmCallback callback;
-    int64_t m = 0;
-    FloatType c_type = FloatType::kFloat16;
-    GemmResult result;
+    ExpectedResult expected;
+    absl::StatusOr<GemmResult> result;
     uint64_t c_bytes = 0;  // 0: no message of the answer has come
+    uint64_t received_bytes = 0;
   };
-  // What is to be written of a request.
+  // The part of a request that is yet to be written.
   struct Outgoing {
     v1::GemmStreamRequest message;  // the next one, without A
     grpc::Slice operand;
@@ -101,22 +86,23 @@ class StreamCall : public std::enable_shared_from_this<StreamCall> {
   void OnHalfClosed(bool) {}
   void OnFinished(bool);
 
-  absl::Status Check(const GemmOptions& options) const;
-  Outgoing MessageOf(const GemmOptions& options, grpc::Slice operand) const;
-  // OK once there is a place; why there will be none.
+  absl::Status Check(const GemmRequest& request) const;
+  Outgoing MessageOf(const GemmRequest& request, grpc::Slice operand) const;
+  // Waits for a place in the window. Errors: the reason that there will be
+  // none.
   absl::Status AwaitPlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // The next message, if there is one and none is being written; the end of
-  // this side once there will be none.
+  // Writes the next message unless one is being written, or ends this side
+  // once there will be none.
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReadNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // What was read, on the thread that read it: nothing, or a request's end.
-  // Errors break the stream.
+  // Takes what was read, on the thread that read it. Returns the request that
+  // it ended, if any. Errors break the stream.
   absl::StatusOr<std::vector<Ended>> Take();
   absl::Status TakeFragment(const v1::GemmStreamResponse& header,
                             const ReceivedPayload& c, Outstanding* request);
-  // All that is outstanding, ended by the call's end.
+  // Ends all outstanding requests with the reason of the call's end.
   std::vector<Ended> TakeAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status ReasonOf(const grpc::Status& status) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -140,15 +126,15 @@ class StreamCall : public std::enable_shared_from_this<StreamCall> {
   bool half_close_ ABSL_GUARDED_BY(mutex_) = false;  // asked for
   bool half_closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
-  bool over_ ABSL_GUARDED_BY(mutex_) = false;    // by its status
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;    // its status has come
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;   // and all callbacks have run
-  absl::Status broken_ ABSL_GUARDED_BY(mutex_);  // why, once it is
+  absl::Status broken_ ABSL_GUARDED_BY(mutex_);  // the reason, once broken
 
-  Tag<&StreamCall::OnStarted> started_tag_;
-  Tag<&StreamCall::OnRead> read_tag_;
-  Tag<&StreamCall::OnWritten> written_tag_;
-  Tag<&StreamCall::OnHalfClosed> half_closed_tag_;
-  Tag<&StreamCall::OnFinished> finished_tag_;
+  CallTag<StreamCall, &StreamCall::OnStarted> started_tag_;
+  CallTag<StreamCall, &StreamCall::OnRead> read_tag_;
+  CallTag<StreamCall, &StreamCall::OnWritten> written_tag_;
+  CallTag<StreamCall, &StreamCall::OnHalfClosed> half_closed_tag_;
+  CallTag<StreamCall, &StreamCall::OnFinished> finished_tag_;
 };
 
 }  // namespace qgemm

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Attempt is one call; the loop over attempts is Upload.
 
 #include "client/upload.h"
 
@@ -14,16 +16,14 @@
 #include "base/crc32c.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
-#include "client/grpc_status.h"
 #include "client/weights_stream.h"
-#include "client/wire.h"
+#include "client/weights_wire.h"
 #include "qgemm/v1/qgemm.grpc.pb.h"
+#include "rpc/grpc_status.h"
+#include "rpc/message_limits.h"
 
 namespace qgemm {
 namespace {
-
-// Room in a message for what is not the chunk's bytes.
-constexpr int64_t kMessageOverheadBytes = 1024;
 
 // One attempt. Its methods run on the caller's thread.
 class Attempt {
@@ -43,6 +43,9 @@ class Attempt {
     return result;
   }
 
+  // The server's word on when the same load may succeed, after Run.
+  std::optional<absl::Duration> retry_delay() const { return retry_delay_; }
+
  private:
   absl::StatusOr<LoadResult> Send(const v1::WeightsHeader& header) {
     v1::LoadWeightsResponse response;
@@ -50,8 +53,8 @@ class Attempt {
     const auto writer = stub->LoadWeights(&context_, &response);
     v1::LoadWeightsRequest request;
     *request.mutable_header() = header;
-    // A failed write means that the answer is there, or an error: Finish
-    // tells which.
+    // A failed write means that the answer is there, or an error; Finish
+    // returns which.
     if (writer->Write(request)) {
       const absl::Status sent = SendChunks(writer.get());
       if (!sent.ok()) {
@@ -61,7 +64,9 @@ class Attempt {
       }
       writer->WritesDone();
     }
-    RETURN_IF_ERROR(ToAbslStatus(writer->Finish()));
+    const grpc::Status finished = writer->Finish();
+    retry_delay_ = RetryDelayOf(finished);
+    RETURN_IF_ERROR(ToAbslStatus(finished));
     LoadResult result;
     result.weights = FromWire(response.weights());
     result.deduplicated = response.deduplicated();
@@ -106,12 +111,14 @@ class Attempt {
   const WeightsStream& stream_;
   const LoadOptions& options_;
   grpc::ClientContext context_;
+  std::optional<absl::Duration> retry_delay_;
 };
 
 absl::Status Check(const WeightsStream& stream, const LoadOptions& options,
                    int64_t max_message_bytes) {
   if (stream.read == nullptr) {
-    return absl::InvalidArgumentError("WeightsStream::read is empty");
+    return absl::InvalidArgumentError(
+        "WeightsStream::read is empty; give a function that produces bytes");
   }
   const int64_t max_chunk_bytes = max_message_bytes - kMessageOverheadBytes;
   if (options.chunk_bytes < 1 || options.chunk_bytes > max_chunk_bytes) {
@@ -136,12 +143,14 @@ absl::StatusOr<LoadResult> Upload(CallEngine* engine,
     ASSIGN_OR_RETURN(const Sha256Digest id, HashOf(stream));
     header.set_sha256(id.data(), id.size());
   }
-  for (int number = 1;; ++number) {
-    absl::StatusOr<LoadResult> result =
-        Attempt(engine, stream, options).Run(header);
+  for (EndedAttempt ended; true; ++ended.number) {
+    Attempt attempt(engine, stream, options);
+    absl::StatusOr<LoadResult> result = attempt.Run(header);
     if (result.ok() || stream.rewind == nullptr) return result;
-    const std::optional<absl::Duration> pause =
-        engine->PauseAfter(result.status(), number, options.deadline);
+    ended.status = result.status();
+    ended.retry_delay = attempt.retry_delay();
+    ended.deadline = options.deadline;
+    const std::optional<absl::Duration> pause = engine->PauseAfter(ended);
     if (!pause.has_value()) return result;
     if (!engine->Sleep(*pause)) {
       return absl::CancelledError("the client was destroyed");

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/call_engine.h"
-#include "client/load.h"
+#include "qgemm/weights.h"
 
 namespace qgemm {
 

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/sha256.h"
-#include "client/load.h"
+#include "qgemm/weights.h"
 
 namespace qgemm {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// qgemm_server: flags in, signals in, exit code out (docs/operations.md).
+// Entry point of qgemm_server: flags, signals and exit codes
+// (docs/operations.md).
 
 #include <malloc.h>
 #include <pthread.h>
@@ -9,45 +10,48 @@
 
 #include <algorithm>
 #include <iostream>
+#include <memory>
+#include <optional>
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/log.h"
-#include "server/port_file.h"
+#include "flags/command_line.h"
+#include "server/listen.h"
 #include "server/server.h"
-#include "server/server_flags.h"
+#include "server/server_options.h"
 
 namespace qgemm {
 namespace {
 
-// Messages up to a few MiB reuse the heap; larger blocks, layers among them,
-// are mapped, so that their memory goes back to the system when they do. Few
-// arenas and a low trim bound keep the heap itself from growing.
+// Messages up to a few MiB reuse the heap. Larger blocks, layers among them,
+// are mapped, so that freeing them returns their memory to the system. Few
+// arenas and a low trim threshold keep the heap itself from growing.
 void ConfigureMalloc() {
   mallopt(M_MMAP_THRESHOLD, 4 << 20);
   mallopt(M_TRIM_THRESHOLD, 32 << 20);
   mallopt(M_ARENA_MAX, 4);
 }
 
-// A distribution's Abseil checks the order of gRPC's locks at every lock, under
-// one lock for the whole process: a quarter of all CPU time on 16 cores.
+// Turns off a check of the order of gRPC's locks that a distribution's Abseil
+// makes at every lock, under one lock for the whole process: a quarter of all
+// CPU time on 16 cores.
 void SkipLockOrderChecks() {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 }
 
-// Has each completion queue's thread wait for its own connections. By gRPC's
-// default one thread waits for those of the whole process and wakes the others,
-// which costs a request a third of its time; it is better from some 150
-// connections a queue on, which all are looked at each time here. What the
-// environment says goes.
+// Makes each completion queue's thread poll its own connections. By gRPC's
+// default one thread polls those of the whole process and wakes the others,
+// which costs a request a third of its time, but is faster from some 150
+// connections a queue on, since poll() visits every connection each time.
+// GRPC_POLL_STRATEGY in the environment overrides this.
 void WaitByQueue() {
   constexpr int kOverwrite = 0;
   setenv("GRPC_POLL_STRATEGY", "poll", kOverwrite);
 }
 
-// Blocks the signals that end the server in this thread and those that it
-// starts.
+// Blocks SIGTERM and SIGINT in this thread and those that it starts.
 sigset_t BlockEndSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -57,7 +61,7 @@ sigset_t BlockEndSignals() {
   return signals;
 }
 
-// A second Ctrl-C ends the process at once.
+// Lets a second Ctrl-C end the process at once.
 void UnblockInterrupt() {
   sigset_t interrupt;
   sigemptyset(&interrupt);
@@ -65,14 +69,15 @@ void UnblockInterrupt() {
   pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
 }
 
-// What saying goodbye takes at the most once the queue is empty: clients that
-// do not hang up, and the metrics endpoint's threads.
-constexpr absl::Duration kGoodbye = absl::Seconds(4);
+// Upper bound for shutdown after the queue has drained: clients that do not
+// close their connections, and the metrics endpoint's threads.
+constexpr absl::Duration kMaxShutdownTime = absl::Seconds(4);
 
-// When requests that still wait are refused, so that the process ends within
-// the timeout.
+// Returns the time at which waiting requests are refused, so that the process
+// ends within the timeout.
 absl::Time QueueDeadline(absl::Duration drain_timeout) {
-  return absl::Now() + drain_timeout - std::min(kGoodbye, drain_timeout / 2);
+  return absl::Now() + drain_timeout -
+         std::min(kMaxShutdownTime, drain_timeout / 2);
 }
 
 int Fail(const absl::Status& status) {
@@ -81,19 +86,21 @@ int Fail(const absl::Status& status) {
 }
 
 int Run(int argc, char** argv) {
-  const absl::StatusOr<CommandLine> line = ParseServerFlags(argc, argv);
-  if (!line.ok()) return Fail(line.status());
+  ServerOptions options;
+  const std::unique_ptr<CLI::App> app = MakeServerApp(&options);
+  const std::optional<int> exit_code = flags::Parse(app.get(), argc, argv);
+  if (exit_code.has_value()) return *exit_code;
   ConfigureMalloc();
   SkipLockOrderChecks();
   WaitByQueue();
   signal(SIGPIPE, SIG_IGN);
   const sigset_t signals = BlockEndSignals();
 
-  const auto server = Server::Create(line->server);
+  const auto server = Server::Create(options);
   if (!server.ok()) return Fail(server.status());
-  if (!line->port_file.empty()) {
+  if (!options.port_file.empty()) {
     const absl::Status written =
-        WritePortFile(line->port_file, (*server)->ports());
+        WritePortFile(options.port_file, (*server)->ports());
     if (!written.ok()) return Fail(written);
   }
   for (const std::string& address : (*server)->addresses()) {
@@ -107,8 +114,8 @@ int Run(int argc, char** argv) {
   sigwait(&signals, &received);
   UnblockInterrupt();
   LOG(INFO) << strsignal(received) << ": draining for at most "
-            << line->drain_timeout;
-  (*server)->Drain(QueueDeadline(line->drain_timeout));
+            << options.drain_timeout;
+  (*server)->Drain(QueueDeadline(options.drain_timeout));
   LOG(INFO) << "drained";
   return 0;
 }

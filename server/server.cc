@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Start and drain. Members are in the order in which they are made; they go
-// in the opposite one.
+// Start and drain. Members are destroyed in the reverse order of their
+// declaration: users before their dependencies.
 
 #include "server/server.h"
 
@@ -10,7 +10,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <limits>
 #include <thread>
 #include <utility>
 
@@ -22,101 +21,37 @@
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "kernels/backends/backends.h"
-#include "server/execution/batch_executor.h"
-#include "server/listen_address.h"
-#include "server/listen_probe.h"
+#include "server/listen.h"
 #include "server/metrics/metrics_endpoint.h"
 #include "server/metrics/server_metrics.h"
 #include "server/rpc/qgemm_service.h"
+#include "server/scheduling/batch_dispatcher.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
 namespace {
 
-// Calls of one connection at a time; what a client starts beyond waits there.
+// Concurrent calls of one connection; a client holds back further ones.
 constexpr int kMaxStreamsPerConnection = 1024;
 
-// How long clients may take to close their connections once all calls have
-// ended; they are closed then.
-constexpr absl::Duration kHangUp = absl::Seconds(1);
+// Time that clients have to close their connections once all calls have ended;
+// then the server closes them.
+constexpr absl::Duration kConnectionGracePeriod = absl::Seconds(1);
 
-// Longer than any client waits.
-constexpr absl::Duration kMaxAgeCap = absl::Minutes(1);
-
-absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low,
-                        int64_t high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--", flag, " = ", value, " is not between ", low, " and ", high));
-}
-
-absl::Status CheckStreamLimits(const StreamLimits& limits) {
-  constexpr int64_t kMaxBytes = int64_t{1} << 40;
-  RETURN_IF_ERROR(
-      CheckRange("max_stream_requests", limits.max_requests, 1, 1 << 20));
-  RETURN_IF_ERROR(
-      CheckRange("max_stream_bytes", limits.max_bytes, 1, kMaxBytes));
-  return CheckRange("max_stream_operand_bytes", limits.max_operand_bytes, 1,
-                    kMaxBytes);
-}
-
-absl::Status CheckSchedulerOptions(const SchedulerOptions& options) {
-  constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
-  RETURN_IF_ERROR(CheckRange("max_queued_requests", options.max_queued_requests,
-                             1, std::numeric_limits<int32_t>::max()));
-  RETURN_IF_ERROR(
-      CheckRange("max_queued_bytes", options.max_queued_bytes, 1, kMaxInt64));
-  RETURN_IF_ERROR(CheckRange("max_client_queued_rows",
-                             options.max_client_queued_rows, 0, kMaxInt64));
-  RETURN_IF_ERROR(CheckRange("max_client_queued_bytes",
-                             options.max_client_queued_bytes, 0, kMaxInt64));
-  const absl::Duration age_cap = options.policy.age_cap;
-  if (age_cap < absl::ZeroDuration() || age_cap > kMaxAgeCap) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--batch_age_cap = ", absl::FormatDuration(age_cap),
-        " is not between 0 and ", absl::FormatDuration(kMaxAgeCap)));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckOptions(const ServerOptions& options) {
-  constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
-  constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
-  if (options.listen.empty()) {
-    return absl::InvalidArgumentError(
-        "--listen is empty; name at least one address");
-  }
-  if (options.data_path != "raw" && options.data_path != "protobuf") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--data_path = ", options.data_path, " is neither raw nor protobuf"));
-  }
-  RETURN_IF_ERROR(CheckRange("threads", options.threads, 0, 4096));
-  RETURN_IF_ERROR(CheckRange("weights_budget_bytes",
-                             options.weights_budget_bytes, 0, kMaxInt64));
-  // gRPC counts a message's bytes in an int.
-  RETURN_IF_ERROR(CheckRange("max_message_bytes", options.max_message_bytes,
-                             4096, kMaxInt32));
-  RETURN_IF_ERROR(
-      CheckRange("max_n", options.weights_limits.max_n, 1, kMaxInt32));
-  RETURN_IF_ERROR(
-      CheckRange("max_k", options.weights_limits.max_k, 1, kMaxInt32));
-  RETURN_IF_ERROR(CheckRange("max_uploads", options.max_uploads, 1, 64));
-  RETURN_IF_ERROR(CheckStreamLimits(options.stream));
-  return CheckSchedulerOptions(options.scheduler);
-}
-
-// Whether the metrics address stays on this host.
+// Returns the numeric address of --metrics_listen; an error unless it is a
+// loopback one.
 absl::StatusOr<std::string> ResolveMetricsListen(const std::string& text) {
   ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(text));
   if (address.kind != ListenAddress::Kind::kTcp) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--metrics_listen = \"", text, "\": expected host:port"));
+        absl::StrCat("--metrics_listen = \"", text,
+                     "\" is not host:port; the endpoint serves TCP only"));
   }
   ASSIGN_OR_RETURN(address, ResolveLoopback(address));
   return address.ToString();
 }
 
-// As many requests in a launch as it has rows at the most.
+// A launch may hold as many requests as rows: each has at least one.
 SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
                                     const BackendLimits& limits) {
   SchedulerOptions scheduler = options.scheduler;
@@ -128,15 +63,14 @@ SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
   return scheduler;
 }
 
-// What the transport takes of the cores; of 16, these gave most requests a
-// second (bench/NOTES.md). Each queue has a thread, which reads requests,
-// copies their operands and sends answers. Two at the least: with one, calls
-// that came while the server shut down were sometimes cancelled instead of
-// refused.
+// The transport's share of the cores; on 16, half gave most requests a second
+// (bench/NOTES.md). Each queue has a thread, which reads requests, copies their
+// operands and sends answers. At least two: with one, calls that came while the
+// server shut down were sometimes cancelled instead of refused.
 int CompletionQueues() {
   return std::clamp<int>(std::thread::hardware_concurrency() / 2, 2, 16);
 }
-// For long answers and those of streams.
+// Threads for long answers and those of streams.
 int AnswerThreads() {
   return std::clamp<int>(std::thread::hardware_concurrency() / 8, 1, 4);
 }
@@ -150,8 +84,6 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.max_queued_bytes = options.scheduler.max_queued_bytes;
   rpc.completion_queues = CompletionQueues();
   rpc.answer_threads = AnswerThreads();
-  rpc.data_path =
-      options.data_path == "raw" ? DataPath::kRaw : DataPath::kProtobuf;
   rpc.enable_echo = options.enable_echo;
   rpc.enable_freeze = options.enable_freeze;
   rpc.version = kVersion;
@@ -164,10 +96,10 @@ class GrpcServer final : public Server {
       : options_(options),
         backend_(std::move(backend)),
         store_(options.weights_budget_bytes, &metrics_),
-        executor_(backend_.get(), &clock_, &metrics_),
-        scheduler_(ToSchedulerOptions(options, backend_->limits()), &executor_,
-                   &clock_, &metrics_),
-        service_(MakeEnvironment()) {
+        dispatcher_(backend_.get(), &clock_, &metrics_),
+        scheduler_(ToSchedulerOptions(options, backend_->limits()),
+                   &dispatcher_, &clock_, &metrics_),
+        service_(ToRpcOptions(options), MakeParts()) {
     metrics_.SampleMemory([backend = backend_.get()] {
       const BackendMemory memory = backend->memory();
       return MemoryFigures{memory.weights_bytes, memory.staging_bytes,
@@ -204,16 +136,15 @@ class GrpcServer final : public Server {
     MutexLock lock(&drain_mutex_);
     if (drained_) return;
     drained_ = true;
-    if (serving_) {
-      service_.BeginDrain();
-    }
+    if (serving_) service_.BeginDrain();
     scheduler_.Drain(deadline);
-    executor_.WaitForAnswers();
+    dispatcher_.WaitForCompletions();
     if (serving_) {
-      // Every accepted call has its answer; what is left are clients that are
-      // slow to hang up.
+      // Every accepted call has its answer; only clients that are slow to close
+      // their connections are left.
       service_.ShutDown([this] {
-        server_->Shutdown(absl::ToChronoTime(absl::Now() + kHangUp));
+        server_->Shutdown(
+            absl::ToChronoTime(absl::Now() + kConnectionGracePeriod));
       });
     } else if (server_ != nullptr) {
       server_->Shutdown();
@@ -222,15 +153,8 @@ class GrpcServer final : public Server {
   }
 
  private:
-  RpcEnvironment MakeEnvironment() {
-    RpcEnvironment environment;
-    environment.options = ToRpcOptions(options_);
-    environment.backend = backend_.get();
-    environment.store = &store_;
-    environment.scheduler = &scheduler_;
-    environment.metrics = &metrics_;
-    environment.clock = &clock_;
-    return environment;
+  ServerParts MakeParts() {
+    return {backend_.get(), &store_, &scheduler_, &metrics_, &clock_};
   }
 
   absl::Status Listen() {
@@ -256,8 +180,8 @@ class GrpcServer final : public Server {
 
   void Configure(grpc::ServerBuilder* builder) {
     service_.Register(builder);
-    // Of reflection and channelz. Threads that poll beside the completion
-    // queues' take events from them, so there is one.
+    // One poller for reflection and channelz: threads that poll beside those of
+    // the completion queues take events from them.
     builder->SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
     builder->SetMaxReceiveMessageSize(
         static_cast<int>(options_.max_message_bytes));
@@ -267,14 +191,16 @@ class GrpcServer final : public Server {
                                 kMaxStreamsPerConnection);
   }
 
-  // Two listeners of one server may want one port; the probes saw it free.
+  // Error of a failed start. Two listeners of one server may have asked for one
+  // port, which CheckFree saw free for each.
   static absl::Status CannotListen(const std::vector<ListenAddress>& listeners,
                                    const std::vector<int>& bound_ports) {
     for (size_t i = 0; i < listeners.size(); ++i) {
       if (bound_ports[i] <= 0) {
         return absl::FailedPreconditionError(
             absl::StrCat("listen on ", listeners[i].ToString(),
-                         ": the address is in use or cannot be bound"));
+                         ": the address is in use or cannot be bound; choose "
+                         "another, or port 0 for a free one"));
       }
     }
     return absl::InternalError("gRPC cannot start a server");
@@ -296,7 +222,7 @@ class GrpcServer final : public Server {
   ServerMetrics metrics_;
   const std::unique_ptr<Backend> backend_;
   WeightStore store_;
-  BatchExecutor executor_;
+  BatchDispatcher dispatcher_;
   BatchScheduler scheduler_;
   QgemmService service_;
   std::unique_ptr<grpc::Server> server_;
@@ -312,22 +238,16 @@ class GrpcServer final : public Server {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(
     const ServerOptions& options) {
-  RETURN_IF_ERROR(CheckOptions(options));
-  BackendOptions backend_options;
-  backend_options.name = options.backend;
-  backend_options.threads = options.threads;
-  backend_options.kernel = options.kernel;
-  backend_options.row_moves = options.row_moves;
-  backend_options.tuning_file = options.tuning_file;
+  RETURN_IF_ERROR(Validate(options));
   ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
-                   CreateBackend(backend_options));
+                   CreateBackend(options.backend));
   return Create(options, std::move(backend));
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(
     const ServerOptions& options, std::unique_ptr<Backend> backend) {
-  RETURN_IF_ERROR(CheckOptions(options));
-  // gRPC has these once a process; they join every server built from here on.
+  RETURN_IF_ERROR(Validate(options));
+  // Registered once per process; they join every server built from here on.
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::channelz::experimental::InitChannelzService();
   auto server = std::make_unique<GrpcServer>(options, std::move(backend));

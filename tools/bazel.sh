@@ -14,6 +14,28 @@ shift
 readonly STARTUP=(
   "--output_user_root=$CACHE_DIR/bazel" --host_jvm_args=-Xmx1g
 )
+# Programs and headers that stand for the system packages of tools/setup.sh.
+readonly PROGRAMS=(bazel g++ protoc grpc_cpp_plugin)
+readonly HEADERS=(
+  absl/status/statusor.h CLI/CLI.hpp google/protobuf/message.h
+  grpcpp/grpcpp.h nlohmann/json.hpp openssl/sha.h prometheus/registry.h
+)
+
+check_packages() {
+  local name missing=()
+  for name in "${PROGRAMS[@]}"; do
+    command -v "$name" >/dev/null || missing+=("$name")
+  done
+  for name in "${HEADERS[@]}"; do
+    [ -e "/usr/include/$name" ] || missing+=("<$name>")
+  done
+  if [ "${#missing[@]}" -gt 0 ]; then
+    echo "bazel.sh: not installed: ${missing[*]}; run tools/setup.sh" >&2
+    exit 1
+  fi
+}
+
+check_packages
 case "$COMMAND" in
   build | test | run)
     read -r -a extra <<<"${BAZEL_FLAGS:-}"

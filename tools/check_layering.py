@@ -2,135 +2,232 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that folders include one way only (docs/architecture.md).
 
-Usage: check_layering.py [ROOT]. Reads every #include "..." of our C++ and
-CUDA files, and which files reach for gRPC, Protobuf and CUDA headers. Prints
-each violation and exits 1 if there is one.
+Usage: check_layering.py [ROOT]. Reads every #include of our C++ and CUDA files
+and prints each violation; exits 1 if there is one. Three things are checked:
+each folder includes what the table below allows it; no folders include each
+other in a circle, at any depth; gRPC, Protobuf and CUDA headers stay where
+they belong. As a test: //tests/tree:layering_test.
 """
 
 import os
-import re
 import sys
 
-# Layer -> layers it may include besides itself. The longest prefix that
-# matches a path is its layer.
-KERNELS = ["kernels/matrix", "kernels/formats"]
-ALLOWED = {
-    "base": [],
-    "proto": ["base"],
-    "kernels/matrix": ["base"],
-    "kernels/formats": ["kernels/matrix", "base"],
-    "kernels/reference": KERNELS + ["base"],
-    "kernels/cpu": KERNELS + ["base"],
-    "kernels/cuda": KERNELS + ["base"],
-    "kernels/backends": KERNELS + [
-        "kernels/reference", "kernels/cpu", "kernels/cuda", "base"],
-    "server/metrics": ["base"],
-    "server/weights": KERNELS + ["server/metrics", "base"],
-    "server/scheduling": KERNELS + ["server/metrics", "base"],
-    "server/transport": KERNELS + ["server/metrics", "base"],
-    "server/execution": KERNELS + [
-        "server/scheduling", "server/weights", "server/transport",
-        "server/metrics", "base"],
-    "server/rpc": [
-        "server/execution", "server/scheduling", "server/weights",
-        "server/transport", "server/metrics", "kernels/matrix",
-        "kernels/formats", "proto", "base"],
-    "server": [
-        "server/rpc", "server/execution", "server/scheduling",
-        "server/weights", "server/transport", "server/metrics",
-        "kernels/backends", "kernels/matrix", "kernels/formats", "proto",
-        "base"],
-    "client": KERNELS + ["proto", "base"],
-    "client/cli": KERNELS + ["client", "client/tensor_files", "proto", "base"],
-    "client/loadtest": KERNELS + ["client", "proto", "base"],
-    "client/tensor_files": ["kernels/matrix", "base"],
-    "client/examples": ["client"],
-    "tests": None,  # anything
-    "bench": None,
-    "tools": None,
-}
+import source_tree
 
-OUR_FOLDERS = {layer.split("/")[0] for layer in ALLOWED}
+# One layer a folder, from the bottom to the top: a folder may include itself
+# and what its line names, and a line names only folders of lines above it.
+# "kernels" and the like stand for every folder listed below that name so far.
+LAYERS = (
+    ("base", ""),
+    ("flags", "base"),
+    ("proto/qgemm/v1", ""),
+    ("rpc", "base proto"),
+    ("kernels/matrix", "base"),
+    ("kernels/formats", "kernels/matrix base"),
+    ("kernels/host", "kernels base"),
+    ("kernels/reference", "kernels/host kernels/formats kernels/matrix base"),
+    ("kernels/cpu/microkernels", "kernels/matrix base"),
+    ("kernels/cpu", "kernels/cpu kernels/host kernels/formats kernels/matrix "
+                    "base"),
+    ("kernels/cuda/layout", "kernels/formats kernels/matrix base"),
+    ("kernels/cuda/plan", "kernels/cuda kernels/formats kernels/matrix base"),
+    ("kernels/cuda/runtime", "kernels/cuda/layout kernels/cuda/plan base"),
+    ("kernels/cuda/device", "kernels/cuda/layout kernels/cuda/plan base"),
+    ("kernels/cuda/device/decode_gemm",
+     "kernels/cuda/device kernels/cuda/layout kernels/cuda/plan base"),
+    ("kernels/cuda/device/prefill_gemm",
+     "kernels/cuda/device kernels/cuda/layout kernels/cuda/plan base"),
+    ("kernels/cuda/launch", "kernels/cuda kernels/matrix base"),
+    ("kernels/cuda/cublas", "kernels/cuda kernels/matrix base"),
+    ("kernels/cuda", "kernels/cuda kernels/host kernels/formats "
+                     "kernels/matrix base"),
+    ("kernels/backends", "kernels base"),
+    ("server/metrics", "base"),
+    ("server/weights", "server/metrics kernels/formats kernels/matrix base"),
+    ("server/scheduling", "server/metrics server/weights kernels/matrix base"),
+    ("server/rpc", "server rpc proto kernels/formats kernels/matrix base"),
+    ("server", "server rpc proto kernels/backends kernels/formats "
+               "kernels/matrix flags base"),
+    ("client/include/qgemm", "kernels/formats kernels/matrix base"),
+    ("client", "client/include/qgemm rpc proto kernels/formats "
+               "kernels/matrix base"),
+    ("client/examples", "client/include/qgemm"),
+    ("cli/tensor_files", "kernels/matrix base"),
+    ("cli", "cli client kernels/formats kernels/matrix flags base"),
+    ("loadtest/schedule", "base"),
+    ("loadtest/workload", "kernels/formats kernels/matrix base"),
+    ("loadtest/report", "client/include/qgemm base"),
+    ("loadtest/engine", "loadtest/schedule loadtest/report client rpc proto "
+                        "base"),
+    ("loadtest/verify", "loadtest/report loadtest/workload kernels/matrix "
+                        "base"),
+    ("loadtest", "loadtest client rpc proto kernels/formats kernels/matrix "
+                 "flags base"),
+)
+# These use whatever they test, measure or show; nobody uses them.
+USERS_OF_ALL = ("tests/", "bench/")
 
-GRPC_OR_PROTO = re.compile(r'<(grpc|grpcpp|google/protobuf)/|\.pb\.h')
-GRPC_HOMES = ("server/rpc/", "server/server.", "server/main.", "client/",
-              "proto/", "tests/", "bench/")
-CUDA = re.compile(r'<(cuda|cublas|cuda_\w+|cublasLt|driver_types)[\w.]*\.h>')
-CUDA_HOMES = ("kernels/cuda/", "bench/cuda/", "tests/")
-NOBODY_INCLUDES = ("tests/", "bench/", "tools/")
-INCLUDE = re.compile(r'^\s*#\s*include\s+(["<][^">]+[">])')
-SOURCES = (".h", ".cc", ".cu", ".cuh")
-
-
-def layer_of(path):
-    folder = os.path.dirname(path)
-    while folder:
-        if folder in ALLOWED:
-            return folder
-        folder = os.path.dirname(folder)
-    return None
-
-
-def target_of(include):
-    """The tree's path of a quoted include, or None for a system header."""
-    if not include.startswith('"'):
-        return None
-    path = include.strip('"')
-    if path.startswith("qgemm/v1/"):
-        return "proto/" + path
-    return path if path.split("/")[0] in OUR_FOLDERS else None
+GRPC_FOLDERS = ("rpc/", "server/rpc/", "server/server.", "server/main.",
+                "client/", "loadtest/", "proto/") + USERS_OF_ALL
+GRPC_FREE_FOLDERS = ("client/include/", "client/examples/")
+CUDA_FOLDERS = ("kernels/cuda/",) + USERS_OF_ALL
+CUDA_FREE_FOLDERS = ("kernels/cuda/layout/", "kernels/cuda/plan/")
+GRPC_PREFIXES = ("grpc/", "grpcpp/", "google/protobuf/", "google/rpc/")
+CUDA_PREFIXES = ("cuda", "cublas", "driver_types")
 
 
-def violations_of(path, text):
-    layer = layer_of(path)
-    if layer is None:
-        yield 0, "is in no layer of the table in tools/check_layering.py"
+def within(folder, ancestor):
+    return folder == ancestor or folder.startswith(ancestor + "/")
+
+
+def allowed_folders(layers):
+    """Maps each folder of the table to the folders that it may include."""
+    allowed = {}
+    for folder, names in layers:
+        allowed[folder] = set()
+        for name in names.split():
+            below = {other for other in allowed
+                     if within(other, name) and other != folder}
+            if not below:
+                raise ValueError(
+                    f"{folder} names {name}, which is no layer above it in "
+                    "the table of tools/check_layering.py")
+            allowed[folder] |= below
+    return allowed
+
+
+def is_grpc(name, quoted):
+    return name.endswith(".pb.h") or (
+        not quoted and name.startswith(GRPC_PREFIXES))
+
+
+def is_cuda(name, quoted):
+    return not quoted and name.startswith(CUDA_PREFIXES) and (
+        name.endswith(".h"))
+
+
+def violations_of(file, allowed, ours):
+    """Yields (line, message) for one file's includes."""
+    checked = not file.path.startswith(USERS_OF_ALL)
+    if checked and file.folder not in allowed:
+        yield 0, ("its folder is in no line of the table in "
+                  "tools/check_layering.py")
         return
-    for number, line in enumerate(text.splitlines(), 1):
-        match = INCLUDE.match(line)
-        if not match:
+    for number, name, quoted in file.includes():
+        if is_grpc(name, quoted) and (
+                not file.path.startswith(GRPC_FOLDERS) or
+                file.path.startswith(GRPC_FREE_FOLDERS)):
+            yield number, f"{name}: gRPC and Protobuf belong elsewhere"
+        if is_cuda(name, quoted) and (
+                not file.path.startswith(CUDA_FOLDERS) or
+                file.path.startswith(CUDA_FREE_FOLDERS)):
+            yield number, f"{name}: CUDA headers belong elsewhere"
+        folder = os.path.dirname(source_tree.path_of_include(name))
+        if (not checked or not quoted or folder == file.folder or
+                folder.split("/")[0] not in ours):
             continue
-        include = match.group(1)
-        if GRPC_OR_PROTO.search(include) and not path.startswith(GRPC_HOMES):
-            yield number, f"{include}: gRPC and Protobuf belong elsewhere"
-        if CUDA.search(include) and (not path.startswith(CUDA_HOMES) or
-                                     "/tuning/" in path):
-            yield number, f"{include}: CUDA belongs in kernels/cuda"
-        target = target_of(include)
-        if target is None:
-            continue
-        allowed = ALLOWED[layer]
-        target_layer = layer_of(target)
-        if (target.startswith(NOBODY_INCLUDES) and
-                not path.startswith(NOBODY_INCLUDES)):
-            yield number, f"{include}: nobody uses {target.split('/')[0]}/"
-        elif allowed is not None and target_layer != layer and (
-                target_layer not in allowed):
-            yield number, f"{layer} must not include {include}"
+        if folder.startswith(USERS_OF_ALL):
+            yield number, f"{name}: nobody uses {folder.split('/')[0]}/"
+        elif folder not in allowed[file.folder]:
+            yield number, f"{file.folder} must not include {name}"
 
 
-def source_files(root):
-    for folder, folders, names in os.walk(root):
-        relative = os.path.relpath(folder, root)
-        folders[:] = [f for f in folders
-                      if not f.startswith((".", "bazel-")) and
-                      f not in ("third_party", "dist", "node_modules")]
-        for name in sorted(names):
-            if name.endswith(SOURCES):
-                yield os.path.normpath(os.path.join(relative, name))
+def folder_graph(files):
+    """Maps each folder to {included folder: an include that makes it}."""
+    folders = {file.folder for file in files}
+    graph = {folder: {} for folder in folders}
+    for file in files:
+        for number, name, quoted in file.includes():
+            folder = os.path.dirname(source_tree.path_of_include(name))
+            if quoted and folder in folders and folder != file.folder:
+                graph[file.folder].setdefault(
+                    folder, f"{file.path}:{number} includes {name}")
+    return graph
+
+
+def child_graph(graph, parent):
+    """The graph of what lies in `parent`: a child folder with all below it is
+    one node; the parent's own files are the node "."."""
+    def node(folder):
+        if folder == parent:
+            return "."
+        if parent and not folder.startswith(parent + "/"):
+            return None
+        return folder[len(parent) + 1 if parent else 0:].split("/")[0]
+
+    children = {}
+    for folder, included in graph.items():
+        for other, why in included.items():
+            here, there = node(folder), node(other)
+            if here and there and here != there:
+                children.setdefault(here, {}).setdefault(there, why)
+    return children
+
+
+def find_cycle(graph):
+    """The reasons of one cycle's arrows; empty if there is no cycle."""
+    done = set()
+    path = []
+
+    def visit(node):
+        if node in path:
+            circle = path[path.index(node):] + [node]
+            return [graph[a][b] for a, b in zip(circle, circle[1:])]
+        if node in done:
+            return []
+        path.append(node)
+        for other in sorted(graph.get(node, {})):
+            reasons = visit(other)
+            if reasons:
+                return reasons
+        path.pop()
+        done.add(node)
+        return []
+
+    for node in sorted(graph):
+        reasons = visit(node)
+        if reasons:
+            return reasons
+    return []
+
+
+def cycles(files):
+    """Yields (parent folder, reasons): at most one cycle for each parent."""
+    graph = folder_graph(files)
+    parents = {""}
+    for folder in graph:
+        while folder:
+            parents.add(folder)
+            folder = os.path.dirname(folder)
+    for parent in sorted(parents):
+        reasons = find_cycle(child_graph(graph, parent))
+        if reasons:
+            yield parent, reasons
+
+
+def check(files):
+    """Every violation of a tree, as lines to print."""
+    allowed = allowed_folders(LAYERS)
+    ours = {folder.split("/")[0] for folder in allowed}
+    ours |= {folder.rstrip("/") for folder in USERS_OF_ALL}
+    for file in files:
+        for number, message in violations_of(file, allowed, ours):
+            yield f"{file.path}:{number}: {message}"
+    for parent, reasons in cycles(files):
+        yield (f"{parent or 'the tree'}: folders include each other in a "
+               "circle:\n  " + "\n  ".join(reasons))
+    empty = set(allowed) - {file.folder for file in files} - {"proto/qgemm/v1"}
+    for folder in sorted(empty):
+        yield f"{folder}: has a line in the table and no sources"
 
 
 def main():
-    root = sys.argv[1] if len(sys.argv) > 1 else "."
-    count = files = 0
-    for path in source_files(root):
-        files += 1
-        with open(os.path.join(root, path), encoding="utf-8") as source:
-            for number, message in violations_of(path, source.read()):
-                print(f"{path}:{number}: {message}")
-                count += 1
-    print(f"check_layering: {files} files, {count} violations")
-    return 1 if count else 0
+    files = source_tree.read_tree(sys.argv[1] if len(sys.argv) > 1 else ".")
+    violations = list(check(files))
+    for violation in violations:
+        print(violation)
+    print(f"check_layering: {len(files)} files, {len(violations)} violations")
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":

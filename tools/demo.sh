@@ -6,7 +6,9 @@
 # in every format and one layer of the size of Llama-3-8B's, checks products
 # against fp64, runs a short load test, prints a table, stops the server.
 #
-# Usage: tools/demo.sh [--bundle DIR]
+# Usage: tools/demo.sh [--cuda] [--bundle DIR]
+#   --cuda        build for GPUs where this machine has none; the default there
+#                 is the CPU alone, which builds in a fraction of the time
 #   --bundle DIR  run the binaries in DIR/bin on DIR/share/qgemm/demo instead
 #                 of building; needs no network. An installed copy of this
 #                 script does so by itself.
@@ -18,24 +20,57 @@ TOOLS="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/demo"
 readonly TOOLS
 
 usage() {
-  echo "usage: tools/demo.sh [--bundle DIR]" >&2
+  echo "usage: tools/demo.sh [--cuda] [--bundle DIR]" >&2
   exit 2
 }
 
+has_gpu() { [ -e /dev/nvidiactl ] || nvidia-smi -L >/dev/null 2>&1; }
+
+# Builds what the demo runs and sets where it is.
+build() {
+  local flags=(-c opt) bin
+  if [ "$cuda" = no ] && ! has_gpu; then
+    echo "demo: no GPU here: building for the CPU alone (--cuda builds both)"
+    flags+=(--repo_env=QGEMM_CUDA=off)
+  fi
+  "$ROOT/tools/setup.sh"
+  "$ROOT/tools/bazel.sh" build "${flags[@]}" \
+    //server:qgemm_server //cli:qgemm //loadtest:qgemm_loadtest
+  bin="$("$ROOT/tools/bazel.sh" info "${flags[@]}" bazel-bin 2>/dev/null)"
+  server="$bin/server/qgemm_server"
+  cli="$bin/cli/qgemm"
+  loadtest="$bin/loadtest/qgemm_loadtest"
+  weights="$ROOT/demo/minilm_block.safetensors"
+}
+
+say_what_next() {
+  cat <<TEXT
+
+The programs, each with --help:
+  $server
+  $cli
+  $loadtest
+Next:
+  tools/install.sh --prefix DIR   puts them into DIR/bin, the C++ library beside
+  README.md, "Use it"             a server, an upload and a multiplication
+  docs/client.md                  the same from C++
+TEXT
+}
+
 bundle=""
+cuda=no
 while [ "$#" -gt 0 ]; do
   case "$1" in
     --bundle)
       [ "$#" -ge 2 ] || usage
       bundle="$2"
-      shift 2
-      ;;
-    --bundle=*)
-      bundle="${1#--bundle=}"
       shift
       ;;
+    --bundle=*) bundle="${1#--bundle=}" ;;
+    --cuda) cuda=yes ;;
     *) usage ;;
   esac
+  shift
 done
 
 # The copy in PREFIX/share/qgemm/tools runs PREFIX's own binaries.
@@ -47,15 +82,8 @@ if [ -n "$bundle" ]; then
   cli="$bundle/bin/qgemm"
   loadtest="$bundle/bin/qgemm_loadtest"
   weights="$bundle/share/qgemm/demo/minilm_block.safetensors"
-else
-  "$ROOT/tools/setup.sh"
-  "$ROOT/tools/bazel.sh" build -c opt //server:qgemm_server \
-    //client/cli:qgemm //client/loadtest:qgemm_loadtest
-  bin="$("$ROOT/tools/bazel.sh" info -c opt bazel-bin)"
-  server="$bin/server/qgemm_server"
-  cli="$bin/client/cli/qgemm"
-  loadtest="$bin/client/loadtest/qgemm_loadtest"
-  weights="$ROOT/demo/minilm_block.safetensors"
+  exec "$TOOLS/run.sh" "$server" "$cli" "$loadtest" "$weights"
 fi
-
-exec "$TOOLS/run.sh" "$server" "$cli" "$loadtest" "$weights"
+build
+"$TOOLS/run.sh" "$server" "$cli" "$loadtest" "$weights"
+say_what_next

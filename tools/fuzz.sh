@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Fuzzes the hand-written reader of requests against Protobuf's parser with
-# libFuzzer and AddressSanitizer (tests/proto/payload_message_fuzz.cc).
+# libFuzzer and AddressSanitizer (tests/rpc/payload_message_fuzz.cc).
 # A difference or a crash ends it with an error and leaves the input.
 #
 # Usage: tools/fuzz.sh [RUNS]    (default: 10000000)
@@ -11,9 +11,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly RUNS="${1:-10000000}"
 readonly SOURCES=(
-  tests/proto/payload_message_fuzz.cc
-  tests/proto/payload_differential.cc
-  proto/payload_message.cc
+  tests/rpc/payload_message_fuzz.cc
+  tests/rpc/payload_differential.cc
+  rpc/payload_message.cc
 )
 
 tools/setup.sh test

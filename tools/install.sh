@@ -3,7 +3,7 @@
 #
 # Builds qgemm and installs it under a prefix:
 #   bin/        qgemm_server, qgemm, qgemm_loadtest
-#   include/qgemm/  the client library's headers
+#   include/qgemm/  the client library's headers, included as <qgemm/client.h>
 #   lib/        libqgemm_client.a, pkgconfig/qgemm.pc, cmake/qgemm/
 #   share/qgemm/    the demo's weights, its script, the load test's scenarios
 #
@@ -11,10 +11,15 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly VERSION=0.1.0
+VERSION="$(sed -n 's/.*kVersion\[\] = "\(.*\)";/\1/p' base/version.h)"
+readonly VERSION
+[ -n "$VERSION" ] || {
+  echo "install: base/version.h has no line with kVersion" >&2
+  exit 1
+}
 readonly LIBRARY=//client:client
 readonly BINARIES=(
-  //server:qgemm_server //client/cli:qgemm //client/loadtest:qgemm_loadtest
+  //server:qgemm_server //cli:qgemm //loadtest:qgemm_loadtest
 )
 
 usage() {
@@ -81,19 +86,35 @@ install_archive() {
   } | ar -M
 }
 
-# Headers that the client's own reach by #include, and those alone.
+# The installed path of a header of the tree below include/: public ones as they
+# are included, those that they reach under qgemm/internal.
+installed_header() {
+  case "$1" in
+    client/include/*) echo "${1#client/include/}" ;;
+    *) echo "qgemm/internal/$1" ;;
+  esac
+}
+
+# The public headers and those that they reach by #include, whose paths are
+# rewritten, so that nothing lands outside include/qgemm.
 install_headers() {
-  local pending=(client/client.h client/process_settings.h) header included
+  local pending=(client/include/qgemm/*.h) header included target edits
   local -A seen=()
+  rm -rf "$prefix/include/qgemm"
   while [ "${#pending[@]}" -gt 0 ]; do
     header="${pending[0]}"
     pending=("${pending[@]:1}")
     [ -z "${seen[$header]:-}" ] || continue
     seen[$header]=1
-    install -D -m 644 "$header" "$prefix/include/qgemm/$header"
+    edits=()
     while read -r included; do
-      if [ -f "$included" ]; then pending+=("$included"); fi
-    done < <(sed -n 's/^#include "\(.*\)"$/\1/p' "$header")
+      [ -f "$included" ] || continue
+      pending+=("$included")
+      edits+=(-e "s|^#include \"$included\"|#include \"$(installed_header "$included")\"|")
+    done < <(sed -n 's/^#include "\([^"]*\)".*/\1/p' "$header")
+    target="$prefix/include/$(installed_header "$header")"
+    install -D -m 644 "$header" "$target"
+    [ "${#edits[@]}" -eq 0 ] || sed -i "${edits[@]}" "$target"
   done
 }
 
@@ -121,6 +142,8 @@ install_demo() {
 install_scenarios() {
   local share="$prefix/share/qgemm"
   install -D -m 755 tools/scenario.sh "$share/tools/scenario.sh"
+  install -m 755 -t "$share/tools" tools/render_report.py tools/compare_reports.py
+  install -m 644 -t "$share/tools" tools/report_*.py tools/report_page.html
   install -D -m 644 -t "$share/bench/scenarios" bench/scenarios/*.txt
 }
 

@@ -19,17 +19,17 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly MAX_BYTES=$((40 * 1000 * 1000))
 readonly BUNDLE=dist/qgemm-bundle
 readonly BINARIES=(
-  //server:qgemm_server //client/cli:qgemm //client/loadtest:qgemm_loadtest
+  //server:qgemm_server //cli:qgemm //loadtest:qgemm_loadtest
   //bench:backend_bench //bench:kernel_bench //bench:minimal_client
 )
-# Of the system's, found wherever the bundle runs.
+# Libraries of libc, which every machine has.
 readonly LIBC='^(linux-vdso|ld-linux.*|libc|libm|libdl|librt|libpthread)\.so'
 export BAZEL_FLAGS="${BAZEL_FLAGS:---define=cuda_arch=all}"
 
 say() { printf 'package: %s\n' "$*"; }
 
-# The test binaries of the bundle, as labels; those that this build leaves out
-# for want of a toolkit are no files afterwards.
+# Prints the labels of the bundle's tests. Without a CUDA toolkit some of them
+# are not built.
 test_labels() {
   tools/bazel.sh query --noshow_progress \
     'kind(cc_test, //tests/conformance/... + //tests/kernels/cuda/...)' \
@@ -45,7 +45,7 @@ install_label() {
   strip --strip-all "$2/${path##*:}"
 }
 
-# What the server links but libc: prometheus-cpp and what that stands on.
+# Copies the server's shared libraries but libc's: prometheus-cpp and its own.
 install_libraries() {
   local name arrow path
   while read -r name arrow path _; do
@@ -74,6 +74,8 @@ install_demo() {
 install_scenarios() {
   local share="$BUNDLE/share/qgemm"
   install -D -m 755 tools/scenario.sh "$share/tools/scenario.sh"
+  install -m 755 -t "$share/tools" tools/render_report.py tools/compare_reports.py
+  install -m 644 -t "$share/tools" tools/report_*.py tools/report_page.html
   install -D -m 755 bench/self_overhead.sh "$share/bench/self_overhead.sh"
   install -D -m 644 -t "$share/bench/scenarios" bench/scenarios/*.txt
 }
@@ -85,7 +87,7 @@ if [ "${#tests[@]}" -eq 0 ]; then
   exit 1
 fi
 say "building"
-# By pattern, so that a build without the toolkit skips what needs it.
+# Patterns, so that a build without the toolkit skips the targets that need it.
 tools/bazel.sh build --noshow_progress --config=portable "${BINARIES[@]}" \
   //tests/conformance/... //tests/kernels/cuda/...
 built="$(tools/bazel.sh info --config=portable bazel-bin 2>/dev/null)"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes README's tables of measured figures from bench/results/.
+"""Writes the tables of measured figures from bench/results/.
 
 Usage: readme_table.py [--check]. Replaces the lines between each pair of
-markers in README.md; with --check it changes nothing and exits 1 if they
-differ. A report that is absent, or that README has no markers for, is passed
-over.
+markers in README.md (a few layers) and docs/performance.md (all of them); with
+--check it changes nothing and exits 1 if they differ. A report that is absent,
+or that a document has no markers for, is passed over.
 """
 
 import json
@@ -19,9 +19,13 @@ CPU_ROWS = (1, 16)  # M
 GPU_ROWS = (1, 16, 32, 64)
 GPU_MANY_ROWS = (128, 256, 512, 1024, 4096)
 GATE_UP_70B = (8192, 28672)  # K, N
+# README's: layers of Llama 3 70B and 8B; the other formats are in full only.
+SHORT_LAYERS = (GATE_UP_70B, (4096, 14336), (14336, 4096), (4096, 4096))
+SHORT_ROWS = (1, 16, 64, 256, 1024)
+SHORT_CPU_LABELS = ("kbit2", "kbit4", "q4_0 A8", "dense")
 
 
-def cpu_lines(report):
+def cpu_lines(report, accepts=lambda layer, label: True):
     """The Markdown lines for a processor's report."""
     by_layer = {}
     for result in report["results"]:
@@ -39,12 +43,19 @@ def cpu_lines(report):
     for (k, n, name, mode), results in by_layer.items():
         if 1 not in results:
             continue
+        label = name if mode == "A16" else f"{name} {mode}"
+        if not accepts((k, n), label):
+            continue
         times = " | ".join(
             f"{results[m]['us']:,.0f}" if m in results else "–"
             for m in CPU_ROWS)
         share = 100 * results[1]["roof_fraction"]
-        label = name if mode == "A16" else f"{name} {mode}"
         yield f"| {k}×{n} | {label} | {times} | {share:.0f} % |"
+
+
+def short_cpu_lines(report):
+    return cpu_lines(report, lambda layer, label: (
+        layer in SHORT_LAYERS[:2] and label in SHORT_CPU_LABELS))
 
 
 def gpu_cell(result):
@@ -62,10 +73,17 @@ def many_rows_cell(result):
     if result is None:
         return "–"
     cell = f"{result['us']:,.1f}"
-    for yardstick in ("cublas_us", "dequant_cublas_us"):
-        if yardstick in result:
-            cell += f" · {result[yardstick] / result['us']:.2f}×"
+    for baseline in ("cublas_us", "dequant_cublas_us"):
+        if baseline in result:
+            cell += f" · {result[baseline] / result['us']:.2f}×"
     return cell
+
+
+def short_cell(result):
+    """Time, times cuBLAS."""
+    if result is None:
+        return "–"
+    return f"{result['us']:,.1f} · {result['cublas_us'] / result['us']:.2f}×"
 
 
 def gpu_table(head, rows, of_m, cell):
@@ -78,8 +96,8 @@ def gpu_table(head, rows, of_m, cell):
                " | ".join(cell(cells.get(m)) for m in present) + " |")
 
 
-def gpu_lines(report):
-    """The Markdown lines for a GPU's report."""
+def gpu_layers(report):
+    """The results in fp16: {(K, N): {M: kbit4's result}}, {format: {M: …}}."""
     layers = {}
     formats = {}
     for result in report["results"]:
@@ -90,6 +108,12 @@ def gpu_lines(report):
             layers.setdefault(layer, {})[result["m"]] = result
         elif layer == GATE_UP_70B:
             formats.setdefault(result["format"], {})[result["m"]] = result
+    return layers, formats
+
+
+def gpu_lines(report):
+    """The Markdown lines for a GPU's report."""
+    layers, formats = gpu_layers(report)
     yield (f"{report['device']}, fp16; read roof {report['roof_gbps']:,.0f} "
            "GB/s. Microseconds a GEMM, the share of the roof, and times as "
            "fast as cuBLAS in fp16. kbit4:")
@@ -109,9 +133,24 @@ def gpu_lines(report):
                              gpu_cell)
 
 
+def short_gpu_lines(report):
+    layers, _ = gpu_layers(report)
+    yield (f"{report['device']}, kbit4, fp16; microseconds a GEMM, and times "
+           "as fast as cuBLAS in fp16:")
+    yield ""
+    yield from gpu_table(
+        "layer K×N",
+        [(f"{k}×{n}", layers[k, n]) for k, n in SHORT_LAYERS],
+        SHORT_ROWS, short_cell)
+
+
+CPU_REPORT = "bench/results/cpu.json"
+GPU_REPORT = "bench/results/h100.json"
 TABLES = (
-    ("bench/results/cpu.json", cpu_lines),
-    ("bench/results/h100.json", gpu_lines),
+    ("README.md", CPU_REPORT, short_cpu_lines),
+    ("README.md", GPU_REPORT, short_gpu_lines),
+    ("docs/performance.md", CPU_REPORT, cpu_lines),
+    ("docs/performance.md", GPU_REPORT, gpu_lines),
 )
 
 
@@ -129,19 +168,24 @@ def renewed(text, source, lines):
 
 
 def main():
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    fresh = text
-    for source, lines in TABLES:
-        fresh = renewed(fresh, source, lines)
-    if "--check" in sys.argv[1:]:
-        if fresh != text:
-            print("README.md's tables differ from bench/results; "
+    check = "--check" in sys.argv[1:]
+    differ = False
+    for document in dict.fromkeys(document for document, _, _ in TABLES):
+        path = ROOT / document
+        text = path.read_text(encoding="utf-8")
+        fresh = text
+        for target, source, lines in TABLES:
+            if target == document:
+                fresh = renewed(fresh, source, lines)
+        if fresh == text:
+            continue
+        if check:
+            print(f"{document}'s tables differ from bench/results; "
                   "run tools/readme_table.py")
-            return 1
-        return 0
-    readme.write_text(fresh, encoding="utf-8")
-    return 0
+            differ = True
+        else:
+            path.write_text(fresh, encoding="utf-8")
+    return 1 if differ else 0
 
 
 if __name__ == "__main__":

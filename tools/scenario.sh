@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs a named scenario of bench/scenarios: starts a server, loads it, keeps
-# NAME.json and NAME.html (and NAME.svg, the plot of latency by percentile), and
-# says what of the server's memory and open files the load left behind.
+# NAME.json, draws NAME.html from it where Python has vl-convert, and prints the
+# server's memory and open files before and after the load.
 #
 # A scenario has lines "server FLAGS" and "loadtest FLAGS", and may have
 # "variant VARIANT server FLAGS" and "variant VARIANT loadtest FLAGS": the same
-# with more flags, run after it as NAME-VARIANT and compared with it.
+# with more flags, run after it as NAME-VARIANT and compared with it where
+# Python has numpy. tools/setup.sh test installs both.
 #
 # Usage: tools/scenario.sh [--bundle DIR] [--out DIR] NAME [LOADTEST FLAG ...]
 #        tools/scenario.sh --list
@@ -87,10 +88,10 @@ if [ -n "$bundle" ]; then
 else
   "$ROOT/tools/setup.sh"
   "$ROOT/tools/bazel.sh" build -c opt //server:qgemm_server \
-    //client/loadtest:qgemm_loadtest
+    //loadtest:qgemm_loadtest
   bin="$("$ROOT/tools/bazel.sh" info -c opt bazel-bin)"
   server="$bin/server/qgemm_server"
-  loadtest="$bin/client/loadtest/qgemm_loadtest"
+  loadtest="$bin/loadtest/qgemm_loadtest"
 fi
 
 scratch="$(mktemp -d /tmp/qgemm-scenario.XXXXXX)"
@@ -130,6 +131,17 @@ footprint() {
   echo "$((kib / 1024)) MiB, $files files"
 }
 
+# report TOOL FLAG ...: runs a Python tool that reads reports. A machine that
+# only measures may lack its packages; the reports are complete without it.
+readonly VENV="${QGEMM_CACHE_DIR:-${HOME:-/root}/.cache/qgemm}/venv/bin/python"
+report() {
+  local python=python3 tool="$1"
+  shift
+  [ ! -x "$VENV" ] || python="$VENV"
+  "$python" "$ROOT/tools/$tool" "$@" ||
+    echo "scenario: run tools/$tool $* where its packages are installed"
+}
+
 # run VARIANT TITLE FLAG ...: a server, its load, and the reports TITLE.*.
 run() {
   local variant="$1" title="$2" status=0 before
@@ -140,11 +152,11 @@ run() {
   start_server "${server_flags[@]}"
   before="$(footprint)"
   "$loadtest" --server="unix:$scratch/socket" --title="$title" \
-    --json="$out/$title.json" --html="$out/$title.html" \
-    --svg="$out/$title.svg" "${loadtest_flags[@]}" "$@" || status=$?
+    --json="$out/$title.json" "${loadtest_flags[@]}" "$@" || status=$?
   echo "footprint  server: $before before, $(footprint) after"
   stop_server
-  echo "scenario: $out/$title.json, .html and .svg"
+  echo "scenario: $out/$title.json"
+  report render_report.py "$out/$title.json" --html="$out/$title.html"
   return "$status"
 }
 
@@ -155,6 +167,6 @@ for variant in $(variants); do
   echo
   run "$variant" "$name-$variant" "$@" || status=$((status ? status : $?))
   echo
-  "$loadtest" compare "$out/$name.json" "$out/$name-$variant.json" || true
+  report compare_reports.py "$out/$name.json" "$out/$name-$variant.json"
 done
 exit "$status"

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what building, running and testing qgemm needs on Debian 12, and
-# nothing that is there already. Says what it does.
+# Installs what building, running and testing qgemm needs on Debian 12: only
+# packages that are missing. Where they want newer versions of installed ones,
+# asks first if there is a terminal, and names them. Says what it does; does
+# nothing the second time.
 #
 # Usage: tools/setup.sh [build|test]   (build: the default; test: also what
 # tools/test.sh needs)
+# QGEMM_UPGRADE=1 upgrades installed packages without asking, 0 never.
 set -euo pipefail
 
 readonly PROFILE="${1:-build}"
@@ -16,7 +19,7 @@ readonly BUILD_PACKAGES=(
   g++ pkg-config ca-certificates
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev prometheus-cpp-dev libssl-dev libc-ares-dev libre2-dev
-  zlib1g-dev nlohmann-json3-dev
+  zlib1g-dev nlohmann-json3-dev libcli11-dev
 )
 readonly TEST_PACKAGES=(
   libgtest-dev libgmock-dev clang-format-14 clang-tidy-14 libclang-rt-14-dev
@@ -25,7 +28,7 @@ readonly TEST_PACKAGES=(
 )
 readonly PYTHON_PACKAGES=(
   grpcio grpcio-tools grpcio-reflection grpcio-health-checking
-  grpcio-channelz protobuf numpy
+  grpcio-channelz protobuf numpy vl-convert-python==1.9.0.post1
 )
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -52,8 +55,28 @@ install_missing() {
   fi
   say "installing with apt: ${missing[*]}"
   as_root apt-get -q update
+  ask_for_upgrades "${missing[@]}"
   as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get -q install -y --no-install-recommends "${missing[@]}"
+}
+
+# Names the installed packages that the new ones want newer, if any, and asks a
+# terminal for leave; elsewhere nobody can be asked, and the two commands of
+# README must work. apt simulates "Inst NAME [OLD] (NEW ...)".
+ask_for_upgrades() {
+  local upgraded answer="${QGEMM_UPGRADE:-}"
+  upgraded="$(apt-get -s install --no-install-recommends "$@" |
+    sed -n 's/^Inst \([^ ]*\) \[.*/\1/p' | tr '\n' ' ')"
+  [ -n "$upgraded" ] || return 0
+  say "these installed packages must be upgraded for that: ${upgraded% }"
+  if [ -z "$answer" ] && [ -t 0 ]; then
+    read -r -p "setup: upgrade them? [y/N] " answer
+    [[ "$answer" == [yY]* ]] && answer=1 || answer=0
+  fi
+  if [ "${answer:-1}" != 1 ]; then
+    say "nothing was installed; upgrade them yourself and run this again" >&2
+    exit 1
+  fi
 }
 
 # A virtual environment outside the tree, with the newest grpcio.

@@ -5,14 +5,14 @@
 # conformance and end-to-end suites, the fast ones again under the sanitizers,
 # a stock Python client, the load test's pages in a browser, an installed
 # consumer and README's commands. Prints the time of each stage and ends with
-# one line: N passed, N failed.
+# one line: N passed, N failed, N skipped.
 #
 # Usage: tools/test.sh [STAGE ...]    (default: all, in this order)
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 readonly ALL_STAGES=(
-  setup format layering golden unit nocuda tidy asan tsan python browser install
+  setup format layering golden unit tidy nocuda asan tsan python browser install
   readme
 )
 # ASan and UBSan together run every suite but those tagged nosanitize, which
@@ -20,6 +20,9 @@ readonly ALL_STAGES=(
 # TSan runs those tagged tsan, where threads meet.
 readonly ADDRESS_FILTER=-nosanitize
 readonly THREAD_FILTER=tsan
+# Without the CUDA toolkit. The output tree is the default build's: objects that
+# the toolkit does not reach are the same, and compiled once.
+readonly NO_CUDA=(--repo_env=QGEMM_CUDA=off)
 readonly CACHE_DIR="${QGEMM_CACHE_DIR:-${HOME:-/root}/.cache/qgemm}"
 LOG_DIR="$(mktemp -d)"
 readonly LOG_DIR
@@ -64,8 +67,9 @@ count_script() {
   return "$status"
 }
 
-# Runs suites by Bazel with the given flags and counts their cases.
-bazel_suites() { bazel_targets "$@" //tests/...; }
+# Runs suites by Bazel with the given flags and counts their cases. The checks
+# of the tree itself have a stage of their own.
+bazel_suites() { bazel_targets "$@" -- //tests/... -//tests/tree/...; }
 
 bazel_targets() {
   local events="$LOG_DIR/events.json"
@@ -86,31 +90,37 @@ clang_format_all() {
 
 stage_setup() { count_check bash tools/setup.sh test; }
 stage_format() { count_check clang_format_all; }
-stage_layering() { count_check python3 tools/check_layering.py .; }
+stage_layering() { bazel_targets //tests/tree/...; }
 stage_golden() {
   count_check "$CACHE_DIR/venv/bin/python" tests/golden/make_golden.py --check
 }
 stage_unit() { bazel_suites; }
 # The product without a CUDA toolkit: all of it builds, and says what it lacks.
 stage_nocuda() {
-  count_check tools/bazel.sh build --noshow_progress \
-    --repo_env=QGEMM_CUDA=off --platform_suffix=-nocuda \
-    //server/... //client/... //bench/... &&
-    bazel_targets --repo_env=QGEMM_CUDA=off --platform_suffix=-nocuda \
+  count_check tools/bazel.sh build --noshow_progress "${NO_CUDA[@]}" \
+    //server/... //client/... //cli/... //loadtest/... //bench/... &&
+    bazel_targets "${NO_CUDA[@]}" \
       //tests/kernels/backends/... //tests/kernels/cuda/...
 }
 stage_tidy() { count_check bash tools/tidy.sh; }
+# The sanitizers see host code alone; where no GPU would run the device code, it
+# is not compiled for them a second and third time.
+sanitizer_flags() { [ -e /dev/nvidiactl ] || echo "${NO_CUDA[@]}"; }
 stage_asan() {
+  # shellcheck disable=SC2046
   bazel_suites --config=asan --config=ubsan --platform_suffix=-ubsan \
-    --test_tag_filters="$ADDRESS_FILTER" --build_tests_only
+    --test_tag_filters="$ADDRESS_FILTER" --build_tests_only \
+    $(sanitizer_flags)
 }
 stage_tsan() {
+  # shellcheck disable=SC2046
   bazel_suites --config=tsan --platform_suffix=-tsan \
-    --test_tag_filters="$THREAD_FILTER" --build_tests_only
+    --test_tag_filters="$THREAD_FILTER" --build_tests_only \
+    $(sanitizer_flags)
 }
 stage_python() { count_script bash tests/python/run.sh; }
 stage_browser() {
-  count_script bash tests/client_loadtest/report_page/browser_test.sh
+  count_script bash tests/loadtest/report/report_test.sh
 }
 stage_install() { count_script bash tests/client/install_test.sh; }
 stage_readme() { count_script bash tests/readme/readme_test.sh; }

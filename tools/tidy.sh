@@ -40,7 +40,8 @@ echo "tidy: ${#files[@]} sources"
 # The instruction sets that some microkernels are compiled for; only analysed.
 printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 4 sh -c '
   generated="$1"; cuda="$2"; shift 2
-  clang-tidy-14 --quiet "$@" -- -std=c++17 -I. -isystem "$generated/proto" \
+  clang-tidy-14 --quiet "$@" -- -std=c++17 -I. -Iclient/include \
+    -isystem "$generated/proto" \
     -isystem "$cuda/include" \
     -Wthread-safety -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni \
     -mavx2 -mfma -mf16c 2>&1 |

@@ -10,31 +10,32 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "bench/bench_case.h"
+#include "kernels/cuda/cublas_gemm.h"
 #include "kernels/cuda/cuda_weights.h"
-#include "kernels/cuda/large_gemm.h"
-#include "kernels/cuda/runtime/device_buffer.h"
-#include "kernels/cuda/tuning/batch_plan.h"
+#include "kernels/cuda/plan/kernel_path.h"
+#include "kernels/cuda/plan/launch_plan.h"
+#include "kernels/cuda/plan/n_chunk_plan.h"
+#include "kernels/cuda/runtime/buffers.h"
+#include "kernels/cuda/runtime/device.h"
 
 namespace qgemm::cuda {
 
-// How a case is run on a layer.
+// The launches of a case on a layer.
 struct GemmScheme {
   BenchCase bench_case;
-  FloatType operand_type = FloatType::kFloat16;  // what kernels read
-  bool prepares = false;      // activations are rounded first
-  std::vector<Piece> pieces;  // of the rows
-  // Dense layers have that of many rows alone.
-  Family family = Family::kSmall;
+  FloatType operand_type = FloatType::kFloat16;  // kernels read it
+  bool prepares = false;                // activations are rounded first
+  std::vector<PlannedLaunch> launches;  // of the rows
+  KernelChoice choice;                  // of the case's m
 
   // Rows that A and C must have room for.
-  int64_t padded_rows() const { return PaddedLargeRows(bench_case.m); }
+  int64_t padded_rows() const { return PaddedRows(bench_case.m); }
 };
 
 // Device memory: A of the case's dtype without gaps, C of the same.
@@ -46,17 +47,14 @@ struct GemmMemory {
 // Used by one thread at a time.
 class GpuGemm {
  public:
-  // Errors: FAILED_PRECONDITION (no cuBLASLt on this system).
-  static absl::StatusOr<std::unique_ptr<GpuGemm>> Create();
+  // On `device`, the current one. Errors: FAILED_PRECONDITION (no cuBLASLt on
+  // this system).
+  static absl::StatusOr<std::unique_ptr<GpuGemm>> Create(const Device& device);
 
   // By the thresholds that the backend has when it is given none.
   static GemmScheme SchemeOf(const BenchCase& bench_case,
-                             const CudaWeights& weights);
-
-  // "small", "wide" or "large": whose kernels multiply the scheme's rows.
-  std::string NameOfKernels(
-      const GemmScheme& scheme,
-      const std::shared_ptr<const CudaWeights>& weights) const;
+                             const CudaWeights& weights,
+                             const DeviceTraits& device);
 
   // Does what a scheme's first launch does but once, so that Enqueue may be
   // captured. Waits for the stream.
@@ -69,14 +67,15 @@ class GpuGemm {
                        const GemmMemory& memory, cudaStream_t stream);
 
  private:
-  explicit GpuGemm(std::unique_ptr<LargeGemm> large)
-      : large_(std::move(large)) {}
+  GpuGemm(const Device& device, std::unique_ptr<CublasGemm> cublas)
+      : device_(device), cublas_(std::move(cublas)) {}
 
-  absl::Status Prepare(const GemmScheme& scheme, const Piece& piece,
+  absl::Status Prepare(const GemmScheme& scheme, const PlannedLaunch& launch,
                        const GemmMemory& memory, cudaStream_t stream);
 
-  const std::unique_ptr<LargeGemm> large_;
-  LargeGemmScratch large_scratch_;
+  const Device device_;
+  const std::unique_ptr<CublasGemm> cublas_;
+  CublasScratch cublas_scratch_;
   DeviceBuffer prepared_;  // activations as kernels read them
 };
 

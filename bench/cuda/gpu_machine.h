@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is said of a GPU beside figures that were measured on it.
+// The description of a GPU beside figures that were measured on it.
 
 #ifndef QGEMM_BENCH_CUDA_GPU_MACHINE_H_
 #define QGEMM_BENCH_CUDA_GPU_MACHINE_H_

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "bench/cuda/cublas_yardstick.h"
+#include "bench/cuda/cublas_baseline.h"
 #include "bench/cuda/gpu_gemm.h"
 #include "bench/cuda/gpu_machine.h"
 #include "bench/cuda/gpu_read_roof.h"
@@ -23,7 +23,9 @@
 #include "bench/sampled_rows.h"
 #include "bench/synthetic_layer.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/runtime/device_info.h"
+#include "kernels/cuda/launch/gemm.h"
+#include "kernels/cuda/runtime/cuda_status.h"
+#include "kernels/cuda/runtime/device.h"
 #include "kernels/cuda/runtime/stream.h"
 
 namespace qgemm {
@@ -39,7 +41,7 @@ constexpr absl::Duration kReplayBudget = absl::Milliseconds(200);
 // Above so many rows a layer may as well be dequantized.
 constexpr int64_t kMaxFusedRows = 64;
 
-// What is resident: a layer, its copies, and the truth about some rows.
+// The resident layer, its copies, and the truth about some rows.
 struct Layer {
   BenchCase bench_case;
   WeightsCopies copies;
@@ -53,7 +55,7 @@ class GpuMeasurer final : public Measurer {
 
   BenchMachine machine() const override { return machine_; }
   absl::StatusOr<ReadRoof> MeasureRoof() override {
-    return MeasureGpuReadRoof(traits_.multiprocessors, *timer_, stream_.get());
+    return MeasureGpuReadRoof(device_.traits.sm_count, *timer_, stream_.get());
   }
   absl::StatusOr<CaseResult> Measure(const BenchCase& bench_case) override;
 
@@ -66,11 +68,11 @@ class GpuMeasurer final : public Measurer {
   absl::Status Check(const GemmScheme& scheme, const GemmMemory& memory);
   absl::StatusOr<CaseResult> TimeCase(const GemmScheme& scheme,
                                       const GemmMemory& memory);
-  absl::Status AddYardsticks(const GemmScheme& scheme, uint8_t* c,
-                             CaseResult& result);
+  absl::Status AddBaselines(const GemmScheme& scheme, uint8_t* c,
+                            CaseResult& result);
 
   const GpuMeasurerOptions options_;
-  DeviceTraits traits_;
+  Device device_;
   BenchMachine machine_;
   std::unique_ptr<Backend> backend_;  // builds layers
   Stream stream_;
@@ -79,7 +81,7 @@ class GpuMeasurer final : public Measurer {
   std::unique_ptr<GpuGemm> gemm_;
   RandomArena activations_{1.0f};
   DeviceBuffer c_;
-  std::unique_ptr<CublasYardstick> cublas_;
+  std::unique_ptr<CublasBaseline> cublas_;
   std::optional<Layer> layer_;
 };
 
@@ -91,23 +93,23 @@ absl::StatusOr<std::unique_ptr<Measurer>> GpuMeasurer::Create(
 }
 
 absl::Status GpuMeasurer::Open() {
-  CudaBackendOptions backend_options;
+  CudaOptions backend_options;
   backend_options.device = kDevice;
   ASSIGN_OR_RETURN(backend_, CreateCudaBackend(backend_options));
-  RETURN_IF_ERROR(SetCurrentDevice(kDevice));
-  ASSIGN_OR_RETURN(traits_, QueryDevice(kDevice));
+  ASSIGN_OR_RETURN(device_, OpenDevice(kDevice));
+  RETURN_IF_ERROR(ToStatus(PreparePrefillGemm(device_), "prepare kernels"));
   ASSIGN_OR_RETURN(machine_, DescribeMachine(backend_->describe()));
   ASSIGN_OR_RETURN(stream_, Stream::Create());
   ASSIGN_OR_RETURN(timer_, GraphTimer::Create(stream_.get(), kReplayBudget));
   ASSIGN_OR_RETURN(check_, ProductCheck::Create(stream_.get()));
-  ASSIGN_OR_RETURN(gemm_, GpuGemm::Create());
-  YardstickEnvironment environment;
+  ASSIGN_OR_RETURN(gemm_, GpuGemm::Create(device_));
+  BaselineEnvironment environment;
   environment.timer = &*timer_;
   environment.activations = &activations_;
   environment.stream = stream_.get();
   environment.rotate_bytes = options_.rotate_bytes;
-  environment.l2_bytes = traits_.l2_bytes;
-  ASSIGN_OR_RETURN(cublas_, CublasYardstick::Create(environment));
+  environment.l2_bytes = device_.traits.l2_bytes;
+  ASSIGN_OR_RETURN(cublas_, CublasBaseline::Create(environment));
   return absl::OkStatus();
 }
 
@@ -164,8 +166,8 @@ absl::StatusOr<CaseResult> GpuMeasurer::TimeCase(const GemmScheme& scheme,
   const WeightsCopies& copies = layer_->copies;
   const int64_t count = static_cast<int64_t>(copies.size());
   const int64_t bytes = copies.front()->resident_bytes();
-  const LaunchRange range = {LeastLaunches(bytes, traits_.l2_bytes, count),
-                             count};
+  const LaunchRange range = {
+      LeastLaunches(bytes, device_.traits.l2_bytes, count), count};
   RETURN_IF_ERROR(check_->Poison(bench_case, memory.c));
   ASSIGN_OR_RETURN(
       const GraphTimes times, timer_->Time(range, [&](int64_t launch) {
@@ -180,12 +182,13 @@ absl::StatusOr<CaseResult> GpuMeasurer::TimeCase(const GemmScheme& scheme,
                                    (bench_case.shape.k + bench_case.shape.n) *
                                    SizeOf(bench_case.dtype);
   result.copies = static_cast<int>(times.launches);
-  result.family = gemm_->NameOfKernels(scheme, copies.front());
+  result.kernel = std::string(Name(scheme.choice.path));
+  result.kernel_reason = std::string(Explain(scheme.choice.reason));
   return result;
 }
 
-absl::Status GpuMeasurer::AddYardsticks(const GemmScheme& scheme, uint8_t* c,
-                                        CaseResult& result) {
+absl::Status GpuMeasurer::AddBaselines(const GemmScheme& scheme, uint8_t* c,
+                                       CaseResult& result) {
   const BenchCase& bench_case = scheme.bench_case;
   // Few rows are bound by memory, whatever the clocks.
   const int64_t launches = bench_case.m > kMaxFusedRows ? result.copies : 1;
@@ -206,12 +209,13 @@ absl::StatusOr<CaseResult> GpuMeasurer::Measure(const BenchCase& bench_case) {
   RETURN_IF_ERROR(Load(bench_case));
   const CudaWeights& weights = *layer_->copies.front();
   RETURN_IF_ERROR(backend_->CheckSupport(weights, bench_case.signature()));
-  const GemmScheme scheme = GpuGemm::SchemeOf(bench_case, weights);
+  const GemmScheme scheme =
+      GpuGemm::SchemeOf(bench_case, weights, device_.traits);
   ASSIGN_OR_RETURN(const GemmMemory memory, TakeMemory(scheme));
   RETURN_IF_ERROR(Check(scheme, memory));
   ASSIGN_OR_RETURN(CaseResult result, TimeCase(scheme, memory));
-  if (options_.with_yardsticks) {
-    RETURN_IF_ERROR(AddYardsticks(scheme, memory.c, result));
+  if (options_.with_baselines) {
+    RETURN_IF_ERROR(AddBaselines(scheme, memory.c, result));
   }
   return result;
 }

@@ -19,7 +19,7 @@ constexpr int64_t kPasses = 4;
 
 struct RoofVariant {
   int loads_in_flight;
-  int blocks_per_multiprocessor;
+  int blocks_per_sm;
 };
 
 constexpr RoofVariant kVariants[] = {{4, 4}, {4, 8}, {4, 16}, {4, 32},
@@ -31,7 +31,7 @@ double GbpsOf(absl::Duration pass) {
 
 }  // namespace
 
-absl::StatusOr<ReadRoof> MeasureGpuReadRoof(int multiprocessors,
+absl::StatusOr<ReadRoof> MeasureGpuReadRoof(int sm_count,
                                             const GraphTimer& timer,
                                             cudaStream_t stream) {
   RandomArena arena(1.0f);
@@ -44,7 +44,7 @@ absl::StatusOr<ReadRoof> MeasureGpuReadRoof(int multiprocessors,
   ReadRoof roof;
   for (const RoofVariant& variant : kVariants) {
     const ReadGrid grid = {variant.loads_in_flight,
-                           variant.blocks_per_multiprocessor * multiprocessors};
+                           variant.blocks_per_sm * sm_count};
     ASSIGN_OR_RETURN(
         const GraphTimes times, timer.Time({kPasses, kPasses}, [&](int64_t) {
           return ToStatus(LaunchRead(memory, kRoofBytes, grid, word, stream),

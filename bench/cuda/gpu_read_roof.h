@@ -15,7 +15,7 @@ namespace qgemm::cuda {
 
 // Reads 1 GiB in graph replays, over a few ways to spread the loads; the best
 // of them counts. `timer` works on `stream`.
-absl::StatusOr<ReadRoof> MeasureGpuReadRoof(int multiprocessors,
+absl::StatusOr<ReadRoof> MeasureGpuReadRoof(int sm_count,
                                             const GraphTimer& timer,
                                             cudaStream_t stream);
 

@@ -23,7 +23,7 @@ constexpr absl::Duration kRest = absl::Milliseconds(60);
 // An owned graph, ready to be replayed. Move-only.
 class GraphTimer::Graph {
  public:
-  // Of launches 0 to `launches` - 1.
+  // Captures launches 0 to `launches` - 1.
   static absl::StatusOr<Graph> Capture(
       cudaStream_t stream, int64_t launches,
       absl::FunctionRef<absl::Status(int64_t)> enqueue);

@@ -14,11 +14,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "kernels/cuda/runtime/event.h"
+#include "kernels/cuda/runtime/stream.h"
 
 namespace qgemm::cuda {
 
-// Of one launch.
+// Times of one launch.
 struct GraphTimes {
   absl::Duration median;
   absl::Duration fastest;
@@ -26,8 +26,8 @@ struct GraphTimes {
   int64_t launches = 0;  // of a replay
 };
 
-// How many launches a replay makes: as many as the timer's budget allows,
-// within these.
+// Bounds of the number of launches in a replay, which is otherwise as large as
+// the timer's budget allows.
 struct LaunchRange {
   int64_t least = 1;
   int64_t most = 1;

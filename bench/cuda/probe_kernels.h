@@ -17,7 +17,7 @@ namespace qgemm::cuda {
 // Bytes that a pure read takes at a time: its memory is a multiple.
 inline constexpr int64_t kReadTileBytes = int64_t{32} << 10;
 
-// How a pure read is spread over the device.
+// Spread of a pure read over the device.
 struct ReadGrid {
   int loads_in_flight = 4;  // of 16 bytes, of a thread: 4 or 8
   int blocks = 0;           // of 256 threads

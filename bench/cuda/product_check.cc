@@ -18,7 +18,7 @@
 namespace qgemm::cuda {
 namespace {
 
-constexpr int64_t kSampledTokens = 3;
+constexpr int64_t kSampledRows = 3;
 // All ones are NaN in each type.
 constexpr int kPoison = 0xff;
 
@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<uint8_t>> CopyRows(const uint8_t* matrix,
   return copy;
 }
 
-// Of each row of [rows, n] the elements at `columns`.
+// The elements at `columns` of each row of [rows, n].
 std::vector<uint8_t> PickColumns(const std::vector<uint8_t>& rows, int64_t n,
                                  int64_t element_bytes,
                                  const std::vector<int64_t>& columns) {
@@ -103,22 +103,21 @@ absl::Status ProductCheck::CheckSample(const BenchCase& bench_case,
                                        const GemmMemory& memory) const {
   const MatmulSignature signature = bench_case.signature();
   const BenchShape& shape = bench_case.shape;
-  const std::vector<int64_t> tokens =
-      SpreadIndices(bench_case.m, kSampledTokens);
+  const std::vector<int64_t> tile_m = SpreadIndices(bench_case.m, kSampledRows);
   ASSIGN_OR_RETURN(
       const std::vector<uint8_t> a,
-      CopyRows(memory.a, shape.k * SizeOf(signature.a_type), tokens, stream_));
+      CopyRows(memory.a, shape.k * SizeOf(signature.a_type), tile_m, stream_));
   ASSIGN_OR_RETURN(
       const std::vector<uint8_t> c,
-      CopyRows(memory.c, shape.n * SizeOf(signature.c_type), tokens, stream_));
+      CopyRows(memory.c, shape.n * SizeOf(signature.c_type), tile_m, stream_));
   const OracleProduct oracle =
-      Fp64Matmul(layer.weights(), signature, a, tokens.size());
+      Fp64Matmul(layer.weights(), signature, a, tile_m.size());
   const OracleReport report = CompareWithOracle(
       oracle, layer.weights().header(), signature,
       PickColumns(c, shape.n, SizeOf(signature.c_type), layer.rows()));
   if (report.passed()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
-      NameOf(bench_case), ": C[", tokens[report.row], ", ",
+      NameOf(bench_case), ": C[", tile_m[report.row], ", ",
       layer.rows()[report.column], "] = ", report.actual, ", expected ",
       report.expected, " within ", report.tolerance));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a measured kernel computes what it should: every element written,
-// and a sample of them right.
+// Checks that a measured kernel computes the right product: every element
+// written, and a sample of them right.
 
 #ifndef QGEMM_BENCH_CUDA_PRODUCT_CHECK_H_
 #define QGEMM_BENCH_CUDA_PRODUCT_CHECK_H_
@@ -16,7 +16,7 @@
 #include "bench/bench_case.h"
 #include "bench/cuda/gpu_gemm.h"
 #include "bench/sampled_rows.h"
-#include "kernels/cuda/runtime/device_buffer.h"
+#include "kernels/cuda/runtime/buffers.h"
 
 namespace qgemm::cuda {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "kernels/cuda/runtime/device_buffer.h"
+#include "kernels/cuda/runtime/buffers.h"
 #include "kernels/matrix/types.h"
 
 namespace qgemm::cuda {

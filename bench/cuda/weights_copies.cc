@@ -15,9 +15,9 @@ namespace {
 absl::StatusOr<std::shared_ptr<const CudaWeights>> CopyOf(
     const CudaWeights& layer, cudaStream_t stream) {
   const uint8_t* const from =
-      layer.traits().dense ? layer.dense().memory : layer.tiled().memory;
+      layer.shape().dense ? layer.dense().memory : layer.tiled().memory;
   CudaWeightsParts parts;
-  parts.traits = layer.traits();
+  parts.shape = layer.shape();
   ASSIGN_OR_RETURN(parts.memory,
                    DeviceBuffer::Allocate(layer.resident_bytes()));
   RETURN_IF_ERROR(ToStatus(
@@ -29,8 +29,8 @@ absl::StatusOr<std::shared_ptr<const CudaWeights>> CopyOf(
   parts.largest_scale = layer.largest_scale();
   parts.dense = layer.dense();
   parts.dense.memory = parts.memory.data();
-  return std::make_shared<const CudaWeights>(layer.n(), layer.k(),
-                                             std::move(parts));
+  parts.decode_kernel_max_m = layer.layer_shape(false).decode_kernel_max_m;
+  return std::make_shared<const CudaWeights>(std::move(parts));
 }
 
 }  // namespace

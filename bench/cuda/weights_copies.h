@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Copies of a resident layer, which launches visit in turn, so that no weight
-// is in the second-level cache when it is read.
+// is in the L2 when it is read.
 
 #ifndef QGEMM_BENCH_CUDA_WEIGHTS_COPIES_H_
 #define QGEMM_BENCH_CUDA_WEIGHTS_COPIES_H_

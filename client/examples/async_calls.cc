@@ -12,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-#include "client/client.h"
+#include "qgemm/client.h"
 
 namespace {
 
@@ -44,11 +44,6 @@ class Countdown {
   int failed_ = 0;
 };
 
-absl::Span<const uint8_t> BytesOf(const std::vector<float>& values) {
-  return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(values.data()),
-                             values.size() * sizeof(float));
-}
-
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return 1;
@@ -66,17 +61,16 @@ int main(int argc, char** argv) {
   qgemm::DenseUpload dense;
   dense.n = kN;
   dense.k = kK;
-  dense.bytes = BytesOf(w);
+  dense.SetValues(w);
   dense.target = qgemm::QuantizeTarget::kInt4;
-  const auto loaded = (*client)->LoadDense(dense);
+  const auto loaded = (*client)->LoadWeights(dense);
   if (!loaded.ok()) return Fail(loaded.status());
 
   const std::vector<float> a(kK, 1.0f);
-  qgemm::GemmOptions gemm;
+  qgemm::GemmRequest gemm;
   gemm.weights = loaded->weights.id;
   gemm.m = 1;
-  gemm.a = BytesOf(a);
-  gemm.a_type = qgemm::FloatType::kFloat32;
+  gemm.SetA(a);
 
   Countdown countdown(kCalls);
   for (int i = 0; i < kCalls; ++i) {
@@ -96,7 +90,7 @@ int main(int argc, char** argv) {
   }
   std::printf("%d calls, %d failed\n", 2 * kCalls, failed);
 
-  const auto freed = (*client)->Unload(loaded->weights.id);
+  const auto freed = (*client)->UnloadWeights(loaded->weights.id);
   if (!freed.ok()) return Fail(freed.status());
   return failed == 0 ? 0 : 1;
 }

@@ -11,18 +11,13 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "client/client.h"
+#include "qgemm/client.h"
 
 namespace {
 
 constexpr int64_t kN = 96;
 constexpr int64_t kK = 256;
 constexpr int64_t kM = 2;
-
-absl::Span<const uint8_t> BytesOf(const std::vector<float>& values) {
-  return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(values.data()),
-                             values.size() * sizeof(float));
-}
 
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
@@ -41,22 +36,21 @@ int main(int argc, char** argv) {
   qgemm::DenseUpload dense;
   dense.n = kN;
   dense.k = kK;
-  dense.bytes = BytesOf(w);
+  dense.SetValues(w);
   dense.target = qgemm::QuantizeTarget::kKbit;
   dense.bits = 4;
   qgemm::LoadOptions load;
   load.name = "examples/load_and_multiply";
-  const auto loaded = (*client)->LoadDense(dense, load);
+  const auto loaded = (*client)->LoadWeights(dense, load);
   if (!loaded.ok()) return Fail(loaded.status());
   std::printf("%s: %lld bytes resident\n", loaded->weights.format.c_str(),
               static_cast<long long>(loaded->weights.resident_bytes));
 
   const std::vector<float> a(kM * kK, 0.5f);
-  qgemm::GemmOptions gemm;
+  qgemm::GemmRequest gemm;
   gemm.weights = load.name;
   gemm.m = kM;
-  gemm.a = BytesOf(a);
-  gemm.a_type = qgemm::FloatType::kFloat32;
+  gemm.SetA(a);
   gemm.deadline = absl::Now() + absl::Seconds(30);
   const auto result = (*client)->Gemm(gemm);
   if (!result.ok()) return Fail(result.status());
@@ -65,7 +59,7 @@ int main(int argc, char** argv) {
               static_cast<long long>(result->m),
               static_cast<long long>(result->n), c[0]);
 
-  const auto freed = (*client)->Unload(load.name);
+  const auto freed = (*client)->UnloadWeights(load.name);
   if (!freed.ok()) return Fail(freed.status());
   return 0;
 }

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "client/client.h"
+#include "qgemm/client.h"
 
 namespace {
 
@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   std::printf("id %s, the second time %s\n", second->weights.id.c_str(),
               second->deduplicated ? "held already" : "sent again");
 
-  const auto freed = (*client)->Unload(load.name);
+  const auto freed = (*client)->UnloadWeights(load.name);
   if (!freed.ok()) return Fail(freed.status());
   return second->deduplicated ? 0 : 1;
 }

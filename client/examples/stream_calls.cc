@@ -11,8 +11,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "client/client.h"
-#include "client/process_settings.h"
+#include "qgemm/client.h"
+#include "qgemm/process_settings.h"
 
 namespace {
 
@@ -21,11 +21,6 @@ constexpr int64_t kK = 128;
 constexpr int kRequests = 100;
 constexpr int64_t kManyRows = 4096;
 
-absl::Span<const uint8_t> BytesOf(const std::vector<float>& values) {
-  return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(values.data()),
-                             values.size() * sizeof(float));
-}
-
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return 1;
@@ -33,7 +28,7 @@ int Fail(const absl::Status& status) {
 
 // Sends `gemm` so many times; the callback counts rows that were answered.
 absl::Status SubmitAll(qgemm::GemmStream* stream,
-                       const qgemm::GemmOptions& gemm, int count,
+                       const qgemm::GemmRequest& gemm, int count,
                        std::atomic<int64_t>* rows) {
   for (int i = 0; i < count; ++i) {
     const auto request = stream->Submit(
@@ -59,22 +54,21 @@ int main(int argc, char** argv) {
   qgemm::DenseUpload dense;
   dense.n = kN;
   dense.k = kK;
-  dense.bytes = BytesOf(w);
+  dense.SetValues(w);
   dense.target = qgemm::QuantizeTarget::kInt4;
-  const auto loaded = (*client)->LoadDense(dense);
+  const auto loaded = (*client)->LoadWeights(dense);
   if (!loaded.ok()) return Fail(loaded.status());
 
   const std::vector<float> a(kManyRows * kK, 0.5f);
-  qgemm::GemmOptions many;
+  qgemm::GemmRequest many;
   many.weights = loaded->weights.id;
   many.m = kManyRows;
-  many.a = BytesOf(a);
-  many.a_type = qgemm::FloatType::kFloat32;
-  qgemm::GemmOptions single = many;
+  many.SetA(a);
+  qgemm::GemmRequest single = many;
   single.m = 1;
   single.a = many.a.subspan(0, kK * sizeof(float));
 
-  const auto stream = (*client)->OpenStream();
+  const auto stream = (*client)->GemmStream();
   if (!stream.ok()) return Fail(stream.status());
   std::atomic<int64_t> rows{0};
   absl::Status finished = SubmitAll(stream->get(), many, 1, &rows);
@@ -85,7 +79,7 @@ int main(int argc, char** argv) {
   std::printf("%lld rows of %lld\n", static_cast<long long>(rows),
               static_cast<long long>(kAllRows));
 
-  const auto freed = (*client)->Unload(loaded->weights.id);
+  const auto freed = (*client)->UnloadWeights(loaded->weights.id);
   if (!freed.ok()) return Fail(freed.status());
   return rows == kAllRows ? 0 : 1;
 }

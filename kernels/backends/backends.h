@@ -1,41 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The explicit list of backends in this build, and how to make one by name.
+// The explicit list of backends in this build, and the one way to make one.
 
 #ifndef QGEMM_KERNELS_BACKENDS_BACKENDS_H_
 #define QGEMM_KERNELS_BACKENDS_BACKENDS_H_
 
+#include <cstdint>
 #include <memory>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_options.h"
 #include "kernels/matrix/backend.h"
 
 namespace qgemm {
 
-struct BackendOptions {
-  // One of BackendNames(), or "auto": the fastest that runs here.
-  std::string name = "auto";
-  // Of a backend that computes on the processor; 0 = one a core.
-  int threads = 0;
-  // Of a backend that chooses between families of kernels (cuda): "auto" by
-  // the number of rows, "small", "wide" or "large" whatever that is.
-  std::string kernel = "auto";
-  // Of cuda, who moves rows between the host and the GPU: "auto" by the size
-  // of a batch, or "copy_engines" whatever that is, for comparison.
-  std::string row_moves = "auto";
-  // Of such a backend: a file of measured thresholds. Empty: built-in ones.
-  std::string tuning_file;
+enum class BackendKind : uint8_t {
+  kAuto,  // the fastest that runs here
+  kCuda,
+  kCpu,
+  kReference,
 };
 
-// What this build has, in the order in which "auto" prefers them.
-std::vector<std::string> BackendNames();
+// Names of options and reports.
+inline constexpr std::pair<const char*, BackendKind> kBackendKinds[] = {
+    {"auto", BackendKind::kAuto},
+    {"cuda", BackendKind::kCuda},
+    {"cpu", BackendKind::kCpu},
+    {"reference", BackendKind::kReference},
+};
+absl::string_view Name(BackendKind kind);
 
-// Errors: INVALID_ARGUMENT (no such backend, illegal options, or options that
-// the backend does not take; they are named as the programs' flags are),
-// NOT_FOUND (no such file), FAILED_PRECONDITION (a backend that this build or
-// this host lacks).
+// Each backend reads its own options.
+struct BackendOptions {
+  BackendKind kind = BackendKind::kAuto;
+  cpu::CpuOptions cpu;
+  CudaOptions cuda;
+};
+
+// The backends of this build, in the order in which kAuto prefers them.
+std::vector<BackendKind> BackendsInBuild();
+
+// Errors: INVALID_ARGUMENT (an illegal option, or a --kernel or --tuning_file
+// for a backend other than cuda), NOT_FOUND (no such tuning file),
+// FAILED_PRECONDITION (a backend that this build or this host lacks).
 absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
     const BackendOptions& options);
 

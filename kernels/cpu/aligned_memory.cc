@@ -6,7 +6,6 @@
 #include "kernels/cpu/aligned_memory.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -16,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 constexpr int64_t kAlignment = 64;
@@ -42,10 +41,6 @@ uint8_t* TakeFromHeap(int64_t bytes) {
 }
 
 }  // namespace
-
-int64_t PhysicalMemoryBytes() {
-  return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
-}
 
 int64_t AlignedMemory::HeldBytes(int64_t size_bytes) {
   const int64_t bytes = std::max<int64_t>(size_bytes, 1);
@@ -79,4 +74,4 @@ AlignedMemory::~AlignedMemory() {
   }
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

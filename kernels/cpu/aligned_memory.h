@@ -11,15 +11,12 @@
 
 #include "absl/status/statusor.h"
 
-namespace qgemm {
-
-// Bytes of the machine's memory.
-int64_t PhysicalMemoryBytes();
+namespace qgemm::cpu {
 
 // Move-only; null when default-constructed or moved from.
 class AlignedMemory {
  public:
-  // What Allocate will hold for a request of `size_bytes`.
+  // The bytes that Allocate will hold for a request of `size_bytes`.
   static int64_t HeldBytes(int64_t size_bytes);
 
   // Zeroed, aligned to 64 bytes. RESOURCE_EXHAUSTED, never an exception, if
@@ -42,6 +39,6 @@ class AlignedMemory {
   int64_t held_bytes_ = 0;
 };
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
 
 #endif  // QGEMM_KERNELS_CPU_ALIGNED_MEMORY_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A batch is cut into slabs of rows that fit in memory, a slab's tiles into
-// items that threads draw. Neither cut changes a bit of any result.
+// A batch is cut into blocks of rows that fit in memory, and the layer's tiles
+// into items that threads draw. Neither cut changes a bit of any result.
 
 #include "kernels/cpu/batch_runner.h"
 
@@ -9,16 +9,16 @@
 
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "kernels/cpu/result_row.h"
+#include "kernels/cpu/row_conversion.h"
 #include "kernels/cpu/support.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
-// Weights of one item: small enough to stay in a core's second-level cache
-// while all rows pass over them.
+// Weights of one item: small enough to stay in a core's L2 while all rows pass
+// over them.
 constexpr int64_t kItemBytes = int64_t{512} << 10;
-// Items a thread, where there are tiles enough: evens out their speeds.
+// Items for each thread, if there are tiles enough: evens out their speeds.
 constexpr int64_t kItemsPerThread = 8;
 
 int64_t TilesPerItem(const PackedLayout& layout, int threads) {
@@ -31,13 +31,13 @@ int64_t TilesPerItem(const PackedLayout& layout, int threads) {
 
 absl::Status BatchRunner::Run(const GemmBatch& batch) {
   const auto& weights = static_cast<const CpuWeights&>(*batch.weights);
-  choice_ = ChooseFamilies(table_, KeysOf(weights.traits(), batch.signature));
+  choice_ = ChooseFamilies(table_, KeysOf(weights, batch.signature));
   RowSource source{batch.signature, table_.half_conversions, weights.k(),
                    weights.permutation()};
   ListRows(batch, weights.k());
   const int64_t step = PreparedRows::RowsThatFit(source);
   for (int64_t first = 0; first < rows_.size(); first += step) {
-    RETURN_IF_ERROR(RunSlab(
+    RETURN_IF_ERROR(RunBlock(
         {weights, source, absl::MakeConstSpan(rows_).subspan(first, step)},
         absl::MakeConstSpan(families_).subspan(first, step)));
   }
@@ -58,49 +58,49 @@ void BatchRunner::ListRows(const GemmBatch& batch, int64_t k) {
   }
 }
 
-absl::Status BatchRunner::RunSlab(const Slab& slab,
-                                  absl::Span<const RowFamily> families) {
+absl::Status BatchRunner::RunBlock(const RowBlock& block,
+                                   absl::Span<const RowFamily> families) {
   CutStrips(choice_, families, strips_);
   RETURN_IF_ERROR(
-      prepared_.Reset(slab.source, strips_, slab.weights.traits().bits));
-  pool_.ParallelFor(slab.rows.size(), [&](int64_t row) {
-    prepared_.Prepare(row, slab.rows[row].a);
+      prepared_.Reset(block.source, strips_, block.weights.shape().bits));
+  pool_.ParallelFor(block.rows.size(), [&](int64_t row) {
+    prepared_.Prepare(row, block.rows[row].a);
   });
-  const int64_t tiles = slab.weights.layout().tiles;
-  const int64_t per_item = TilesPerItem(slab.weights.layout(), threads());
+  const int64_t tiles = block.weights.layout().tiles;
+  const int64_t per_item = TilesPerItem(block.weights.layout(), threads());
   pool_.ParallelFor(CeilDiv(tiles, per_item), [&](int64_t item) {
     const int64_t begin = item * per_item;
     const int64_t end = std::min(begin + per_item, tiles);
     for (const RowStrip& strip : strips_) {
       for (int64_t tile = begin; tile < end; ++tile) {
-        MultiplyTile(slab, strip, tile);
+        MultiplyTile(block, strip, tile);
       }
     }
   });
   return absl::OkStatus();
 }
 
-void BatchRunner::MultiplyTile(const Slab& slab, const RowStrip& strip,
+void BatchRunner::MultiplyTile(const RowBlock& block, const RowStrip& strip,
                                int64_t tile) const {
   alignas(64) float sums[kMaxMr * kTileRows];
-  TileArgs args = slab.weights.ArgsOfTile(tile, strip.kernel->family);
+  TileArgs args = block.weights.ArgsOfTile(tile, strip.kernel->family);
   prepared_.SetArgs(strip, args);
   args.sums = sums;
   strip.kernel->run(&args);
   for (int64_t r = 0; r < strip.rows; ++r) {
     if (!prepared_.lacks_parts(strip.first + r)) continue;
-    args = slab.weights.ArgsOfTile(tile, strip.single->family);
+    args = block.weights.ArgsOfTile(tile, strip.single->family);
     prepared_.SetArgsOfRow(strip.first + r, args);
     args.sums = sums + r * kTileRows;
     strip.single->run(&args);
   }
-  StoreTile(slab, strip, tile, sums);
+  StoreTile(block, strip, tile, sums);
 }
 
-void BatchRunner::StoreTile(const Slab& slab, const RowStrip& strip,
+void BatchRunner::StoreTile(const RowBlock& block, const RowStrip& strip,
                             int64_t tile, const float* sums) const {
-  const CpuWeights& weights = slab.weights;
-  const MatmulSignature& signature = slab.source.signature;
+  const CpuWeights& weights = block.weights;
+  const MatmulSignature& signature = block.source.signature;
   const double factor = signature.mode == ComputeMode::kA8
                             ? weights.integer_factor()
                             : weights.float_factor();
@@ -113,8 +113,8 @@ void BatchRunner::StoreTile(const Slab& slab, const RowStrip& strip,
     const ResultRow result{signature.c_type, table_.half_conversions,
                            factor * prepared_.factor(strip.first + r), bias};
     StoreResults(result, absl::MakeConstSpan(sums + r * kTileRows, count),
-                 slab.rows[strip.first + r].c + n * SizeOf(signature.c_type));
+                 block.rows[strip.first + r].c + n * SizeOf(signature.c_type));
   }
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -19,7 +19,7 @@
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/matrix/backend.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 
 // Used by one thread at a time. In steady state it does not allocate.
 class BatchRunner {
@@ -39,18 +39,19 @@ class BatchRunner {
     uint8_t* c;
   };
 
-  // What all tiles of a slab are multiplied with.
-  struct Slab {
+  // Rows that fit in memory at once; all tiles are multiplied with them.
+  struct RowBlock {
     const CpuWeights& weights;
     const RowSource& source;
     absl::Span<const Row> rows;
   };
 
   void ListRows(const GemmBatch& batch, int64_t k);
-  absl::Status RunSlab(const Slab& slab, absl::Span<const RowFamily> families);
-  void MultiplyTile(const Slab& slab, const RowStrip& strip,
+  absl::Status RunBlock(const RowBlock& block,
+                        absl::Span<const RowFamily> families);
+  void MultiplyTile(const RowBlock& block, const RowStrip& strip,
                     int64_t tile) const;
-  void StoreTile(const Slab& slab, const RowStrip& strip, int64_t tile,
+  void StoreTile(const RowBlock& block, const RowStrip& strip, int64_t tile,
                  const float* sums) const;
 
   const MicrokernelTable table_;
@@ -59,9 +60,9 @@ class BatchRunner {
   PreparedRows prepared_;
   std::vector<Row> rows_;
   std::vector<RowFamily> families_;  // of each row
-  std::vector<RowStrip> strips_;     // of the slab
+  std::vector<RowStrip> strips_;     // of the row block
 };
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
 
 #endif  // QGEMM_KERNELS_CPU_BATCH_RUNNER_H_

@@ -6,38 +6,40 @@
 #include "kernels/cpu/cpu_backend.h"
 
 #include <algorithm>
-#include <atomic>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/byte_budget.h"
+#include "base/fifo_queue.h"
+#include "base/host_memory.h"
 #include "base/status_macros.h"
-#include "kernels/cpu/batch_queue.h"
+#include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/batch_runner.h"
-#include "kernels/cpu/cpu_weights_builder.h"
-#include "kernels/cpu/processor_name.h"
-#include "kernels/cpu/staging_pool.h"
+#include "kernels/cpu/cpu_weights.h"
 #include "kernels/cpu/support.h"
+#include "kernels/host/batch_checks.h"
+#include "kernels/host/staging_pool.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
-absl::Status CheckSegments(const GemmBatch& batch, int64_t max_rows) {
-  int64_t rows = 0;
-  for (const RowSegment& segment : batch.segments) {
-    if (segment.rows < 1 || segment.rows > max_rows - rows) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "batch: a segment of ", segment.rows, " rows after ", rows,
-          " others; legal: 1 or more, ", max_rows, " in all"));
-    }
-    if (segment.a == nullptr || segment.c == nullptr) {
-      return absl::InvalidArgumentError("batch: a segment without operands");
-    }
-    rows += segment.rows;
+// The model name that Linux reports, or "unknown processor".
+std::string ProcessorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!absl::StartsWith(line, "model name")) continue;
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) break;
+    return std::string(absl::StripAsciiWhitespace(line.substr(colon + 1)));
   }
-  if (rows > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError("batch: no rows");
+  return "unknown processor";
 }
 
 // About 5 ms of work, at the rates of kernel_bench for many rows of 4-bit
@@ -54,12 +56,14 @@ int64_t ChunkMultiplyAdds(CpuIsa isa, int threads) {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const CpuBackendOptions& options, CpuIsa isa)
+  CpuBackend(const CpuOptions& options, CpuIsa isa)
       : options_(options),
         isa_(isa),
         device_(ProcessorName()),
-        weights_bytes_(std::make_shared<std::atomic<int64_t>>(0)),
-        staging_(options.max_pooled_staging_bytes, options.max_staging_bytes),
+        weights_budget_({"cpu weights", options.max_weights_bytes,
+                         "unload weights to make room", nullptr}),
+        staging_({options.max_pooled_staging_bytes, options.max_staging_bytes},
+                 AlignedMemory::Allocate),
         runner_(isa, options.threads),
         dispatcher_([this] { Dispatch(); }) {}
 
@@ -69,14 +73,11 @@ class CpuBackend final : public Backend {
   }
 
   absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() override {
-    return std::make_unique<CpuWeightsBuilder>(
-        CpuWeightsBudget{options_.max_n, options_.max_k,
-                         options_.max_weights_bytes, weights_bytes_});
+    return std::make_unique<CpuWeightsBuilder>(limits(), &weights_budget_);
   }
 
-  // Zero for a layer that Begin refuses.
-  int64_t EstimateResidentBytes(const WeightsHeader& header) const override {
-    const absl::StatusOr<PackedLayout> layout = LayoutOf(header);
+  int64_t EstimateResidentBytes(const WeightsShape& shape) const override {
+    const absl::StatusOr<PackedLayout> layout = LayoutOf(shape);
     return layout.ok() ? AlignedMemory::HeldBytes(layout->total_bytes) : 0;
   }
 
@@ -91,15 +92,12 @@ class CpuBackend final : public Backend {
       return absl::InvalidArgumentError(
           "weights: resident on another backend than cpu");
     }
-    return CheckSignature(ours->traits(), signature);
+    return CheckSignature(ours->shape(), signature);
   }
 
   absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) override {
-    if (batch.weights == nullptr) {
-      return absl::InvalidArgumentError("batch: no weights");
-    }
+    RETURN_IF_ERROR(CheckBatch(batch, options_.max_batch_rows));
     RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
-    RETURN_IF_ERROR(CheckSegments(batch, options_.max_batch_rows));
     queue_.Push({std::move(batch), std::move(completion), absl::Now()});
     return absl::OkStatus();
   }
@@ -118,11 +116,17 @@ class CpuBackend final : public Backend {
   }
 
   BackendMemory memory() const override {
-    return {weights_bytes_->load(), staging_.held_bytes(),
-            PhysicalMemoryBytes(), staging_.leased_bytes()};
+    return {weights_budget_.used_bytes(), staging_.held_bytes(),
+            HostMemoryBytes(), staging_.leased_bytes()};
   }
 
  private:
+  struct QueuedBatch {
+    GemmBatch batch;
+    BatchCompletion completion;
+    absl::Time enqueued;
+  };
+
   void Dispatch() {
     while (std::optional<QueuedBatch> next = queue_.Pop()) {
       const absl::Time start = absl::Now();
@@ -135,33 +139,15 @@ class CpuBackend final : public Backend {
     }
   }
 
-  const CpuBackendOptions options_;
+  const CpuOptions options_;
   const CpuIsa isa_;
   const std::string device_;
-  const std::shared_ptr<std::atomic<int64_t>> weights_bytes_;
-  StagingPool staging_;
-  BatchQueue queue_;
-  BatchRunner runner_;  // the dispatcher's
+  ByteBudget weights_budget_;
+  StagingPool<AlignedMemory> staging_;
+  FifoQueue<QueuedBatch> queue_;
+  BatchRunner runner_;  // used by the dispatcher alone
   std::thread dispatcher_;
 };
-
-absl::Status CheckOptions(const CpuBackendOptions& options) {
-  const std::pair<const char*, int64_t> fields[] = {
-      {"threads", options.threads},
-      {"max_weights_bytes", options.max_weights_bytes},
-      {"max_staging_bytes", options.max_staging_bytes},
-      {"max_pooled_staging_bytes", options.max_pooled_staging_bytes},
-      {"max_n", options.max_n},
-      {"max_k", options.max_k},
-      {"max_batch_rows", options.max_batch_rows},
-  };
-  for (const auto& [name, value] : fields) {
-    if (value >= 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("cpu backend: ", name, " = ", value, " is negative"));
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<CpuIsa> ChooseIsa(std::optional<CpuIsa> wanted) {
   const std::vector<CpuIsa> supported = SupportedCpuIsas();
@@ -178,18 +164,26 @@ absl::StatusOr<CpuIsa> ChooseIsa(std::optional<CpuIsa> wanted) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(
-    const CpuBackendOptions& options) {
-  RETURN_IF_ERROR(CheckOptions(options));
+    const CpuOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(
+      "cpu backend",
+      {{"threads", options.threads},
+       {"max_weights_bytes", options.max_weights_bytes},
+       {"max_staging_bytes", options.max_staging_bytes},
+       {"max_pooled_staging_bytes", options.max_pooled_staging_bytes},
+       {"max_n", options.max_n},
+       {"max_k", options.max_k},
+       {"max_batch_rows", options.max_batch_rows}}));
   ASSIGN_OR_RETURN(const CpuIsa isa, ChooseIsa(options.isa));
-  CpuBackendOptions filled = options;
+  CpuOptions filled = options;
   if (filled.threads == 0) filled.threads = AvailableProcessors();
   if (filled.max_weights_bytes == 0) {
-    filled.max_weights_bytes = PhysicalMemoryBytes();
+    filled.max_weights_bytes = HostMemoryBytes();
   }
   if (filled.max_staging_bytes == 0) {
-    filled.max_staging_bytes = PhysicalMemoryBytes();
+    filled.max_staging_bytes = HostMemoryBytes();
   }
   return std::make_unique<CpuBackend>(filled, isa);
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

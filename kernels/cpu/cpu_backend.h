@@ -15,12 +15,12 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/matrix/backend.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 
-struct CpuBackendOptions {
+struct CpuOptions {
   // Threads that compute; 0 = one for each processor the process may use.
   int threads = 0;
-  // The instruction set; none = the best that the processor supports.
+  // The instruction set; nullopt = the best that the processor supports.
   std::optional<CpuIsa> isa;
   // All layers together, in bytes; 0 = the machine's memory.
   int64_t max_weights_bytes = 0;
@@ -37,8 +37,8 @@ struct CpuBackendOptions {
 // Errors: INVALID_ARGUMENT (a negative option), FAILED_PRECONDITION (an
 // instruction set that the processor lacks).
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(
-    const CpuBackendOptions& options);
+    const CpuOptions& options);
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
 
 #endif  // QGEMM_KERNELS_CPU_CPU_BACKEND_H_

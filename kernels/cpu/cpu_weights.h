@@ -1,64 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer as the CPU backend keeps it: one buffer of tiles, and what the
-// microkernels need to read it.
+// A layer as the CPU backend keeps it: one buffer of tiles, the tables and
+// factors that microkernels read it with, and the builder that fills them.
 
 #ifndef QGEMM_KERNELS_CPU_CPU_WEIGHTS_H_
 #define QGEMM_KERNELS_CPU_CPU_WEIGHTS_H_
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/byte_budget.h"
 #include "kernels/cpu/aligned_memory.h"
-#include "kernels/cpu/microkernel.h"
-#include "kernels/cpu/packed_layout.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 #include "kernels/matrix/backend.h"
 #include "kernels/matrix/types.h"
+#include "kernels/matrix/weights.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 
-// Adds to a shared count of bytes while it lives.
-class ByteCharge {
- public:
-  ByteCharge() = default;
-  ByteCharge(std::shared_ptr<std::atomic<int64_t>> total, int64_t bytes)
-      : total_(std::move(total)), bytes_(bytes) {
-    total_->fetch_add(bytes_);
-  }
-  ByteCharge(ByteCharge&& other) noexcept { *this = std::move(other); }
-  ByteCharge& operator=(ByteCharge&& other) noexcept {
-    std::swap(total_, other.total_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~ByteCharge() {
-    if (total_ != nullptr) total_->fetch_sub(bytes_);
-  }
-
- private:
-  std::shared_ptr<std::atomic<int64_t>> total_;
-  int64_t bytes_ = 0;
+// Byte offsets into the buffer, each a multiple of 64. Rows are held in tiles
+// of 16, columns in blocks of 32; what pads them is zero.
+struct PackedLayout {
+  int64_t tiles = 0;
+  int64_t blocks = 0;   // a row
+  int64_t groups = 0;   // a row; 0 for a dense layer
+  int group_shift = 0;  // block >> group_shift is the block's group
+  int64_t tile_code_bytes = 0;
+  int64_t tile_scale_bytes = 0;
+  int64_t tile_zero_bytes = 0;  // 0 without zeros
+  int64_t codes_offset = 0;     // codes or dense elements
+  int64_t scales_offset = 0;
+  int64_t zeros_offset = 0;
+  int64_t bias_offset = 0;         // fp32 [n], if there is one
+  int64_t permutation_offset = 0;  // int32 [k], if there is one
+  int64_t total_bytes = 0;
 };
 
-// What the header says of a layer, without its vectors.
-struct CpuWeightsTraits {
-  bool dense = false;
-  FloatType dense_type = FloatType::kFloat16;
-  int bits = 0;
-  ScaleType scale_type = ScaleType::kFloat16;
-  bool has_zeros = false;
-  bool has_bias = false;
-  bool has_permutation = false;
-  bool integer_codes = false;
-  bool supports_a8 = false;
-  // Codes 0..15 stand for themselves and all zeros are at most 16, so that
-  // their differences are -16 to 15.
-  bool small_differences = false;
-};
+// The layout of a layer. Errors: INVALID_ARGUMENT (n, k or group_size not
+// positive, or beyond 64 bits of bytes), UNIMPLEMENTED (a code width, group
+// size or dense type without microkernels).
+absl::StatusOr<PackedLayout> LayoutOf(const WeightsShape& shape);
 
 // A codebook as microkernels read it, 32 entries.
 struct CpuTables {
@@ -66,22 +52,24 @@ struct CpuTables {
   std::array<float, 32> exact{};
   // The same, each rounded to bf16.
   std::array<float, 32> rounded{};
-  // bf16 parts of what a pair's index picks (microkernel.h).
+  // bf16 parts of the value that a pair's index picks (microkernel.h).
   std::array<uint16_t, 32> high{};
   std::array<uint16_t, 32> low{};
   bool has_low = false;
 };
 
-// Everything but the shape.
 struct CpuWeightsParts {
-  CpuWeightsTraits traits;
+  WeightsShape shape;
+  // Codes 0..15 stand for themselves and all zeros are at most 16, so that
+  // their differences are -16 to 15.
+  bool small_differences = false;
   PackedLayout layout;
+  ByteReservation reservation;  // outlives the memory that it counts
   AlignedMemory memory;
-  ByteCharge charge;
   CpuTables tables;
-  float zero_unit = 0;  // what a zero of 1 stands for in the table's unit
-  // What a row's sum is multiplied by: of table times fp32 activations, and
-  // of integer dots with Q8_1 activations.
+  float zero_unit = 0;  // a zero of 1 in the table's unit
+  // Factors of a row's sum: of table times fp32 activations, and of integer
+  // dots with Q8_1 activations.
   double float_factor = 1;
   double integer_factor = 1;
 };
@@ -89,12 +77,14 @@ struct CpuWeightsParts {
 // Immutable and thread-safe.
 class CpuWeights final : public ResidentWeights {
  public:
-  CpuWeights(int64_t n, int64_t k, CpuWeightsParts parts)
-      : ResidentWeights(n, k), parts_(std::move(parts)) {}
+  explicit CpuWeights(CpuWeightsParts parts)
+      : ResidentWeights(parts.shape.n, parts.shape.k),
+        parts_(std::move(parts)) {}
 
   int64_t resident_bytes() const override { return parts_.memory.held_bytes(); }
 
-  const CpuWeightsTraits& traits() const { return parts_.traits; }
+  const WeightsShape& shape() const { return parts_.shape; }
+  bool small_differences() const { return parts_.small_differences; }
   const PackedLayout& layout() const { return parts_.layout; }
   double float_factor() const { return parts_.float_factor; }
   double integer_factor() const { return parts_.integer_factor; }
@@ -111,6 +101,34 @@ class CpuWeights final : public ResidentWeights {
   const CpuWeightsParts parts_;
 };
 
-}  // namespace qgemm
+// Repacks panels of a layer into tiles as they arrive; the only memory it takes
+// is the resident layer's own. Used by one thread at a time.
+class CpuWeightsBuilder final : public WeightsBuilder {
+ public:
+  // `budget`, which must outlive the builder, counts the memory of all layers.
+  CpuWeightsBuilder(const BackendLimits& limits, ByteBudget* budget)
+      : limits_(limits), budget_(budget) {}
+
+  absl::Status Begin(const WeightsHeader& header) override;
+  absl::Status WriteCodes(const CodePanel& panel) override;
+  absl::Status WriteScales(const GroupPanel& panel) override;
+  absl::Status WriteZeros(const GroupPanel& panel) override;
+  absl::Status WriteDense(const DensePanel& panel) override;
+  absl::Status SetTensorScale(float tensor_scale) override;
+  absl::StatusOr<std::shared_ptr<const ResidentWeights>> Finish() override;
+
+ private:
+  absl::Status TakeMemory();
+  void SetCodebook(const WeightsHeader& header);
+  // Writes rows [row, row + rows) of the panel, all of one tile.
+  void WriteTileCodes(const CodePanel& panel, int64_t row, int64_t rows);
+  void WriteGroups(const GroupPanel& panel, int64_t size, uint8_t* target);
+
+  const BackendLimits limits_;
+  ByteBudget* const budget_;
+  CpuWeightsParts parts_;
+};
+
+}  // namespace qgemm::cpu
 
 #endif  // QGEMM_KERNELS_CPU_CPU_WEIGHTS_H_

@@ -3,8 +3,6 @@
 // Scatters panels into tiles: whole rows of blocks at once, the ragged edges
 // of a panel code by code.
 
-#include "kernels/cpu/cpu_weights_builder.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -14,41 +12,20 @@
 #include "base/checked_math.h"
 #include "base/float16.h"
 #include "base/status_macros.h"
-#include "kernels/cpu/code_packing.h"
+#include "kernels/cpu/cpu_weights.h"
+#include "kernels/cpu/microkernels/code_packing.h"
+#include "kernels/host/batch_checks.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
-absl::Status CheckLimit(const char* field, int64_t value, int64_t limit) {
-  if (value <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "weights: ", field, " = ", value, " is beyond the limit of ", limit));
-}
-
-// Whether all codes stand for themselves, and differences of 4-bit ones for
-// what they say.
+// True if the codes are 4-bit integers that stand for themselves.
 bool IsIdentity(const WeightsHeader& header) {
   if (!header.integer_codes || header.bits != 4) return false;
   for (size_t i = 0; i < header.codebook.size(); ++i) {
     if (header.codebook[i] != static_cast<float>(i)) return false;
   }
   return true;
-}
-
-CpuWeightsTraits TraitsOf(const WeightsHeader& header) {
-  CpuWeightsTraits traits;
-  traits.dense = header.kind == WeightsHeader::Kind::kDense;
-  traits.dense_type = header.dense_type;
-  traits.has_bias = !header.bias.empty();
-  traits.has_permutation = !header.permutation.empty();
-  if (traits.dense) return traits;
-  traits.bits = header.bits;
-  traits.scale_type = header.scale_type;
-  traits.has_zeros = header.has_zeros;
-  traits.integer_codes = header.integer_codes;
-  traits.supports_a8 = header.supports_a8;
-  traits.small_differences = IsIdentity(header);
-  return traits;
 }
 
 // e such that all magnitudes are at most 2^e; 0 for a codebook of zeros.
@@ -89,14 +66,11 @@ CpuTables TablesOf(const WeightsHeader& header, int exponent) {
 
 absl::Status CpuWeightsBuilder::Begin(const WeightsHeader& header) {
   CHECK(parts_.memory.data() == nullptr) << "Begin comes once";
-  RETURN_IF_ERROR(CheckLimit("n", header.n, budget_.max_n));
-  RETURN_IF_ERROR(CheckLimit("k", header.k, budget_.max_k));
-  ASSIGN_OR_RETURN(parts_.layout, LayoutOf(header));
-  RETURN_IF_ERROR(TakeMemory(header));
-  n_ = header.n;
-  k_ = header.k;
-  parts_.traits = TraitsOf(header);
-  if (!parts_.traits.dense) SetCodebook(header);
+  parts_.shape = header;
+  RETURN_IF_ERROR(CheckLayerLimits(parts_.shape, limits_));
+  ASSIGN_OR_RETURN(parts_.layout, LayoutOf(parts_.shape));
+  RETURN_IF_ERROR(TakeMemory());
+  if (!parts_.shape.dense) SetCodebook(header);
   uint8_t* base = parts_.memory.data();
   std::copy(header.bias.begin(), header.bias.end(),
             reinterpret_cast<float*>(base + parts_.layout.bias_offset));
@@ -106,23 +80,17 @@ absl::Status CpuWeightsBuilder::Begin(const WeightsHeader& header) {
   return absl::OkStatus();
 }
 
-absl::Status CpuWeightsBuilder::TakeMemory(const WeightsHeader& header) {
-  const int64_t bytes = AlignedMemory::HeldBytes(parts_.layout.total_bytes);
-  ByteCharge charge(budget_.used_bytes, bytes);
-  if (budget_.used_bytes->load() > budget_.max_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "weights of n = ", header.n, ", k = ", header.k, " take ", bytes,
-        " bytes; the cpu backend's limit for all weights is ",
-        budget_.max_bytes));
-  }
-  ASSIGN_OR_RETURN(parts_.memory,
-                   AlignedMemory::Allocate(parts_.layout.total_bytes));
-  parts_.charge = std::move(charge);
+absl::Status CpuWeightsBuilder::TakeMemory() {
+  const int64_t bytes = parts_.layout.total_bytes;
+  ASSIGN_OR_RETURN(parts_.reservation,
+                   budget_->Reserve(AlignedMemory::HeldBytes(bytes)));
+  ASSIGN_OR_RETURN(parts_.memory, AlignedMemory::Allocate(bytes));
   return absl::OkStatus();
 }
 
 void CpuWeightsBuilder::SetCodebook(const WeightsHeader& header) {
   CHECK_EQ(static_cast<int>(header.codebook.size()), 1 << header.bits);
+  parts_.small_differences = IsIdentity(header);
   const int exponent = ExponentOf(header.codebook);
   parts_.tables = TablesOf(header, exponent);
   parts_.zero_unit = std::ldexp(1.0f, -exponent);
@@ -133,8 +101,8 @@ void CpuWeightsBuilder::SetCodebook(const WeightsHeader& header) {
 }
 
 absl::Status CpuWeightsBuilder::WriteCodes(const CodePanel& panel) {
-  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= n_);
-  CHECK(panel.k_begin >= 0 && panel.k_begin + panel.columns <= k_);
+  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= parts_.shape.n);
+  CHECK(panel.k_begin >= 0 && panel.k_begin + panel.columns <= parts_.shape.k);
   CHECK_EQ(static_cast<int64_t>(panel.codes.size()),
            panel.rows * panel.columns);
   const int64_t end = panel.row_begin + panel.rows;
@@ -148,7 +116,7 @@ absl::Status CpuWeightsBuilder::WriteCodes(const CodePanel& panel) {
 
 void CpuWeightsBuilder::WriteTileCodes(const CodePanel& panel, int64_t row,
                                        int64_t rows) {
-  const int bits = parts_.traits.bits;
+  const int bits = parts_.shape.bits;
   uint8_t* tile = parts_.memory.data() + parts_.layout.codes_offset +
                   row / kTileRows * parts_.layout.tile_code_bytes;
   const uint8_t* codes =
@@ -174,7 +142,7 @@ void CpuWeightsBuilder::WriteTileCodes(const CodePanel& panel, int64_t row,
 
 void CpuWeightsBuilder::WriteGroups(const GroupPanel& panel, int64_t size,
                                     uint8_t* target) {
-  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= n_);
+  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= parts_.shape.n);
   CHECK(panel.group_begin >= 0 &&
         panel.group_begin + panel.groups <= parts_.layout.groups);
   CHECK_EQ(static_cast<int64_t>(panel.bytes.size()),
@@ -195,31 +163,32 @@ void CpuWeightsBuilder::WriteGroups(const GroupPanel& panel, int64_t size,
 }
 
 absl::Status CpuWeightsBuilder::WriteScales(const GroupPanel& panel) {
-  WriteGroups(panel, SizeOf(parts_.traits.scale_type),
+  WriteGroups(panel, SizeOf(parts_.shape.scale_type),
               parts_.memory.data() + parts_.layout.scales_offset);
   return absl::OkStatus();
 }
 
 absl::Status CpuWeightsBuilder::WriteZeros(const GroupPanel& panel) {
-  CHECK(parts_.traits.has_zeros);
+  CHECK(parts_.shape.has_zeros);
   for (const uint8_t zero : panel.bytes) {
-    if (zero > 16) parts_.traits.small_differences = false;
+    if (zero > 16) parts_.small_differences = false;
   }
   WriteGroups(panel, 1, parts_.memory.data() + parts_.layout.zeros_offset);
   return absl::OkStatus();
 }
 
 absl::Status CpuWeightsBuilder::WriteDense(const DensePanel& panel) {
-  CHECK(parts_.traits.dense);
-  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= n_);
-  CHECK_EQ(static_cast<int64_t>(panel.bytes.size()), panel.rows * k_ * 2);
+  CHECK(parts_.shape.dense);
+  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= parts_.shape.n);
+  CHECK_EQ(static_cast<int64_t>(panel.bytes.size()),
+           panel.rows * parts_.shape.k * 2);
   const uint8_t* from = panel.bytes.data();
   for (int64_t r = 0; r < panel.rows; ++r) {
     const int64_t row = panel.row_begin + r;
     uint8_t* to = parts_.memory.data() + parts_.layout.codes_offset +
                   row / kTileRows * parts_.layout.tile_code_bytes +
                   row % kTileRows * 2;
-    for (int64_t k = 0; k < k_; ++k) {
+    for (int64_t k = 0; k < parts_.shape.k; ++k) {
       std::memcpy(to + k * kTileRows * 2, from, 2);
       from += 2;
     }
@@ -237,9 +206,9 @@ absl::StatusOr<std::shared_ptr<const ResidentWeights>>
 CpuWeightsBuilder::Finish() {
   CHECK(parts_.memory.data() != nullptr) << "Finish comes once, after Begin";
   std::shared_ptr<const ResidentWeights> weights =
-      std::make_shared<CpuWeights>(n_, k_, std::move(parts_));
+      std::make_shared<CpuWeights>(std::move(parts_));
   parts_ = CpuWeightsParts();
   return weights;
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

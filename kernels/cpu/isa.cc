@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names of instruction sets; detection is in isa_x86.cc and isa_portable.cc.
+// Names of instruction sets; platform_x86.cc and platform_portable.cc detect
+// them.
 
 #include "kernels/cpu/isa.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 
 absl::string_view Name(CpuIsa isa) {
   switch (isa) {
@@ -29,4 +30,4 @@ std::optional<CpuIsa> ParseCpuIsa(absl::string_view name) {
   return std::nullopt;
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -12,7 +12,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 
 // In rising order of preference.
 enum class CpuIsa : uint8_t {
@@ -35,9 +35,9 @@ inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::kScalar, CpuIsa::kAvx2,
 // "scalar", "avx2", "avx512", "avx512vnni", "amx".
 absl::string_view Name(CpuIsa isa);
 
-// The set of that name, or nothing.
+// The set of that name, or nullopt.
 std::optional<CpuIsa> ParseCpuIsa(absl::string_view name);
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
 
 #endif  // QGEMM_KERNELS_CPU_ISA_H_

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The choice; the tables are in microkernel_table_x86.cc and
-// microkernel_table_portable.cc.
+// The choice; the tables are in platform_x86.cc and platform_portable.cc.
 
 #include "kernels/cpu/microkernel_table.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 bool Matches(const Microkernel& row, const MicrokernelKey& key) {
@@ -29,4 +28,4 @@ MicrokernelChoice Choose(const MicrokernelTable& table,
   return choice;
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

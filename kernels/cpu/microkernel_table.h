@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which microkernels an instruction set has, and the choice among them.
+// The microkernels of an instruction set, and the choice among them.
 
 #ifndef QGEMM_KERNELS_CPU_MICROKERNEL_TABLE_H_
 #define QGEMM_KERNELS_CPU_MICROKERNEL_TABLE_H_
@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/microkernel.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 
-// All of an instruction set's microkernels. A family that the set has none of
-// its own for comes from a set that it includes.
+// All microkernels of an instruction set. A family without microkernels of its
+// own comes from a set that this one includes.
 struct MicrokernelTable {
   std::vector<Microkernel> rows;
   HalfConversions half_conversions;
@@ -24,8 +24,8 @@ struct MicrokernelTable {
 // The table of a set that the processor supports.
 MicrokernelTable TableOf(CpuIsa isa);
 
-// What is looked up: a family, and of those with codes the code's width and
-// whether there are zeros.
+// A family and, for those with codes, the width of a code and whether zeros are
+// subtracted.
 struct MicrokernelKey {
   int family;
   int bits = 0;
@@ -34,8 +34,8 @@ struct MicrokernelKey {
 
 // The microkernels of one key; all give a row the same bits.
 struct MicrokernelChoice {
-  // Entry rows - 1: of the microkernels that take so many rows or less, the
-  // one that takes the most at once.
+  // Entry rows - 1: the widest of the microkernels that take at most so many
+  // rows.
   std::array<const Microkernel*, kMaxMr> by_rows{};
 
   bool empty() const { return by_rows[0] == nullptr; }
@@ -45,6 +45,6 @@ struct MicrokernelChoice {
 MicrokernelChoice Choose(const MicrokernelTable& table,
                          const MicrokernelKey& key);
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
 
 #endif  // QGEMM_KERNELS_CPU_MICROKERNEL_TABLE_H_

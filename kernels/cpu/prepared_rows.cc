@@ -8,9 +8,9 @@
 
 #include "base/checked_math.h"
 #include "base/status_macros.h"
-#include "kernels/cpu/code_packing.h"
+#include "kernels/cpu/microkernels/code_packing.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 constexpr int64_t kBudgetBytes = int64_t{64} << 20;
@@ -26,7 +26,7 @@ int64_t PartRows(const RowStrip& strip) {
 }
 
 int64_t PartsOf(const RowStrip& strip) {
-  return strip.kernel->family == kFamilyWqAFloat16 ? 2 : 1;
+  return strip.kernel->family == kFamilyQuantAFloat16 ? 2 : 1;
 }
 
 int64_t PartsBytes(absl::Span<const RowStrip> strips, int64_t blocks) {
@@ -173,4 +173,4 @@ void PreparedRows::SetArgsOfRow(int64_t row, TileArgs& args) const {
   args.d8_stride = block_stride_;
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

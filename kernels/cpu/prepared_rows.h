@@ -12,11 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/cpu/aligned_memory.h"
-#include "kernels/cpu/microkernel.h"
-#include "kernels/cpu/row_preparation.h"
+#include "kernels/cpu/microkernels/microkernel.h"
+#include "kernels/cpu/row_conversion.h"
 #include "kernels/cpu/row_strips.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 
 // Rows may be prepared on many threads at once; all else is for one thread.
 class PreparedRows {
@@ -36,20 +36,20 @@ class PreparedRows {
   // Prepares row `row` from `elements`.
   void Prepare(int64_t row, const uint8_t* elements);
 
-  // Fills in the activation side of a microkernel's arguments: of a strip, or
-  // of one row for a microkernel that reads no parts.
+  // Fills in the activation side of a microkernel's arguments: for a strip, or
+  // for one row and a microkernel that reads no parts.
   void SetArgs(const RowStrip& strip, TileArgs& args) const;
   void SetArgsOfRow(int64_t row, TileArgs& args) const;
 
-  // What the sums over a row are to be multiplied by.
+  // The factor of sums over a row.
   double factor(int64_t row) const { return factors_[row]; }
 
-  // Whether a row that is read in parts has none, for it is not finite.
+  // True if a row that is read in parts has none because it is not finite.
   bool lacks_parts(int64_t row) const { return lacks_parts_[row] != 0; }
 
  private:
   struct Strides;
-  // Where a row's parts are to be; high is null for a row without.
+  // Destination of a row's parts; high is null for a row without.
   struct PartPlace {
     uint16_t* high = nullptr;
     uint16_t* low = nullptr;
@@ -78,6 +78,6 @@ class PreparedRows {
   double* factors_ = nullptr;
 };
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
 
 #endif  // QGEMM_KERNELS_CPU_PREPARED_ROWS_H_

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 // The microkernel for one row of fp32.
@@ -49,4 +49,4 @@ void CutStrips(const FamilyChoice& choice, absl::Span<const RowFamily> rows,
   }
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

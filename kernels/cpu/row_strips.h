@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the rows of a batch are shared out to calls of microkernels. Pure.
+// Assignment of a batch's rows to calls of microkernels. Pure.
 
 #ifndef QGEMM_KERNELS_CPU_ROW_STRIPS_H_
 #define QGEMM_KERNELS_CPU_ROW_STRIPS_H_
@@ -12,7 +12,7 @@
 #include "kernels/cpu/microkernel_table.h"
 #include "kernels/cpu/support.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 
 // The microkernels of FamilyKeys; the table must outlive them.
 struct FamilyChoice {
@@ -23,7 +23,7 @@ struct FamilyChoice {
 FamilyChoice ChooseFamilies(const MicrokernelTable& table,
                             const FamilyKeys& keys);
 
-// Which of the two a row is multiplied by, decided by its own request.
+// The one of the two that multiplies a row, decided by the row's own request.
 enum class RowFamily : uint8_t { kBase, kPreferred };
 RowFamily FamilyOf(const FamilyChoice& choice, int64_t request_rows);
 
@@ -32,7 +32,7 @@ struct RowStrip {
   int64_t first = 0;
   int64_t rows = 0;
   const Microkernel* kernel = nullptr;
-  // Takes the place of a kernel that reads parts for rows that have none.
+  // Replaces a kernel that reads parts for rows that have none.
   const Microkernel* single = nullptr;
 
   bool reads_parts() const { return kernel->least_rows > 0; }
@@ -42,6 +42,6 @@ struct RowStrip {
 void CutStrips(const FamilyChoice& choice, absl::Span<const RowFamily> rows,
                std::vector<RowStrip>& strips);
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
 
 #endif  // QGEMM_KERNELS_CPU_ROW_STRIPS_H_

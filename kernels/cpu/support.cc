@@ -7,79 +7,75 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/row_preparation.h"
+#include "kernels/cpu/row_conversion.h"
+#include "kernels/host/batch_checks.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
-bool Offers(const CpuWeightsTraits& traits, ComputeMode mode) {
+bool Offers(const WeightsShape& shape, ComputeMode mode) {
   switch (mode) {
     case ComputeMode::kA16:
       return true;
     case ComputeMode::kA8:
-      return !traits.dense && traits.supports_a8 && traits.bits == 4 &&
-             !traits.has_zeros;
+      return !shape.dense && shape.supports_a8 && shape.bits == 4 &&
+             !shape.has_zeros;
     case ComputeMode::kA32:
-      return !traits.dense && traits.integer_codes;
+      return !shape.dense && shape.integer_codes;
   }
   return false;
 }
 
-std::string OfferedModes(const CpuWeightsTraits& traits) {
+std::string OfferedModes(const WeightsShape& shape) {
   std::string modes;
   for (ComputeMode mode :
        {ComputeMode::kA16, ComputeMode::kA8, ComputeMode::kA32}) {
-    if (!Offers(traits, mode)) continue;
+    if (!Offers(shape, mode)) continue;
     absl::StrAppend(&modes, modes.empty() ? "" : ", ", Name(mode));
   }
   return modes;
 }
 
-// From how many rows on three products of bf16 parts are faster than one of
-// fp32. Measured for kbit4: a block takes 33 instead of 62 ns at 8 rows, and as
-// long at 4.
+// Rows from which three products of bf16 parts are faster than one of fp32.
+// Measured for kbit4: a block takes 33 instead of 62 ns at 8 rows, and as long
+// at 4.
 constexpr int64_t kSplitRows = 8;
 
-MicrokernelKey BaseKeyOf(const CpuWeightsTraits& traits, ComputeMode mode) {
-  if (traits.dense) {
-    return {traits.dense_type == FloatType::kFloat16 ? kFamilyFloat16
-                                                     : kFamilyBFloat16};
+MicrokernelKey BaseKeyOf(const WeightsShape& shape, ComputeMode mode) {
+  if (shape.dense) {
+    return {shape.dense_type == FloatType::kFloat16 ? kFamilyFloat16
+                                                    : kFamilyBFloat16};
   }
   if (mode == ComputeMode::kA8) return {kFamilyW4A8, 4, false};
-  return {kFamilyWqA32, traits.bits, traits.has_zeros};
+  return {kFamilyQuantA32, shape.bits, shape.has_zeros};
 }
 
 }  // namespace
 
-absl::Status CheckSignature(const CpuWeightsTraits& traits,
+absl::Status CheckSignature(const WeightsShape& shape,
                             const MatmulSignature& signature) {
-  if (!Offers(traits, signature.mode)) {
+  if (!Offers(shape, signature.mode)) {
     return absl::UnimplementedError(
         absl::StrCat("mode ", Name(signature.mode),
                      " is not defined for these weights; the cpu backend "
                      "offers ",
-                     OfferedModes(traits)));
+                     OfferedModes(shape)));
   }
-  if (signature.mode == ComputeMode::kA16 &&
-      signature.a_type == FloatType::kFloat32 &&
-      signature.rounding == FloatType::kFloat32) {
-    return absl::InvalidArgumentError(
-        "signature: rounding = fp32 in mode A16; legal: fp16, bf16");
-  }
-  return absl::OkStatus();
+  return CheckRounding(signature);
 }
 
-FamilyKeys KeysOf(const CpuWeightsTraits& traits,
-                  const MatmulSignature& signature) {
-  const MicrokernelKey base = BaseKeyOf(traits, signature.mode);
-  if (traits.dense || signature.mode != ComputeMode::kA16 ||
-      (traits.has_zeros && !traits.small_differences)) {
+FamilyKeys KeysOf(const CpuWeights& weights, const MatmulSignature& signature) {
+  const WeightsShape& shape = weights.shape();
+  const MicrokernelKey base = BaseKeyOf(shape, signature.mode);
+  if (shape.dense || signature.mode != ComputeMode::kA16 ||
+      (shape.has_zeros && !weights.small_differences())) {
     return {base, base};
   }
   if (HalfTypeOf(signature) == FloatType::kBFloat16) {
-    return {base, {kFamilyWqABFloat16, traits.bits, traits.has_zeros}};
+    return {base, {kFamilyQuantABFloat16, shape.bits, shape.has_zeros}};
   }
-  return {base, {kFamilyWqAFloat16, traits.bits, traits.has_zeros}, kSplitRows};
+  return {
+      base, {kFamilyQuantAFloat16, shape.bits, shape.has_zeros}, kSplitRows};
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

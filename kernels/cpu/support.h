@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which signatures the CPU backend computes for which layers, and the
-// microkernels that do it. Pure.
+// The signatures that the CPU backend computes for a layer, and the
+// microkernels that do so. Pure.
 
 #ifndef QGEMM_KERNELS_CPU_SUPPORT_H_
 #define QGEMM_KERNELS_CPU_SUPPORT_H_
@@ -11,25 +11,24 @@
 #include "kernels/cpu/microkernel_table.h"
 #include "kernels/matrix/types.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 
 // OK; UNIMPLEMENTED with the modes that such a layer offers; or
 // INVALID_ARGUMENT.
-absl::Status CheckSignature(const CpuWeightsTraits& traits,
+absl::Status CheckSignature(const WeightsShape& shape,
                             const MatmulSignature& signature);
 
-// What a supported signature is computed with: `preferred` for requests of
-// least_rows or more of their own, where the instruction set has it, else
-// `base`, which every set has. So a request's family does not depend on what it
-// is merged with.
+// The microkernels for a supported signature: `preferred` for requests of at
+// least least_rows rows of their own, where the instruction set has it, else
+// `base`, which every set has. So a request's family does not depend on the
+// requests that it is merged with.
 struct FamilyKeys {
   MicrokernelKey base;
   MicrokernelKey preferred;
   int64_t least_rows = 1;
 };
-FamilyKeys KeysOf(const CpuWeightsTraits& traits,
-                  const MatmulSignature& signature);
+FamilyKeys KeysOf(const CpuWeights& weights, const MatmulSignature& signature);
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
 
 #endif  // QGEMM_KERNELS_CPU_SUPPORT_H_

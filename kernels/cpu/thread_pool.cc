@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 // About 20 microseconds at 3 GHz: longer than the gap between two loops of a
@@ -120,4 +120,4 @@ void ThreadPool::JoinLoop() {
   joined_.fetch_sub(1, std::memory_order_release);
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

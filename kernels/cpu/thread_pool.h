@@ -13,7 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "base/mutex.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 
 // Processors that this process may run on.
 int AvailableProcessors();
@@ -63,6 +63,6 @@ class ThreadPool {
   std::vector<std::thread> workers_;
 };
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
 
 #endif  // QGEMM_KERNELS_CPU_THREAD_POOL_H_

@@ -12,24 +12,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/check.h"
-#include "base/checked_math.h"
+#include "base/log.h"
 #include "base/status_macros.h"
-#include "kernels/cuda/launch/wqa16_wide.h"
-#include "kernels/cuda/runtime/device_info.h"
-#include "kernels/cuda/tuning/batch_plan.h"
-#include "kernels/cuda/tuning/partition.h"
+#include "kernels/cuda/plan/tile_plan.h"
+#include "kernels/cuda/runtime/device.h"
+#include "kernels/host/batch_checks.h"
 
 namespace qgemm::cuda {
 namespace {
 
-absl::Status CheckLimit(const char* field, int64_t value, int64_t limit) {
-  if (value <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "weights: ", field, " = ", value, " is beyond the limit of ", limit));
-}
-
-// e such that all magnitudes are at most 2^e, as far as 2^e and 2^-e are
-// normal floats; 0 for a codebook of zeros.
+// The exponent e such that all magnitudes are at most 2^e, as far as 2^e and
+// 2^-e are normal floats; 0 for a codebook of zeros.
 int ExponentOf(const std::vector<float>& codebook) {
   float largest = 0;
   for (float value : codebook) largest = std::max(largest, std::fabs(value));
@@ -44,49 +37,23 @@ absl::Span<const uint8_t> BytesOf(const std::vector<T>& values) {
                              values.size() * sizeof(T));
 }
 
-// Rows up to which the small family is expected to be faster than the wide one;
-// 0 where that does not multiply the layer.
-int64_t FasterThanWide(const TileLayout& layout, const DeviceTraits& device) {
-  if (!OffersWqa16Wide(layout)) return 0;
-  const Partition& partition = layout.partition;
-  const double once =
-      SmallMicroseconds({layout.n, layout.k}, partition, device);
-  const int64_t blocks = partition.row_blocks * partition.splits;
-  int64_t rows = kMaxSmallRows;
-  for (; rows < kMaxSmallLaunchRows; rows += kMaxSmallRows) {
-    const int64_t next = rows + kMaxSmallRows;
-    const int64_t waves =
-        CeilDiv(next / kMaxSmallRows * blocks, device.multiprocessors);
-    const double time = static_cast<double>(waves) * once;
-    if (time > Wqa16WideMicroseconds(layout, next)) break;
-  }
-  return rows;
-}
-
 }  // namespace
 
-int64_t EstimateResidentBytes(const WeightsHeader& header,
+int64_t EstimateResidentBytes(const WeightsShape& shape,
                               const DeviceTraits& device) {
-  if (header.kind == WeightsHeader::Kind::kDense) {
-    const absl::StatusOr<DenseLayout> layout = DenseLayoutOf(header);
+  if (shape.dense) {
+    const absl::StatusOr<DenseLayout> layout = DenseLayoutOf(shape);
     return layout.ok() ? layout->total_bytes : 0;
   }
-  // A header that is made for an estimate does not say so.
-  WeightsHeader shape = header;
-  shape.integer_codes = shape.integer_codes || shape.has_zeros;
-  const absl::StatusOr<TileLayout> layout = TileLayoutOf(shape, device);
+  const absl::StatusOr<TileLayout> layout = PlanTileLayout(shape, device);
   return layout.ok() ? layout->total_bytes : 0;
 }
 
 absl::Status CudaWeightsBuilder::Begin(const WeightsHeader& header) {
   CHECK(uploader_ == nullptr) << "Begin comes once";
-  RETURN_IF_ERROR(CheckLimit("n", header.n, budget_.max_n));
-  RETURN_IF_ERROR(CheckLimit("k", header.k, budget_.max_k));
-  n_ = header.n;
-  k_ = header.k;
-  parts_.traits = TraitsOf(header);
-  RETURN_IF_ERROR(parts_.traits.dense ? BeginDense(header)
-                                      : BeginQuantized(header));
+  parts_.shape = header;
+  RETURN_IF_ERROR(CheckLayerLimits(parts_.shape, budget_.limits));
+  RETURN_IF_ERROR(parts_.shape.dense ? BeginDense() : BeginQuantized(header));
   return CopyVectors(header);
 }
 
@@ -94,35 +61,35 @@ absl::Status CudaWeightsBuilder::BeginQuantized(const WeightsHeader& header) {
   CHECK_EQ(static_cast<int64_t>(header.codebook.size()),
            int64_t{1} << header.bits);
   TiledWeights& tiled = parts_.tiled;
-  ASSIGN_OR_RETURN(tiled.layout, TileLayoutOf(header, budget_.device));
-  RETURN_IF_ERROR(TakeMemory(header, tiled.layout.total_bytes));
-  parts_.faster_than_wide = FasterThanWide(tiled.layout, budget_.device);
-  groups_ = header.groups_per_row();
+  ASSIGN_OR_RETURN(tiled.layout, PlanTileLayout(parts_.shape, budget_.device));
+  RETURN_IF_ERROR(TakeMemory(tiled.layout.total_bytes));
+  parts_.decode_kernel_max_m = DecodeKernelMaxM(tiled.layout, budget_.device);
   const int exponent = ExponentOf(header.codebook);
   tiled.memory = parts_.memory.data();
   tiled.factor = std::ldexp(1.0f, exponent);
   tiled.zero_unit = std::ldexp(1.0f, -exponent);
-  tiled.has_bias = parts_.traits.has_bias;
-  tiled.has_permutation = parts_.traits.has_permutation;
+  tiled.has_bias = parts_.shape.has_bias;
+  tiled.has_permutation = parts_.shape.has_permutation;
   UploadTarget target;
   target.layout = tiled.layout;
   target.scale_type = header.scale_type;
   return OpenUploader(std::move(target));
 }
 
-absl::Status CudaWeightsBuilder::BeginDense(const WeightsHeader& header) {
+absl::Status CudaWeightsBuilder::BeginDense() {
   DenseWeights& dense = parts_.dense;
-  ASSIGN_OR_RETURN(dense.layout, DenseLayoutOf(header));
-  RETURN_IF_ERROR(TakeMemory(header, dense.layout.total_bytes));
+  ASSIGN_OR_RETURN(dense.layout, DenseLayoutOf(parts_.shape));
+  RETURN_IF_ERROR(TakeMemory(dense.layout.total_bytes));
   dense.memory = parts_.memory.data();
-  dense.has_bias = parts_.traits.has_bias;
+  dense.has_bias = parts_.shape.has_bias;
   return OpenUploader({});
 }
 
 absl::Status CudaWeightsBuilder::OpenUploader(UploadTarget target) {
-  target.lanes = budget_.lanes != nullptr
-                     ? budget_.lanes
-                     : std::make_shared<UploadLanePool>(budget_.device_index);
+  target.contexts =
+      budget_.contexts != nullptr
+          ? budget_.contexts
+          : std::make_shared<UploadContextPool>(budget_.device_index);
   target.device_index = budget_.device_index;
   target.memory = parts_.memory.data();
   target.memory_bytes = parts_.memory.size_bytes();
@@ -130,23 +97,15 @@ absl::Status CudaWeightsBuilder::OpenUploader(UploadTarget target) {
   return absl::OkStatus();
 }
 
-absl::Status CudaWeightsBuilder::TakeMemory(const WeightsHeader& header,
-                                            int64_t bytes) {
-  ByteCharge charge(budget_.used_bytes, bytes);
-  if (budget_.used_bytes->load() > budget_.max_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "weights of n = ", header.n, ", k = ", header.k, " take ", bytes,
-        " bytes; the cuda backend's limit for all weights is ",
-        budget_.max_bytes));
-  }
+absl::Status CudaWeightsBuilder::TakeMemory(int64_t bytes) {
+  ASSIGN_OR_RETURN(parts_.reservation, budget_.weights->Reserve(bytes));
   RETURN_IF_ERROR(SetCurrentDevice(budget_.device_index));
   ASSIGN_OR_RETURN(parts_.memory, DeviceBuffer::Allocate(bytes));
-  parts_.charge = std::move(charge);
   return absl::OkStatus();
 }
 
 absl::Status CudaWeightsBuilder::CopyVectors(const WeightsHeader& header) {
-  if (parts_.traits.dense) {
+  if (parts_.shape.dense) {
     return uploader_->Copy(parts_.dense.layout.bias_offset,
                            BytesOf(header.bias));
   }
@@ -161,8 +120,8 @@ absl::Status CudaWeightsBuilder::CopyVectors(const WeightsHeader& header) {
 }
 
 absl::Status CudaWeightsBuilder::WriteCodes(const CodePanel& panel) {
-  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= n_);
-  CHECK(panel.k_begin >= 0 && panel.k_begin + panel.columns <= k_);
+  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= parts_.shape.n);
+  CHECK(panel.k_begin >= 0 && panel.k_begin + panel.columns <= parts_.shape.k);
   CHECK_EQ(static_cast<int64_t>(panel.codes.size()),
            panel.rows * panel.columns);
   return uploader_->Scatter(PanelKind::kCodes,
@@ -173,8 +132,9 @@ absl::Status CudaWeightsBuilder::WriteCodes(const CodePanel& panel) {
 absl::Status CudaWeightsBuilder::WriteGroups(PanelKind kind,
                                              const GroupPanel& panel,
                                              int64_t element_bytes) {
-  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= n_);
-  CHECK(panel.group_begin >= 0 && panel.group_begin + panel.groups <= groups_);
+  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= parts_.shape.n);
+  CHECK(panel.group_begin >= 0 &&
+        panel.group_begin + panel.groups <= parts_.shape.groups_per_row());
   CHECK_EQ(static_cast<int64_t>(panel.bytes.size()),
            panel.rows * panel.groups * element_bytes);
   return uploader_->Scatter(
@@ -184,17 +144,17 @@ absl::Status CudaWeightsBuilder::WriteGroups(PanelKind kind,
 
 absl::Status CudaWeightsBuilder::WriteScales(const GroupPanel& panel) {
   return WriteGroups(PanelKind::kScales, panel,
-                     SizeOf(parts_.traits.scale_type));
+                     SizeOf(parts_.shape.scale_type));
 }
 
 absl::Status CudaWeightsBuilder::WriteZeros(const GroupPanel& panel) {
-  CHECK(parts_.traits.has_zeros);
+  CHECK(parts_.shape.has_zeros);
   return WriteGroups(PanelKind::kZeros, panel, 1);
 }
 
 absl::Status CudaWeightsBuilder::WriteDense(const DensePanel& panel) {
-  CHECK(parts_.traits.dense);
-  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= n_);
+  CHECK(parts_.shape.dense);
+  CHECK(panel.row_begin >= 0 && panel.row_begin + panel.rows <= parts_.shape.n);
   const int64_t row_bytes = parts_.dense.layout.row_bytes();
   CHECK_EQ(static_cast<int64_t>(panel.bytes.size()), panel.rows * row_bytes);
   return uploader_->Copy(panel.row_begin * row_bytes, panel.bytes);
@@ -205,19 +165,31 @@ absl::Status CudaWeightsBuilder::SetTensorScale(float tensor_scale) {
   return absl::OkStatus();
 }
 
+void CudaWeightsBuilder::LogKernelPaths(const CudaWeights& weights) const {
+  const WeightsShape& shape = weights.shape();
+  const std::string kind =
+      shape.dense
+          ? std::string(Name(shape.dense_type))
+          : absl::StrCat(shape.bits, " bits, groups of ", shape.group_size);
+  LOG(INFO) << "cuda: layer n=" << shape.n << " k=" << shape.k << " (" << kind
+            << "): "
+            << DescribeKernelPaths(weights.layer_shape(shape.has_bias),
+                                   budget_.device, budget_.policy);
+}
+
 absl::StatusOr<std::shared_ptr<const ResidentWeights>>
 CudaWeightsBuilder::Finish() {
   CHECK(uploader_ != nullptr) << "Finish comes once, after Begin";
-  if (parts_.traits.dense) {
+  if (parts_.shape.dense) {
     RETURN_IF_ERROR(uploader_->Finish());
   } else {
     ASSIGN_OR_RETURN(parts_.largest_scale,
                      uploader_->FinishScales(parts_.tiled));
   }
   uploader_ = nullptr;
-  std::shared_ptr<const ResidentWeights> weights =
-      std::make_shared<CudaWeights>(n_, k_, std::move(parts_));
+  auto weights = std::make_shared<const CudaWeights>(std::move(parts_));
   parts_ = CudaWeightsParts();
+  LogKernelPaths(*weights);
   return weights;
 }
 

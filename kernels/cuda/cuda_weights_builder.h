@@ -1,43 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Repacks a layer on the GPU as its panels arrive, so that little is left to
-// do at the end. Beside the layer's own memory it holds an upload lane.
+// do at the end. Beside the layer's own memory it holds an upload context.
 
 #ifndef QGEMM_KERNELS_CUDA_CUDA_WEIGHTS_BUILDER_H_
 #define QGEMM_KERNELS_CUDA_CUDA_WEIGHTS_BUILDER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/byte_budget.h"
 #include "kernels/cuda/cuda_weights.h"
+#include "kernels/cuda/layout/device_traits.h"
 #include "kernels/cuda/panel_uploader.h"
-#include "kernels/cuda/tuning/device_traits.h"
-#include "kernels/cuda/upload_lanes.h"
+#include "kernels/cuda/upload_context.h"
 #include "kernels/matrix/backend.h"
 #include "kernels/matrix/weights.h"
 
 namespace qgemm::cuda {
 
-// Where layers go, and what Begin checks them against.
+// The place for layers, and the limits that Begin checks.
 struct CudaWeightsBudget {
   int device_index = 0;
   DeviceTraits device;
-  int64_t max_n = 0;
-  int64_t max_k = 0;
-  int64_t max_bytes = 0;  // of all layers together
-  std::shared_ptr<std::atomic<int64_t>> used_bytes;
-  // Null: a lane of the builder's own, which goes with it.
-  std::shared_ptr<UploadLanePool> lanes;
+  KernelPolicy policy;  // of the line that Finish logs
+  BackendLimits limits;
+  std::shared_ptr<ByteBudget> weights;  // of all layers together
+  // Null: a context of the builder's own, which goes with it.
+  std::shared_ptr<UploadContextPool> contexts;
 };
 
-// What a layer of that header will hold, in bytes; zero for one that Begin
-// refuses whatever the limits. Reads of the header what
-// Backend::EstimateResidentBytes names.
-int64_t EstimateResidentBytes(const WeightsHeader& header,
+// The bytes that a layer of that shape will hold; 0 for one that Begin refuses
+// whatever the limits.
+int64_t EstimateResidentBytes(const WeightsShape& shape,
                               const DeviceTraits& device);
 
 // Used by one thread at a time.
@@ -55,20 +53,19 @@ class CudaWeightsBuilder final : public WeightsBuilder {
   absl::StatusOr<std::shared_ptr<const ResidentWeights>> Finish() override;
 
  private:
-  absl::Status TakeMemory(const WeightsHeader& header, int64_t bytes);
+  absl::Status TakeMemory(int64_t bytes);
   // Starts the upload to parts_.memory.
   absl::Status OpenUploader(UploadTarget target);
   absl::Status BeginQuantized(const WeightsHeader& header);
-  absl::Status BeginDense(const WeightsHeader& header);
+  absl::Status BeginDense();
   // Bias, permutation and codebook.
   absl::Status CopyVectors(const WeightsHeader& header);
+  // A line that says which kernel multiplies the layer, by rows, and why.
+  void LogKernelPaths(const CudaWeights& weights) const;
   absl::Status WriteGroups(PanelKind kind, const GroupPanel& panel,
                            int64_t element_bytes);
 
   const CudaWeightsBudget budget_;
-  int64_t n_ = 0;
-  int64_t k_ = 0;
-  int64_t groups_ = 0;  // of a row
   CudaWeightsParts parts_;
   std::unique_ptr<PanelUploader> uploader_;  // writes to parts_.memory
 };

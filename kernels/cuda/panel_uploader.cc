@@ -14,9 +14,9 @@
 #include "base/checked_math.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "kernels/cuda/launch/largest_scale.h"
+#include "kernels/cuda/launch/repack.h"
 #include "kernels/cuda/runtime/cuda_status.h"
-#include "kernels/cuda/runtime/device_info.h"
+#include "kernels/cuda/runtime/device.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -30,20 +30,21 @@ constexpr int64_t kAlignment = 16;
 
 absl::StatusOr<std::unique_ptr<PanelUploader>> PanelUploader::Create(
     const UploadTarget& target) {
-  ASSIGN_OR_RETURN(std::unique_ptr<UploadLane> lane, target.lanes->Take());
+  ASSIGN_OR_RETURN(std::unique_ptr<UploadContext> context,
+                   target.contexts->Take());
   std::unique_ptr<PanelUploader> uploader(
-      new PanelUploader(target, std::move(lane)));
+      new PanelUploader(target, std::move(context)));
   RETURN_IF_ERROR(
       ToStatus(cudaMemsetAsync(target.memory, 0, target.memory_bytes,
-                               uploader->lane_->stream.get()),
+                               uploader->context_->stream.get()),
                "zero a layer's memory"));
   return uploader;
 }
 
 PanelUploader::~PanelUploader() {
-  const absl::Status status = lane_->stream.Synchronize();
+  const absl::Status status = context_->stream.Synchronize();
   if (status.ok()) {
-    target_.lanes->GiveBack(std::move(lane_));
+    target_.contexts->GiveBack(std::move(context_));
   } else {
     LOG(ERROR) << "drop a layer's upload: " << status;
   }
@@ -77,7 +78,7 @@ absl::Status PanelUploader::ScatterPiece(PanelKind kind, const HostPanel& piece,
                                          int64_t pitch_bytes) {
   const int64_t row_bytes = piece.columns * piece.element_bytes;
   RETURN_IF_ERROR(Reserve(piece.rows * row_bytes));
-  uint8_t* to = lane_->slots[current_].host.data() + used_bytes_;
+  uint8_t* to = context_->slots[current_].host.data() + used_bytes_;
   if (row_bytes == pitch_bytes) {
     std::memcpy(to, piece.bytes, piece.rows * row_bytes);
   } else {
@@ -106,8 +107,8 @@ absl::Status PanelUploader::Copy(int64_t offset,
     const int64_t size =
         std::min<int64_t>(kPieceBytes, static_cast<int64_t>(bytes.size()));
     RETURN_IF_ERROR(Reserve(size));
-    std::memcpy(lane_->slots[current_].host.data() + used_bytes_, bytes.data(),
-                size);
+    std::memcpy(context_->slots[current_].host.data() + used_bytes_,
+                bytes.data(), size);
     AddCopy({offset, used_bytes_, size});
     used_bytes_ += RoundUp(size, kAlignment);
     offset += size;
@@ -139,22 +140,22 @@ absl::Status PanelUploader::Reserve(int64_t bytes) {
       used_bytes_ + RoundUp(bytes, kAlignment) + record_bytes;
   if (needed > kUploadSlotBytes) RETURN_IF_ERROR(Flush());
   // An event that was never recorded counts as reached.
-  if (used_bytes_ == 0) return lane_->slots[current_].done.Synchronize();
+  if (used_bytes_ == 0) return context_->slots[current_].done.Synchronize();
   return absl::OkStatus();
 }
 
 absl::Status PanelUploader::Flush() {
   if (used_bytes_ == 0) return absl::OkStatus();
   RETURN_IF_ERROR(SetCurrentDevice(target_.device_index));
-  UploadSlot& slot = lane_->slots[current_];
+  UploadSlot& slot = context_->slots[current_];
   RETURN_IF_ERROR(SendPanels(slot));
   RETURN_IF_ERROR(SendCopies(slot));
-  RETURN_IF_ERROR(slot.done.Record(lane_->stream.get()));
+  RETURN_IF_ERROR(slot.done.Record(context_->stream.get()));
   for (std::vector<DevicePanel>& panels : panels_) panels.clear();
   units_ = {};
   copies_.clear();
   used_bytes_ = 0;
-  current_ = (current_ + 1) % lane_->slots.size();
+  current_ = (current_ + 1) % context_->slots.size();
   return absl::OkStatus();
 }
 
@@ -174,7 +175,7 @@ absl::Status PanelUploader::SendPanels(UploadSlot& slot) {
   if (end == used_bytes_) return absl::OkStatus();
   RETURN_IF_ERROR(
       ToStatus(cudaMemcpyAsync(slot.device.data(), slot.host.data(), end,
-                               cudaMemcpyHostToDevice, lane_->stream.get()),
+                               cudaMemcpyHostToDevice, context_->stream.get()),
                "copy panels to the device"));
   for (int kind = 0; kind < kPanelKinds; ++kind) {
     PanelBatch batch;
@@ -194,15 +195,16 @@ absl::Status PanelUploader::Launch(PanelKind kind, const PanelBatch& batch) {
   switch (kind) {
     case PanelKind::kCodes:
       return ToStatus(LaunchScatterCodes(layout, batch, target_.memory,
-                                         lane_->stream.get()),
+                                         context_->stream.get()),
                       "scatter codes into tiles");
     case PanelKind::kScales:
-      return ToStatus(LaunchScatterScales(layout, batch, target_.scale_type,
-                                          target_.memory, lane_->stream.get()),
-                      "scatter scales into tiles");
+      return ToStatus(
+          LaunchScatterScales(layout, batch, target_.scale_type, target_.memory,
+                              context_->stream.get()),
+          "scatter scales into tiles");
     case PanelKind::kZeros:
       return ToStatus(LaunchScatterZeros(layout, batch, target_.memory,
-                                         lane_->stream.get()),
+                                         context_->stream.get()),
                       "scatter zeros into tiles");
   }
   return absl::InternalError("scatter: no such kind of panel");
@@ -213,7 +215,7 @@ absl::Status PanelUploader::SendCopies(UploadSlot& slot) {
     RETURN_IF_ERROR(ToStatus(
         cudaMemcpyAsync(target_.memory + run.target_offset,
                         slot.host.data() + run.slot_offset, run.size_bytes,
-                        cudaMemcpyHostToDevice, lane_->stream.get()),
+                        cudaMemcpyHostToDevice, context_->stream.get()),
         "copy a layer's bytes to the device"));
   }
   return absl::OkStatus();
@@ -221,20 +223,21 @@ absl::Status PanelUploader::SendCopies(UploadSlot& slot) {
 
 absl::Status PanelUploader::Finish() {
   RETURN_IF_ERROR(Flush());
-  return lane_->stream.Synchronize();
+  return context_->stream.Synchronize();
 }
 
 absl::StatusOr<float> PanelUploader::FinishScales(const TiledWeights& weights) {
   RETURN_IF_ERROR(Flush());
-  float* const largest = reinterpret_cast<float*>(lane_->device_value.data());
-  uint8_t* const on_host = lane_->host_value.data();
-  const cudaStream_t stream = lane_->stream.get();
+  float* const largest =
+      reinterpret_cast<float*>(context_->device_value.data());
+  uint8_t* const on_host = context_->host_value.data();
+  const cudaStream_t stream = context_->stream.get();
   RETURN_IF_ERROR(ToStatus(LaunchLargestScale(weights, largest, stream),
                            "find the largest scale"));
   RETURN_IF_ERROR(ToStatus(cudaMemcpyAsync(on_host, largest, sizeof(float),
                                            cudaMemcpyDeviceToHost, stream),
                            "copy the largest scale"));
-  RETURN_IF_ERROR(lane_->stream.Synchronize());
+  RETURN_IF_ERROR(context_->stream.Synchronize());
   float scale;
   std::memcpy(&scale, on_host, sizeof(scale));
   return scale;

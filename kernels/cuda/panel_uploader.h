@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Brings panels of a layer to the device: gathers them in page-locked slots,
+// Brings panels of a layer to the device: gathers them in pinned slots,
 // sends each full slot in one copy and scatters its panels there.
 
 #ifndef QGEMM_KERNELS_CUDA_PANEL_UPLOADER_H_
@@ -16,9 +16,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/cuda/launch/repack.h"
-#include "kernels/cuda/launch/tiled_weights.h"
-#include "kernels/cuda/tuning/tile_layout.h"
-#include "kernels/cuda/upload_lanes.h"
+#include "kernels/cuda/layout/tile_layout.h"
+#include "kernels/cuda/layout/tiled_weights.h"
+#include "kernels/cuda/upload_context.h"
 #include "kernels/matrix/types.h"
 
 namespace qgemm::cuda {
@@ -26,9 +26,9 @@ namespace qgemm::cuda {
 enum class PanelKind : uint8_t { kCodes, kScales, kZeros };
 inline constexpr int kPanelKinds = 3;
 
-// Where panels go.
+// The target of an upload.
 struct UploadTarget {
-  std::shared_ptr<UploadLanePool> lanes;
+  std::shared_ptr<UploadContextPool> contexts;
   int device_index = 0;
   uint8_t* memory = nullptr;  // device; lives longer than the uploader
   int64_t memory_bytes = 0;
@@ -74,8 +74,9 @@ class PanelUploader {
     int64_t size_bytes;
   };
 
-  PanelUploader(const UploadTarget& target, std::unique_ptr<UploadLane> lane)
-      : target_(target), lane_(std::move(lane)) {}
+  PanelUploader(const UploadTarget& target,
+                std::unique_ptr<UploadContext> context)
+      : target_(target), context_(std::move(context)) {}
 
   absl::Status ScatterPiece(PanelKind kind, const HostPanel& piece,
                             int64_t pitch_bytes);
@@ -88,7 +89,7 @@ class PanelUploader {
   absl::Status Launch(PanelKind kind, const PanelBatch& batch);
 
   const UploadTarget target_;
-  std::unique_ptr<UploadLane> lane_;
+  std::unique_ptr<UploadContext> context_;
   // The slot being filled.
   size_t current_ = 0;
   int64_t used_bytes_ = 0;

@@ -133,7 +133,7 @@ class QuantizingDecoder final : public SectionDecoder {
   RecordStream rows_;
   std::unique_ptr<RowQuantizer> quantizer_;
   std::vector<float> absmax_;
-  // Of a panel.
+  // One panel's rows.
   std::vector<uint8_t> codes_;
   std::vector<uint8_t> scales_;
   std::vector<uint8_t> zeros_;

@@ -5,17 +5,15 @@
 // here; a few of them make a panel, cut by rows to bound it. With act-order
 // a panel's columns are regrouped into runs of canonical neighbours.
 
-#include "kernels/formats/gptq_awq.h"
-
 #include <algorithm>
 #include <array>
 #include <numeric>
 #include <vector>
 
 #include "base/status_macros.h"
+#include "kernels/formats/int4.h"
 #include "kernels/formats/little_endian.h"
 #include "kernels/formats/record_stream.h"
-#include "kernels/formats/scale_rows.h"
 #include "kernels/formats/section_decoder.h"
 
 namespace qgemm {

@@ -11,7 +11,6 @@
 #include "base/status_macros.h"
 #include "kernels/formats/little_endian.h"
 #include "kernels/formats/record_stream.h"
-#include "kernels/formats/scale_rows.h"
 #include "kernels/formats/section_decoder.h"
 
 namespace qgemm {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plain layout of group-wise 4-bit weights (docs/formats.md#int4): codes,
-// scales and zeros by rows.
+// Group-wise 4-bit weights (docs/formats.md#int4): the plain layout by rows
+// (int4.cc), and those of GPTQ and AWQ checkpoints by input features, eight
+// nibbles a word (gptq_awq.cc).
 
 #ifndef QGEMM_KERNELS_FORMATS_INT4_H_
 #define QGEMM_KERNELS_FORMATS_INT4_H_
@@ -21,6 +22,9 @@ void PackInt4Row(const uint8_t* codes, int64_t k, uint8_t* bytes);
 
 std::unique_ptr<WeightsDecoder> NewInt4PlainDecoder(const WeightsSpec& spec,
                                                     WeightsSink* sink);
+
+std::unique_ptr<WeightsDecoder> NewGptqAwqDecoder(const WeightsSpec& spec,
+                                                  WeightsSink* sink);
 
 }  // namespace qgemm
 

@@ -42,7 +42,7 @@ class KbitDecoder final : public SectionDecoder {
   bool scales_pass_through() const {
     return !tiled_ && spec().scale_type == ScaleType::kE4m4;
   }
-  // Where the scale of a block lies on the wire, counted in scales.
+  // Index of a block's scale on the wire.
   int64_t WireIndex(int64_t row, int64_t block) const;
   absl::Status WriteUntiledE4m4();
   absl::Status WriteConverted();

@@ -6,12 +6,11 @@
 // search has them. Beyond b, |v - a| and |v - b| differ by at least the gap;
 // as long as that outweighs their rounding, no other pair interferes.
 
-#include "kernels/formats/nearest_code.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "base/float16.h"
+#include "kernels/formats/codebooks.h"
 
 namespace qgemm {
 namespace {
@@ -67,7 +66,7 @@ std::vector<Entry> SortedEntries(absl::Span<const float> codebook) {
   return entries;
 }
 
-// Whether every gap outweighs the rounding of distances from [-1, 1].
+// True if every gap outweighs the rounding of distances from [-1, 1].
 bool WellSeparated(const std::vector<Entry>& entries) {
   const double reach = 1.0 + std::max(std::fabs(entries.front().value),
                                       std::fabs(entries.back().value));

@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/float16.h"
+#include "kernels/formats/codebooks.h"
 #include "kernels/formats/e4m4.h"
-#include "kernels/formats/nearest_code.h"
 
 namespace qgemm {
 namespace {

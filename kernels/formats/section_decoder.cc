@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "kernels/formats/group_index.h"
 
 namespace qgemm {
 namespace {
@@ -36,11 +35,48 @@ absl::Status CheckFinite(absl::Span<const float> values,
   return absl::OkStatus();
 }
 
+absl::Status CheckScales(const GroupPanel& panel, ScaleType type) {
+  const int64_t size = SizeOf(type);
+  for (int64_t i = 0; i < panel.rows * panel.groups; ++i) {
+    const float scale = LoadScale(type, panel.bytes.data() + i * size);
+    if (!std::isfinite(scale)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("scales: row ", panel.row_begin + i / panel.groups,
+                       ", group ", panel.group_begin + i % panel.groups, " = ",
+                       scale, ": must be finite"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A counting sort.
+absl::StatusOr<std::vector<int32_t>> SortByGroup(
+    absl::Span<const int32_t> group_index, int64_t group_size) {
+  const int64_t groups = group_index.size() / group_size;
+  std::vector<int64_t> members(groups, 0);
+  std::vector<int32_t> order(group_index.size());
+  for (size_t feature = 0; feature < group_index.size(); ++feature) {
+    const int32_t group = group_index[feature];
+    if (group < 0 || group >= groups) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("group_index[", feature, "] = ", group,
+                       ": must be 0 to ", groups - 1));
+    }
+    if (members[group] == group_size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("group_index[", feature, "] = ", group,
+                       ": that group has more than ", group_size, " members"));
+    }
+    order[group * group_size + members[group]++] = feature;
+  }
+  return order;
+}
+
 SectionDecoder::SectionDecoder(const WeightsSpec& spec, WeightsSink* sink)
     : spec_(spec),
       sections_(SectionsOf(spec)),
       sink_(sink),
-      header_(ShapeOf(spec)) {}
+      header_(HeaderOf(spec)) {}
 
 absl::Status SectionDecoder::OnSectionEnd(Section) { return absl::OkStatus(); }
 

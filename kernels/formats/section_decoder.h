@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all decoders share: the order and size of sections, and the sections
-// that come before the sink's Begin.
+// Base of all decoders: the order and size of sections, the sections that come
+// before the sink's Begin, and checks of values.
 
 #ifndef QGEMM_KERNELS_FORMATS_SECTION_DECODER_H_
 #define QGEMM_KERNELS_FORMATS_SECTION_DECODER_H_
@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "kernels/formats/weights_decoder.h"
 #include "kernels/formats/weights_spec.h"
+#include "kernels/matrix/types.h"
 #include "kernels/matrix/weights.h"
 
 namespace qgemm {
@@ -66,6 +67,17 @@ class SectionDecoder : public WeightsDecoder {
 // OK if all values are finite, else INVALID_ARGUMENT "what[i] = value".
 absl::Status CheckFinite(absl::Span<const float> values,
                          absl::string_view what);
+
+// OK if every scale of the panel is finite, else INVALID_ARGUMENT with the row
+// and group of the first that is not.
+absl::Status CheckScales(const GroupPanel& panel, ScaleType type);
+
+// GPTQ's act-order: from the group of each input feature to the order in which
+// groups are contiguous, members of one group in their own order; result[j] is
+// the feature at position j. INVALID_ARGUMENT if an entry is not a group or a
+// group has not exactly `group_size` members.
+absl::StatusOr<std::vector<int32_t>> SortByGroup(
+    absl::Span<const int32_t> group_index, int64_t group_size);
 
 }  // namespace qgemm
 

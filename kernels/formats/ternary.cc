@@ -14,7 +14,6 @@
 #include "base/status_macros.h"
 #include "kernels/formats/little_endian.h"
 #include "kernels/formats/record_stream.h"
-#include "kernels/formats/scale_rows.h"
 #include "kernels/formats/section_decoder.h"
 
 namespace qgemm {
@@ -22,7 +21,7 @@ namespace {
 
 constexpr int64_t kScaleBytes = 4;
 
-// What the codes 0, 1, 2 are stored as.
+// Stored values of the codes 0, 1, 2.
 int StoredOffset(TernaryCoding coding) {
   return coding == TernaryCoding::kPacked123 ? 1 : 0;
 }

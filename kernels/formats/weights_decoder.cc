@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "kernels/formats/dense.h"
-#include "kernels/formats/gptq_awq.h"
 #include "kernels/formats/int4.h"
 #include "kernels/formats/kbit.h"
 #include "kernels/formats/q4_0.h"

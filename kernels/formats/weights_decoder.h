@@ -17,7 +17,7 @@
 
 namespace qgemm {
 
-// What decoding has to say about weights that are usable all the same.
+// Remarks about weights that are usable all the same.
 struct DecodeReport {
   // Blocks whose scale is not zero and was rounded to zero (kbit's E4M4).
   int64_t flushed_blocks = 0;

@@ -86,7 +86,7 @@ class Encoder {
       : spec_(spec),
         target_(options.target),
         codebook_(options.codebook),
-        header_(ShapeOf(spec)) {
+        header_(HeaderOf(spec)) {
     if (spec.has_codebook) header_.codebook = codebook_;
   }
 

@@ -28,7 +28,7 @@ struct EncodedWeights {
   std::vector<SectionBytes> sections;
 };
 
-// What to encode to.
+// The format to encode to, and its variants.
 struct EncodeOptions {
   QuantizeTarget target = QuantizeTarget::kKbit;  // not kNone
   int bits = 4;                                   // kbit

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What follows from a valid spec: its sections with their byte counts, and
-// the header of its canonical form.
+// Consequences of a valid spec: its sections with their byte counts, and the
+// header of its canonical form.
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
@@ -101,7 +101,7 @@ void ShapeInt4(const WeightsSpec& spec, WeightsHeader* header) {
   if (spec.has_group_index) header->permutation.resize(spec.k);
 }
 
-// What is resident, whether uploaded so or quantized by the server.
+// The resident form, uploaded as such or quantized by the server.
 QuantizeTarget Resident(const WeightsSpec& spec) {
   switch (spec.format) {
     case WireFormat::kKbit:
@@ -143,7 +143,9 @@ int64_t TotalBytes(const WeightsSpec& spec) {
   return total;
 }
 
-WeightsHeader ShapeOf(const WeightsSpec& spec) {
+WeightsShape ShapeOf(const WeightsSpec& spec) { return HeaderOf(spec); }
+
+WeightsHeader HeaderOf(const WeightsSpec& spec) {
   WeightsHeader header;
   header.n = spec.n;
   header.k = spec.k;

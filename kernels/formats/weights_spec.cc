@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fields of a spec: names, which format uses which, the canonical text
-// and what is legal. Shapes and byte counts are in weights_shape.cc.
+// The fields of a spec: names, the formats that use them, the canonical text
+// and the legal values. Shapes and byte counts are in weights_shape.cc.
 //
 // The canonical text, one `name=value` a line, every line ended by \n:
 //

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an upload says about its bytes: the wire format with all its variants,
-// the byte count of each section, and the text that a weight's identity is
-// hashed from. Pure values; decoding is in weights_decoder.h.
+// Description of an upload's bytes: the wire format with all its variants, the
+// byte count of each section, and the text that a weight's identity is hashed
+// from. Pure values; decoding is in weights_decoder.h.
 
 #ifndef QGEMM_KERNELS_FORMATS_WEIGHTS_SPEC_H_
 #define QGEMM_KERNELS_FORMATS_WEIGHTS_SPEC_H_
@@ -21,16 +21,16 @@ namespace qgemm {
 
 enum class WireFormat : uint8_t { kKbit, kQ4_0, kTernary, kInt4, kDense };
 
-// How kbit codes and absmax are laid out (docs/formats.md#kbit).
+// Layout of kbit codes and absmax (docs/formats.md#kbit).
 enum class KbitLayout : uint8_t { kFlat, kTiled };
 
-// How ternary weights are coded (docs/formats.md#ternary).
+// Coding of ternary weights (docs/formats.md#ternary).
 enum class TernaryCoding : uint8_t { kInt8, kPacked012, kPacked123 };
 
-// How int4 codes, zeros and scales are laid out (docs/formats.md#int4).
+// Layout of int4 codes, zeros and scales (docs/formats.md#int4).
 enum class Int4Layout : uint8_t { kPlain, kGptqV1, kGptqV2, kAwq };
 
-// What the server makes of a dense upload.
+// Form into which the server brings a dense upload.
 enum class QuantizeTarget : uint8_t {
   kNone,  // kept dense
   kKbit,
@@ -95,7 +95,7 @@ struct SectionSize {
   int64_t bytes;
 };
 
-// OK, or INVALID_ARGUMENT that names the field, its value and what is legal.
+// OK, or INVALID_ARGUMENT that names the field, its value and the legal ones.
 absl::Status Validate(const WeightsSpec& spec, const WeightsLimits& limits);
 
 // The sections of a valid spec in order, empty ones left out; no byte count
@@ -105,9 +105,12 @@ std::vector<SectionSize> SectionsOf(const WeightsSpec& spec);
 // The sum of SectionsOf.
 int64_t TotalBytes(const WeightsSpec& spec);
 
-// The header that the canonical form of a valid spec will have, with bias and
-// permutation sized but not filled: enough to estimate resident bytes.
-WeightsHeader ShapeOf(const WeightsSpec& spec);
+// The header that the canonical form of a valid spec begins with: default
+// codebook, and bias and permutation sized but not filled.
+WeightsHeader HeaderOf(const WeightsSpec& spec);
+
+// The shape of HeaderOf.
+WeightsShape ShapeOf(const WeightsSpec& spec);
 
 // The text whose hash, continued over the section bytes in order, is the
 // weight's id (docs/formats.md#identity).

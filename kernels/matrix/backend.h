@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What computes: holds repacked weights resident and multiplies batches of
-// activation rows with them, asynchronously. Every backend passes the suite
-// in tests/conformance.
+// Interface of the backends, which hold repacked weights resident and multiply
+// batches of activation rows with them, asynchronously. Every backend passes
+// the suite in tests/conformance.
 
 #ifndef QGEMM_KERNELS_MATRIX_BACKEND_H_
 #define QGEMM_KERNELS_MATRIX_BACKEND_H_
@@ -95,15 +95,20 @@ struct RowSegment {
   uint8_t* c = nullptr;        // [rows, n] of the signature's c_type
 };
 
+// Permission that Enqueue has for a batch.
+enum class ExecutionHint : uint8_t {
+  kAsync,         // returns at once
+  kMayRunInline,  // may run the batch and its completion before it returns,
+                  // where that ends the batch sooner than waking a thread
+};
+
 // Work for one launch: one layer, one signature, the rows of one or many
 // requests. C = A * W^T + bias for every segment.
 struct GemmBatch {
   std::shared_ptr<const ResidentWeights> weights;
   MatmulSignature signature;
   std::vector<RowSegment> segments;
-  // Enqueue may take until the batch has ended, where that ends it sooner, and
-  // run the completion on its caller's thread.
-  bool caller_may_wait = false;
+  ExecutionHint hint = ExecutionHint::kAsync;
 
   int64_t rows() const {
     int64_t sum = 0;
@@ -112,7 +117,7 @@ struct GemmBatch {
   }
 };
 
-// Where a batch's time went, as the backend saw it.
+// Durations of a batch's stages, as the backend saw them.
 struct BatchTimings {
   absl::Duration wait;            // from Enqueue to the start of its work
   absl::Duration host_to_device;  // zero where operands are read in place
@@ -126,18 +131,21 @@ struct BatchTimings {
 using BatchCompletion = absl::AnyInvocable<void(
     absl::Status status, const BatchTimings& timings, GemmBatch batch)>;
 
-// What a backend takes. Requests beyond it are refused before any work.
+// Largest work that a backend takes; requests beyond it are refused before any
+// work. Also its advice to schedulers.
 struct BackendLimits {
   int64_t max_n = 0;
   int64_t max_k = 0;
   // Rows of one batch.
   int64_t max_batch_rows = 0;
-  // Requests of up to so many rows gain from sharing a launch, up to so many.
+  // Merging pays off for requests of at most this many rows, until the launch
+  // has this many.
   int64_t merge_rows = 64;
-  // Rows that take about as long as one.
+  // A launch of this many rows takes about as long as one of a single row.
   int64_t tile_rows = 16;
-  // Of one launch of a larger request, so that others need not wait long: rows,
-  // and multiplications with weights (rows * n * k; 0 = no bound).
+  // Larger requests are split into launches of at most chunk_rows rows and
+  // chunk_multiply_adds operations (rows * n * k; 0 = no bound), which bounds
+  // head-of-line blocking.
   int64_t chunk_rows = 512;
   int64_t chunk_multiply_adds = 0;
 };
@@ -146,7 +154,7 @@ struct BackendDescription {
   std::string name;     // "cpu", "cuda", "reference"
   std::string device;   // processor or GPU, as people call it
   std::string detail;   // instruction set, compute capability
-  int parallelism = 1;  // threads or multiprocessors
+  int parallelism = 1;  // threads or SMs
 };
 
 // Bytes, of the backend's own accounting.
@@ -168,10 +176,9 @@ class Backend {
   // UNIMPLEMENTED (no kernel for such a layer), RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() = 0;
 
-  // What a layer of this header will hold, in bytes; the same as its
-  // resident_bytes(). Needs kind, n, k, bits, group_size, scale_type,
-  // has_zeros and dense_type, and whether bias and permutation are empty.
-  virtual int64_t EstimateResidentBytes(const WeightsHeader& header) const = 0;
+  // The bytes that a layer of this shape will hold, the same as its
+  // resident_bytes(); 0 for a layer that Begin refuses whatever its limits.
+  virtual int64_t EstimateResidentBytes(const WeightsShape& shape) const = 0;
 
   // Host memory for operands, possibly from a pool; contents are undefined.
   // Errors: RESOURCE_EXHAUSTED.
@@ -182,7 +189,7 @@ class Backend {
   virtual absl::Status CheckSupport(const ResidentWeights& weights,
                                     const MatmulSignature& signature) const = 0;
 
-  // Starts the batch and returns at once, unless its caller may wait. Batches
+  // Starts the batch and returns at once, but for its hint. Batches
   // of one thread start in order. On an error nothing was enqueued and
   // `completion` never runs. Leases behind the segments stay alive until the
   // completion runs. In steady state it does not allocate.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The product in fp64, and the derivation of what error is allowed.
+// The product in fp64, and the derivation of the allowed error.
 
 #include "kernels/matrix/fp64_oracle.h"
 
@@ -35,8 +35,8 @@ Dot DotProduct(const double* a, const double* w, int64_t k) {
           (magnitude[0] + magnitude[1]) + (magnitude[2] + magnitude[3])};
 }
 
-// Row `row` in the caller's order of input features: what Weight() gives,
-// with a group's scale and zero read once.
+// Row `row` in the caller's order of input features, as Weight() gives it, with
+// a group's scale and zero read once.
 void DecodeRow(const CanonicalWeights& weights, int64_t row,
                std::vector<double>* out) {
   const WeightsHeader& header = weights.header();
@@ -86,7 +86,7 @@ void QuantizeQ81(const float* x, int64_t count, double* out) {
   }
 }
 
-// Whether an answer may stand where the oracle has NaN or infinity.
+// True if the answer is right for an oracle of NaN or infinity.
 bool SameClass(double expected, double actual, ComputeMode mode) {
   if (mode == ComputeMode::kA8) return !std::isfinite(actual);
   if (std::isnan(expected)) return std::isnan(actual);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a multiplication must give: C = A * W^T + bias in fp64 over canonical
-// weights, and how far from it an answer may lie, element by element. The
-// oracle of every test and of client-side verification; never a product path.
+// The exact result of a multiplication: C = A * W^T + bias in fp64 over
+// canonical weights, and how far from it an answer may lie, element by element.
+// The oracle of every test and of client-side verification; never a product
+// path.
 
 #ifndef QGEMM_KERNELS_MATRIX_FP64_ORACLE_H_
 #define QGEMM_KERNELS_MATRIX_FP64_ORACLE_H_
@@ -17,7 +18,7 @@
 
 namespace qgemm {
 
-// Which columns of C to compute: first, first + stride, ... below n. A stride
+// Columns of C to compute: first, first + stride, ... below n. A stride
 // above 1 samples a layer too large to check whole.
 struct OracleColumns {
   int64_t first = 0;
@@ -68,7 +69,7 @@ struct OracleReport {
   // The largest |actual - expected| / tolerance; infinite where one is NaN
   // or infinite and the other is not likewise. At most 1 is a pass.
   double worst_ratio = 0;
-  // Where that is, and what was there.
+  // Position and value of that element.
   int64_t row = 0;
   int64_t column = 0;
   double expected = 0;
@@ -83,7 +84,7 @@ struct OracleReport {
 };
 
 // Compares an answer c[rows, n] of the signature's c_type with the oracle.
-// Where Q8_1 activations are not finite, any NaN or infinity passes.
+// Any NaN or infinity passes for Q8_1 activations that are not finite.
 OracleReport CompareWithOracle(const OracleProduct& oracle,
                                const WeightsHeader& header,
                                const MatmulSignature& signature,

@@ -18,7 +18,7 @@ enum class FloatType : uint8_t { kFloat32, kFloat16, kBFloat16 };
 // Element type of quantization scales.
 enum class ScaleType : uint8_t { kE4m4, kFloat16, kBFloat16, kFloat32 };
 
-// What precision the activations keep (docs/formats.md#compute-modes).
+// Precision that the activations keep (docs/formats.md#compute-modes).
 enum class ComputeMode : uint8_t {
   kA16,  // fp16 or bf16; fp32 input is rounded once to `rounding`
   kA8,   // quantized to Q8_1, integer dots; Q4_0 weights only
@@ -30,8 +30,9 @@ struct MatmulSignature {
   FloatType a_type = FloatType::kFloat16;
   FloatType c_type = FloatType::kFloat16;
   ComputeMode mode = ComputeMode::kA16;
-  // What fp32 activations are rounded to in mode A16: kFloat16 or kBFloat16.
-  // Ignored, and to be left at the default, for other inputs and modes.
+  // Type that fp32 activations are rounded to in mode A16: kFloat16 or
+  // kBFloat16. Ignored, and to be left at the default, for other inputs and
+  // modes.
   FloatType rounding = FloatType::kBFloat16;
 
   friend bool operator==(const MatmulSignature& a, const MatmulSignature& b) {

@@ -23,7 +23,7 @@
 
 namespace qgemm {
 
-// What is known of a layer before its first code arrives.
+// All of a layer but its codes, scales and elements.
 struct WeightsHeader {
   enum class Kind : uint8_t { kQuantized, kDense };
 
@@ -48,6 +48,34 @@ struct WeightsHeader {
   bool supports_a8 = false;
 
   // Dense only: kFloat16 or kBFloat16.
+  FloatType dense_type = FloatType::kFloat16;
+
+  int64_t groups_per_row() const { return CeilDiv(k, group_size); }
+};
+
+// The scalars of a header: all that the size of a resident layer and the choice
+// of its kernels depend on.
+struct WeightsShape {
+  WeightsShape() = default;
+  // A header stands for its shape.
+  WeightsShape(const WeightsHeader& header);  // NOLINT(google-explicit-*)
+
+  bool dense = false;
+  int64_t n = 0;
+  int64_t k = 0;
+  bool has_bias = false;
+
+  // Quantized only.
+  int bits = 0;
+  int64_t group_size = 0;
+  ScaleType scale_type = ScaleType::kFloat16;
+  bool has_zeros = false;
+  bool has_permutation = false;
+  bool integer_codes = false;
+  bool supports_a8 = false;
+  bool ternary_codes = false;  // the codebook is -1, 0, 1, 0
+
+  // Dense only.
   FloatType dense_type = FloatType::kFloat16;
 
   int64_t groups_per_row() const { return CeilDiv(k, group_size); }

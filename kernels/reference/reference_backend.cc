@@ -4,51 +4,44 @@
 
 #include "kernels/reference/reference_backend.h"
 
-#include <unistd.h>
-
-#include <deque>
+#include <optional>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/mutex.h"
+#include "base/byte_budget.h"
+#include "base/fifo_queue.h"
+#include "base/host_memory.h"
 #include "base/status_macros.h"
-#include "kernels/reference/memory_ledger.h"
+#include "kernels/host/batch_checks.h"
 #include "kernels/reference/reference_matmul.h"
-#include "kernels/reference/reference_memory.h"
-#include "kernels/reference/reference_weights.h"
 
-namespace qgemm {
+namespace qgemm::reference {
 namespace {
 
 class ReferenceBackend final : public Backend {
  public:
   ReferenceBackend(const BackendLimits& limits, int64_t memory_bytes)
       : limits_(limits),
-        weights_memory_(memory_bytes),
-        staging_memory_(memory_bytes),
+        weights_budget_({"reference weights", memory_bytes, "", nullptr}),
+        staging_budget_({"staging", memory_bytes, "", nullptr}),
         thread_([this] { RunBatches(); }) {}
 
   ~ReferenceBackend() override {
-    {
-      MutexLock lock(&mutex_);
-      stopping_ = true;
-    }
-    changed_.Signal();
+    queue_.Close();
     thread_.join();
   }
 
   absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() override {
-    return NewReferenceBuilder(limits_, &weights_memory_);
+    return NewReferenceBuilder(limits_, &weights_budget_);
   }
 
-  int64_t EstimateResidentBytes(const WeightsHeader& header) const override {
-    return CanonicalBytes(header);
+  int64_t EstimateResidentBytes(const WeightsShape& shape) const override {
+    return CanonicalBytes(shape);
   }
 
   absl::StatusOr<StagingLease> AcquireStaging(int64_t size_bytes) override {
-    return AcquireHostStaging(size_bytes, &staging_memory_);
+    return AcquireHostStaging(size_bytes, &staging_budget_);
   }
 
   absl::Status CheckSupport(const ResidentWeights& weights,
@@ -59,13 +52,9 @@ class ReferenceBackend final : public Backend {
   }
 
   absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) override {
-    RETURN_IF_ERROR(CheckBatchShape(batch, limits_));
+    RETURN_IF_ERROR(CheckBatch(batch, limits_.max_batch_rows));
     RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
-    {
-      MutexLock lock(&mutex_);
-      queue_.push_back({std::move(batch), std::move(completion), absl::Now()});
-    }
-    changed_.Signal();
+    queue_.Push({std::move(batch), std::move(completion), absl::Now()});
     return absl::OkStatus();
   }
 
@@ -76,8 +65,8 @@ class ReferenceBackend final : public Backend {
   }
 
   BackendMemory memory() const override {
-    return {weights_memory_.used_bytes(), staging_memory_.used_bytes(),
-            weights_memory_.limit_bytes(), staging_memory_.used_bytes()};
+    return {weights_budget_.used_bytes(), staging_budget_.used_bytes(),
+            weights_budget_.limit_bytes(), staging_budget_.used_bytes()};
   }
 
  private:
@@ -88,56 +77,38 @@ class ReferenceBackend final : public Backend {
   };
 
   void RunBatches() {
-    while (true) {
-      Entry entry;
-      {
-        MutexLock lock(&mutex_);
-        while (queue_.empty() && !stopping_) changed_.Wait(&mutex_);
-        if (queue_.empty()) return;
-        entry = std::move(queue_.front());
-        queue_.pop_front();
-      }
+    while (std::optional<Entry> entry = queue_.Pop()) {
       const absl::Time start = absl::Now();
-      ReferenceMatmul(entry.batch);
+      ReferenceMatmul(entry->batch);
       BatchTimings timings;
-      timings.wait = start - entry.enqueued;
+      timings.wait = start - entry->enqueued;
       timings.kernel = absl::Now() - start;
-      entry.completion(absl::OkStatus(), timings, std::move(entry.batch));
+      entry->completion(absl::OkStatus(), timings, std::move(entry->batch));
     }
   }
 
   const BackendLimits limits_;
-  MemoryLedger weights_memory_;
-  MemoryLedger staging_memory_;
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<Entry> queue_ ABSL_GUARDED_BY(mutex_);
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  ByteBudget weights_budget_;
+  ByteBudget staging_budget_;
+  FifoQueue<Entry> queue_;
   std::thread thread_;
 };
-
-int64_t HostMemoryBytes() {
-  return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
-}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateReferenceBackend(
-    const ReferenceBackendOptions& options) {
+    const ReferenceOptions& options) {
   const BackendLimits& limits = options.limits;
-  if (limits.max_n < 1 || limits.max_k < 1 || limits.max_batch_rows < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "reference backend: limits n = ", limits.max_n, ", k = ", limits.max_k,
-        ", rows = ", limits.max_batch_rows, "; legal: 1 or more"));
-  }
-  if (options.memory_bytes < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("reference backend: memory_bytes = ", options.memory_bytes,
-                     "; legal: 0 or more"));
-  }
+  RETURN_IF_ERROR(CheckOptions("reference backend",
+                               {{"max_n", limits.max_n},
+                                {"max_k", limits.max_k},
+                                {"max_batch_rows", limits.max_batch_rows}},
+                               1));
+  RETURN_IF_ERROR(CheckOptions("reference backend",
+                               {{"memory_bytes", options.memory_bytes}}));
   const int64_t memory_bytes =
       options.memory_bytes > 0 ? options.memory_bytes : HostMemoryBytes();
   return std::make_unique<ReferenceBackend>(limits, memory_bytes);
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::reference

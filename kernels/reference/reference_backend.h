@@ -12,9 +12,9 @@
 #include "absl/status/statusor.h"
 #include "kernels/matrix/backend.h"
 
-namespace qgemm {
+namespace qgemm::reference {
 
-struct ReferenceBackendOptions {
+struct ReferenceOptions {
   BackendLimits limits = {int64_t{1} << 20, int64_t{1} << 20, 8192};
   // For weights and for staging each; 0 = the host's memory.
   int64_t memory_bytes = 0;
@@ -23,8 +23,8 @@ struct ReferenceBackendOptions {
 // Batches run in the order of Enqueue. INVALID_ARGUMENT for options below 0
 // or limits below 1.
 absl::StatusOr<std::unique_ptr<Backend>> CreateReferenceBackend(
-    const ReferenceBackendOptions& options);
+    const ReferenceOptions& options);
 
-}  // namespace qgemm
+}  // namespace qgemm::reference
 
 #endif  // QGEMM_KERNELS_REFERENCE_REFERENCE_BACKEND_H_

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Scales double from bound to bound.
 
 #include "server/metrics/metric_families.h"
+
+#include <cmath>
+#include <limits>
 
 namespace qgemm {
 namespace {
 
-// `count` bounds, each twice the one before.
+// Returns `count` bounds, each twice the one before.
 std::vector<double> Doubling(double first, int count) {
   std::vector<double> bounds;
   for (double bound = first; count > 0; --count, bound *= 2) {
@@ -15,6 +20,29 @@ std::vector<double> Doubling(double first, int count) {
 }
 
 }  // namespace
+
+prometheus::ClientMetric::Histogram CutAtBounds(const Histogram& histogram,
+                                                const ExportedScale& scale) {
+  prometheus::ClientMetric::Histogram cut;
+  int64_t seen = 0;
+  size_t next = 0;
+  const auto pass_bounds_below = [&](int64_t value) {
+    while (next < scale.bounds.size() &&
+           std::llround(scale.bounds[next] * scale.values_per_unit) < value) {
+      cut.bucket.push_back({static_cast<uint64_t>(seen), scale.bounds[next++]});
+    }
+  };
+  histogram.ForEachBucket([&](const Histogram::Bucket& bucket) {
+    pass_bounds_below(bucket.lowest);
+    seen += bucket.count;
+  });
+  pass_bounds_below(std::numeric_limits<int64_t>::max());
+  cut.sample_count = static_cast<uint64_t>(histogram.count());
+  cut.sample_sum = histogram.sum() / scale.values_per_unit;
+  cut.bucket.push_back(
+      {cut.sample_count, std::numeric_limits<double>::infinity()});
+  return cut;
+}
 
 ExportedScale LatencyScale() {
   return {Doubling(10e-6, 23), kNanosecondsPerSecond};

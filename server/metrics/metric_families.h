@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What families of metrics are made of: scales, counters, gauges, histograms.
-// Which families there are, their owners say.
+// Building blocks of metric families: scales, counters, gauges, histograms. The
+// families themselves are in request_families.h and server_metrics.cc.
 
 #ifndef QGEMM_SERVER_METRICS_METRIC_FAMILIES_H_
 #define QGEMM_SERVER_METRICS_METRIC_FAMILIES_H_
 
+#include <prometheus/client_metric.h>
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/metric_family.h>
@@ -21,14 +22,47 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/histogram.h"
 #include "base/mutex.h"
-#include "server/metrics/locked_histogram.h"
 
 namespace qgemm {
 
 using MetricFamilies = std::vector<prometheus::MetricFamily>;
 
 inline constexpr double kNanosecondsPerSecond = 1e9;
+
+// Histogram that threads record in while another reads it. Thread-safe.
+class LockedHistogram {
+ public:
+  // Values above `max_value` are recorded too, but the first may allocate.
+  explicit LockedHistogram(int64_t max_value) : histogram_(max_value) {}
+
+  void Record(int64_t value) {
+    MutexLock lock(&mutex_);
+    histogram_.Record(value);
+  }
+
+  Histogram Snapshot() const {
+    MutexLock lock(&mutex_);
+    return histogram_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  Histogram histogram_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Bounds and unit in which a histogram of integers is exported.
+struct ExportedScale {
+  std::vector<double> bounds;  // ascending, in the exported unit
+  double values_per_unit = 1;  // 1e9: nanoseconds shown as seconds
+};
+
+// Returns cumulative counts at every bound and at infinity, the exact count and
+// the exact sum. A value is counted at a bound that it exceeds if both lie in
+// one bucket of the histogram: by less than 1/1024.
+prometheus::ClientMetric::Histogram CutAtBounds(const Histogram& histogram,
+                                                const ExportedScale& scale);
 
 // Durations in nanoseconds. 10 µs, a wake-up, to 42 s, a large upload.
 ExportedScale LatencyScale();
@@ -39,7 +73,7 @@ ExportedScale RowScale();
 // 1 to 256 requests.
 ExportedScale RequestScale();
 
-// In the histogram's own values.
+// Returns the last bound in the histogram's own values.
 int64_t LargestBound(const ExportedScale& scale);
 
 prometheus::Counter* AddCounter(prometheus::Registry& registry,
@@ -47,7 +81,7 @@ prometheus::Counter* AddCounter(prometheus::Registry& registry,
 prometheus::Gauge* AddGauge(prometheus::Registry& registry, const char* name,
                             const char* help);
 
-// A histogram without labels, and how it is shown.
+// Histogram without labels, with its name and scale. Thread-safe.
 class ExportedHistogram {
  public:
   ExportedHistogram(std::string name, std::string help, ExportedScale scale)
@@ -72,8 +106,8 @@ class ExportedHistogram {
   LockedHistogram values_;
 };
 
-// The counters of one family by one label, made when first counted. The map
-// keeps the hot path from hashing label sets.
+// Counters of one family by one label, each made at its first increment. The
+// map keeps the hot path from hashing label sets. Thread-safe.
 class LabelledCounter {
  public:
   LabelledCounter(prometheus::Registry& registry, const char* name,
@@ -84,7 +118,7 @@ class LabelledCounter {
 
   void Increment(absl::string_view value) { Find(value)->Increment(); }
 
-  // Makes the counter at zero, so that a rate over it has a start.
+  // Returns the counter; makes it at zero, so that a rate over it has a start.
   prometheus::Counter* Find(absl::string_view value) {
     MutexLock lock(&mutex_);
     auto found = counters_.find(value);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Address checks, then civetweb by prometheus::Exposer.
 
 #include "server/metrics/metrics_endpoint.h"
 
@@ -20,8 +22,8 @@
 namespace qgemm {
 namespace {
 
-// The HTTP server's own syntax knows commas and suffixes that mean TLS and
-// redirects, so only what is plainly host:port reaches it.
+// The HTTP server understands commas, and suffixes that mean TLS and
+// redirects, so only a plain host:port is passed to it.
 absl::Status CheckListen(absl::string_view listen) {
   const absl::Status refused = absl::InvalidArgumentError(
       absl::StrCat("metrics address \"", listen,
@@ -44,7 +46,8 @@ absl::Status CheckListen(absl::string_view listen) {
   return absl::OkStatus();
 }
 
-// The HTTP server reports a failed bind by an exception; it ends here.
+// Turns the exception by which the HTTP server reports a failed bind into a
+// status.
 absl::StatusOr<std::unique_ptr<prometheus::Exposer>> Listen(
     absl::string_view listen) {
   const std::string address =

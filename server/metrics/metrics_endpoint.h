@@ -18,13 +18,13 @@ class Exposer;
 
 namespace qgemm {
 
-// Listens from Start until it is destroyed, on threads of its own.
+// Listens from Start until destruction, on threads of its own.
 class MetricsEndpoint {
  public:
   // `listen` is "host:port", the host a numeric address (IPv6 in brackets) or
   // "localhost"; port 0 takes a free one. `metrics` may go first.
   // Errors: INVALID_ARGUMENT (not host:port), FAILED_PRECONDITION (the port is
-  // in use or not ours to take).
+  // in use or privileged).
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
       absl::string_view listen, const ServerMetrics& metrics);
 
@@ -32,7 +32,7 @@ class MetricsEndpoint {
   MetricsEndpoint& operator=(const MetricsEndpoint&) = delete;
   ~MetricsEndpoint();
 
-  // The port that is listened on.
+  // Returns the port it listens on.
   int port() const { return port_; }
 
  private:

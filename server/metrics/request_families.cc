@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Names and label values are those of docs/metrics.md.
 
 #include "server/metrics/request_families.h"
 
@@ -89,10 +91,10 @@ QueueFamilies::QueueFamilies(prometheus::Registry& registry)
 StageFamily::StageFamily()
     : histograms_(std::size(kStageNames), Histogram(LargestBound(scale_))) {}
 
-void StageFamily::Record(const RequestStages& stages) {
-  const absl::Duration values[] = {stages.queue, stages.host_to_device,
-                                   stages.kernel, stages.device_to_host,
-                                   stages.total};
+void StageFamily::Record(const GemmTimings& timings) {
+  const absl::Duration values[] = {timings.queue, timings.host_to_device,
+                                   timings.kernel, timings.device_to_host,
+                                   timings.total};
   static_assert(std::size(values) == std::size(kStageNames),
                 "every stage has a name");
   MutexLock lock(&mutex_);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is counted of Gemm requests: those that wait, how they ended, where
-// their time went.
+// Metric families of Gemm requests: waiting ones, outcomes, time by stage.
 
 #ifndef QGEMM_SERVER_METRICS_REQUEST_FAMILIES_H_
 #define QGEMM_SERVER_METRICS_REQUEST_FAMILIES_H_
@@ -16,23 +15,21 @@
 #include "absl/base/thread_annotations.h"
 #include "base/histogram.h"
 #include "base/mutex.h"
-#include "server/metrics/drop_reason.h"
-#include "server/metrics/locked_histogram.h"
 #include "server/metrics/metric_families.h"
-#include "server/metrics/request_stages.h"
+#include "server/metrics/server_metrics.h"
 
 namespace qgemm {
 
-// As labels show it.
+// Returns the value of the `reason` label.
 const char* NameOf(DropReason reason);
 
-// The counters of one family by reason and stage, all made at once, so that a
-// rate over any has a start.
+// Counters of one family by reason and stage, all made at once, so that a rate
+// over any has a start.
 class DropFamily {
  public:
   explicit DropFamily(prometheus::Registry& registry);
 
-  // A pair that happens, as docs/metrics.md lists them.
+  // `reason` and `stage` are one of the pairs in docs/metrics.md.
   void Increment(DropReason reason, DropStage stage);
 
  private:
@@ -58,12 +55,12 @@ struct QueueFamilies {
   DropFamily dropped;
 };
 
-// Where the time of requests goes, by stage. Thread-safe.
+// Histograms of request time by stage. Thread-safe.
 class StageFamily {
  public:
   StageFamily();
 
-  void Record(const RequestStages& stages);
+  void Record(const GemmTimings& timings);
   prometheus::MetricFamily Collect() const;
 
  private:

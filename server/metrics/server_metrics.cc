@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Counters and gauges live in a registry; histograms are cut at each scrape.
 
 #include "server/metrics/server_metrics.h"
 
@@ -19,14 +21,13 @@
 #include "absl/base/thread_annotations.h"
 #include "base/histogram.h"
 #include "base/mutex.h"
-#include "server/metrics/locked_histogram.h"
 #include "server/metrics/metric_families.h"
 #include "server/metrics/request_families.h"
 
 namespace qgemm {
 namespace {
 
-// Counts and latencies of RPCs by method, counts also by code.
+// Latencies of RPCs by method, and their count by method and code.
 class RpcFamilies {
  public:
   explicit RpcFamilies(prometheus::Registry& registry)
@@ -42,8 +43,8 @@ class RpcFamilies {
     values->Record(absl::ToInt64Nanoseconds(latency));
   }
 
-  // Latencies by method, cut at bounds and as quantiles; nothing before the
-  // first.
+  // Appends latencies by method, cut at bounds and as quantiles; nothing before
+  // the first RPC.
   void Collect(MetricFamilies* families) const {
     prometheus::MetricFamily latency = {
         "qgemm_rpc_latency_seconds",
@@ -124,7 +125,7 @@ class RpcFamilies {
   std::map<std::string, Method, std::less<>> methods_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Asks for figures when they are looked at.
+// Gauges sampled at each scrape.
 class MemoryFamilies {
  public:
   void Sample(absl::AnyInvocable<MemoryFigures()> sample) {
@@ -132,7 +133,7 @@ class MemoryFamilies {
     sample_ = std::move(sample);
   }
 
-  // Nothing while there is nobody to ask.
+  // Appends nothing while no sample function is registered.
   void Collect(MetricFamilies* families) const {
     MutexLock lock(&mutex_);
     if (sample_ == nullptr) return;
@@ -251,10 +252,10 @@ void ServerMetrics::RequestDropped(DropReason reason, DropStage stage) {
   families_->queue.dropped.Increment(reason, stage);
 }
 
-void ServerMetrics::RequestComputed(int64_t rows, const RequestStages& stages) {
+void ServerMetrics::RequestComputed(int64_t rows, const GemmTimings& timings) {
   families_->requests.computed->Increment();
   families_->requests.computed_rows->Increment(static_cast<double>(rows));
-  families_->requests.stages.Record(stages);
+  families_->requests.stages.Record(timings);
 }
 
 void ServerMetrics::RequestFailed() { families_->requests.failed->Increment(); }
@@ -272,11 +273,6 @@ void ServerMetrics::LaunchEnded(const LaunchFigures& launch) {
 
 void ServerMetrics::LaunchFailed(absl::StatusCode code) {
   families_->launch.errors.Increment(absl::StatusCodeToString(code));
-}
-
-void ServerMetrics::SetWeights(int64_t count, int64_t bytes) {
-  SetWeightsCount(count);
-  SetWeightsBytes(bytes);
 }
 
 void ServerMetrics::SetWeightsCount(int64_t count) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the server counts, under the names that docs/metrics.md explains. The
-// text endpoint is in metrics_endpoint.h.
+// Metrics of the server, under the names in docs/metrics.md. The text endpoint
+// is in metrics_endpoint.h.
 
 #ifndef QGEMM_SERVER_METRICS_SERVER_METRICS_H_
 #define QGEMM_SERVER_METRICS_SERVER_METRICS_H_
@@ -13,8 +13,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "server/metrics/drop_reason.h"
-#include "server/metrics/request_stages.h"
 
 namespace prometheus {
 class Collectable;
@@ -22,7 +20,36 @@ class Collectable;
 
 namespace qgemm {
 
-// A launch that succeeded.
+// Cause of a request that ended without a result.
+enum class DropReason : uint8_t {
+  kQueueFull,
+  kQuota,
+  kTooLarge,
+  kDraining,
+  kDeadline,
+  kCancelled,
+};
+
+// Point at which a request ended without a result.
+enum class DropStage : uint8_t {
+  kAdmission,  // refused: it never waited
+  kQueue,      // waiting; nothing was computed
+  kChunks,     // between two launches of a large request
+};
+
+// Per-stage latency of one request: sums over its launches.
+struct GemmTimings {
+  absl::Duration queue;
+  absl::Duration host_to_device;
+  absl::Duration kernel;
+  absl::Duration device_to_host;
+  absl::Duration total;  // from arrival to the end of the last launch
+  // Size of the request's largest launch.
+  int64_t launch_rows = 0;
+  int64_t launch_requests = 0;
+};
+
+// One launch that succeeded.
 struct LaunchFigures {
   int64_t rows = 0;
   int64_t requests = 0;
@@ -30,7 +57,7 @@ struct LaunchFigures {
   absl::Duration kernel;
 };
 
-// Of the backend's own accounting.
+// Memory by the backend's own accounting.
 struct MemoryFigures {
   int64_t weights_bytes = 0;
   int64_t staging_bytes = 0;         // in use and kept for reuse
@@ -43,37 +70,39 @@ class ServerMetrics {
   ServerMetrics();
   ~ServerMetrics();
 
-  // One request of an RPC ended; `method` is "Gemm", "LoadWeights", ….
+  // Counts an RPC, or a request of a stream; `method` is "Gemm",
+  // "LoadWeights"...
   void RpcEnded(absl::string_view method, absl::StatusCode code,
                 absl::Duration latency);
-  // What waits for a launch.
+  // Sets the totals of requests that wait for a launch.
   void SetQueueDepth(int64_t requests, int64_t rows, int64_t bytes);
   void SetLaunchesInFlight(int64_t launches);
-  // A request was taken into the queue. Each ends by one of the next three.
+  // Counts a request that enters the queue. Each ends by one of the next three.
   void RequestAccepted(int64_t rows);
-  // Also of requests that were never accepted: stage kAdmission.
+  // Counts refused requests too, which were never accepted: stage kAdmission.
   void RequestDropped(DropReason reason, DropStage stage);
-  void RequestComputed(int64_t rows, const RequestStages& stages);
-  // Its launch was refused by the backend or failed there.
+  void RequestComputed(int64_t rows, const GemmTimings& timings);
+  // Counts a request whose launch the backend refused or failed.
   void RequestFailed();
-  // A request was computed although by then nobody waited for it: kDeadline or
+  // Counts a computed request that nobody waited for any more: kDeadline or
   // kCancelled.
   void RequestWasted(DropReason reason);
   void LaunchEnded(const LaunchFigures& launch);
-  // A launch was refused by the backend or failed there.
+  // Counts a launch that the backend refused or failed.
   void LaunchFailed(absl::StatusCode code);
-  // Asked for at each scrape, from any thread, until it is replaced by null.
+  // Registers the function that each scrape calls, from any thread, until it is
+  // replaced by null.
   void SampleMemory(absl::AnyInvocable<MemoryFigures()> sample);
-  // Layers that are visible, and bytes of the weights budget that are held:
-  // resident layers, layers that launches still use, uploads in progress.
-  void SetWeights(int64_t count, int64_t bytes);
+  // Sets the number of visible layers.
   void SetWeightsCount(int64_t count);
+  // Sets the bytes of the weights budget in use: by resident layers, layers
+  // that launches still use, uploads in progress.
   void SetWeightsBytes(int64_t bytes);
-  // 0 = no limit.
+  // Sets the weights budget; 0 = no limit.
   void SetWeightsBudget(int64_t bytes);
   void AddUploadedBytes(int64_t bytes);
 
-  // For the endpoint; stays when the metrics go.
+  // Returns the families for the endpoint; they may outlive this object.
   std::shared_ptr<prometheus::Collectable> registry() const;
 
  private:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The RPCs of QgemmDebug, each answered only if its flag is set, on the
-// completion queues of qgemm_service.h.
+// The RPCs of QgemmDebug: Echo, the way of a Gemm's operands through the
+// server without a launch, as a baseline of the transport; and Freeze. Each is
+// answered only if its flag is set, and with UNIMPLEMENTED otherwise.
 
 #ifndef QGEMM_SERVER_RPC_DEBUG_SERVICE_H_
 #define QGEMM_SERVER_RPC_DEBUG_SERVICE_H_
@@ -9,36 +10,45 @@
 #include <grpcpp/server_builder.h>
 
 #include "absl/status/status.h"
+#include "kernels/matrix/backend.h"
 #include "qgemm/v1/debug.grpc.pb.h"
-#include "server/rpc/completion_queue.h"
-#include "server/rpc/echo_handler.h"
-#include "server/rpc/rpc_environment.h"
+#include "rpc/completion_queue.h"
+#include "server/rpc/rpc_options.h"
+#include "server/rpc/server_call.h"
 #include "server/rpc/unary_handler.h"
+#include "server/scheduling/batch_scheduler.h"
 
 namespace qgemm {
+
+// Every RPC for tests and measurements, asynchronous.
+using AsyncQgemmDebug = v1::QgemmDebug::WithRawMethod_Echo<
+    v1::QgemmDebug::WithAsyncMethod_Freeze<v1::QgemmDebug::Service>>;
 
 // The life of the service: Register, the server is built, Accept. Must outlive
 // the calls it accepts.
 class DebugService {
  public:
-  // `environment` must outlive the service.
-  explicit DebugService(const RpcEnvironment* environment);
+  // All must outlive the service.
+  DebugService(const CallServices& services, Backend* backend,
+               BatchScheduler* scheduler, const RpcOptions& options);
 
-  // Adds the service if any of its RPCs is enabled. One that is not answers
-  // UNIMPLEMENTED.
   void Register(grpc::ServerBuilder* builder);
 
-  // Waits for calls on `queue`, `echo_calls` and `freeze_calls` at one time;
-  // for none if the service was not added.
-  void Accept(CompletionQueue* queue, int echo_calls, int freeze_calls);
+  // Waits for calls on `queue`: `echo_calls` of Echo at one time if it is
+  // enabled.
+  void Accept(CompletionQueue* queue, int echo_calls);
 
  private:
-  bool IsEnabled() const;
+  class EchoCall;
+
+  void AcceptEcho(CompletionQueue* queue);
   absl::Status Freeze(const v1::FreezeRequest& request) const;
 
-  const RpcEnvironment* const environment_;
+  const CallServices services_;
+  Backend* const backend_;
+  BatchScheduler* const scheduler_;
+  const RpcOptions options_;
   AsyncQgemmDebug service_;
-  EchoHandler echo_;
   UnaryHandler<AsyncQgemmDebug, v1::FreezeRequest, v1::FreezeResponse> freeze_;
 };
 

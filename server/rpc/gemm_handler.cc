@@ -1,115 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One GemmCall a call, on the steps of payload_call.h.
-
-#include "server/rpc/gemm_handler.h"
+// One call object a call, on the steps of payload_call.h.
 
 #include <atomic>
 #include <memory>
 #include <utility>
 
-#include "base/status_macros.h"
-#include "base/task_runner.h"
-#include "server/rpc/call_deadline.h"
-#include "server/rpc/gemm_intake.h"
+#include "rpc/grpc_status.h"
+#include "server/rpc/handlers.h"
+#include "server/rpc/operands.h"
 #include "server/rpc/payload_call.h"
 #include "server/rpc/translate.h"
 
 namespace qgemm {
 namespace {
 
-// Of A: some 200 us, twice what decode requests take all in all. Shorter copies
-// are over before another thread would have begun with them.
+constexpr int kCopyThreads = 2;
+// An A of this size is copied on a thread of its own: the copy takes some 200
+// us, twice the whole time of a decode request. Shorter copies are over before
+// another thread would have begun with them.
 constexpr int64_t kLongCopyBytes = int64_t{2} << 20;
-// Of C: sent on a thread of its own, for the same reason.
+// A C of this size is sent on a thread of its own, for the same reason.
 constexpr int64_t kLongAnswerBytes = kLongCopyBytes;
-// With so many waiting, a queue's thread copies itself and takes no more calls
-// meanwhile: what waits holds its message's memory and is in no bound yet.
+// With so many copies waiting, a queue's thread copies itself and takes no
+// more calls meanwhile: a request that waits for its copy holds its message's
+// memory and is in no bound yet.
 constexpr int64_t kMostWaitingCopies = 4;
 
-class GemmCall final : public PayloadCall {
+}  // namespace
+
+class GemmHandler::Call final : public PayloadCall {
  public:
-  GemmCall(GemmHandler* handler, const RpcEnvironment& environment,
-           CompletionQueue* queue)
-      : PayloadCall(environment, queue, "Gemm"), handler_(handler) {}
+  Call(GemmHandler* handler, CompletionQueue* queue)
+      : PayloadCall(handler->services_, queue, "Gemm"), handler_(handler) {}
 
  private:
-  void Await(const AwaitedCall& call) override {
-    environment().service->RequestGemm(call.context, call.request,
-                                       call.responder, call.queue, call.queue,
-                                       call.tag);
+  void Request(const AwaitedCall& call) override {
+    handler_->service_->RequestGemm(call.context, call.request, call.responder,
+                                    call.queue, call.queue, call.tag);
   }
 
   void AcceptNext() override { handler_->Accept(queue()); }
 
   void Serve() override {
     const absl::Status parsed = Read(&message_);
-    if (!parsed.ok()) return Fail(parsed);
-    absl::StatusOr<GemmIntake> intake =
-        TakeGemm(environment(), message_, payload().bytes,
-                 MessageResultLimit(environment().options.max_message_bytes),
-                 context().peer());
-    if (!intake.ok()) return Fail(intake.status());
+    if (!parsed.ok()) return End(parsed);
+    absl::StatusOr<GemmRequestBuilder> builder =
+        ParseGemm(handler_->gemm_, message_, payload().bytes,
+                  handler_->result_limit_, context()->peer());
+    if (!builder.ok()) return End(builder.status());
     // Before the copy, which an overloaded server has no time for.
-    const absl::Status room = CheckRoom(environment(), *intake);
-    if (!room.ok()) return FailRetryably(room);
-    if (intake->plan.a_bytes < kLongCopyBytes ||
-        handler_->copiers()->waiting() >= kMostWaitingCopies) {
-      return StageAndEnqueue(*std::move(intake));
+    const absl::Status room = builder->CheckRoom();
+    if (!room.ok()) return EndRetryably(room);
+    if (builder->sizes().a_bytes < kLongCopyBytes ||
+        handler_->copiers_.waiting() >= kMostWaitingCopies) {
+      return StageAndEnqueue(*std::move(builder));
     }
-    handler_->copiers()->Submit([self = shared_from_this(), this,
-                                 taken = *std::move(intake)]() mutable {
-      StageAndEnqueue(std::move(taken));
+    handler_->copiers_.Submit([self = shared_from_this(), this,
+                               parsed_builder = *std::move(builder)]() mutable {
+      StageAndEnqueue(std::move(parsed_builder));
     });
   }
 
-  void StageAndEnqueue(GemmIntake intake) {
-    const absl::Status staged = Stage(&intake);
-    if (!staged.ok()) return FailRetryably(staged);
-    environment().scheduler->Enqueue(Complete(std::move(intake)));
-  }
-
   // Moves the activations to the backend's memory.
-  absl::Status Stage(GemmIntake* intake) {
-    const GemmPlan& plan = intake->plan;
-    ASSIGN_OR_RETURN(
-        StagedOperands operands,
-        AcquireOperands(environment(), plan.a_bytes, plan.c_bytes));
-    TakePayload(operands.a.data());
-    intake->request->a = std::move(operands.a);
-    intake->request->c = std::move(operands.c);
-    return absl::OkStatus();
+  void StageAndEnqueue(GemmRequestBuilder builder) {
+    absl::Status acquired = builder.AcquireA();
+    if (acquired.ok()) acquired = builder.AcquireC();
+    if (!acquired.ok()) return EndRetryably(acquired);
+    TakePayload(builder.a());
+    const int64_t c_bytes = builder.sizes().c_bytes;
+    builder.SetCaller(
+        Caller(c_bytes),
+        [self = shared_from_this(), this, c_bytes](
+            const absl::Status& status, const GemmTimings& timings,
+            std::unique_ptr<AdmittedRequest> ended) {
+          StagedOperands operands = {std::move(ended->a), std::move(ended->c)};
+          // Releases the weights before the client can see the answer: it may
+          // unload them then.
+          ended.reset();
+          OnComputed(status, timings, std::move(operands), c_bytes);
+        });
+    std::move(builder).Enqueue();
   }
 
-  std::unique_ptr<GemmRequest> Complete(GemmIntake intake) {
-    GemmRequest& request = *intake.request;
-    request.arrival = arrival();
-    request.deadline = DeadlineOf(context());
-    request.cancelled = cancelled_;
-    request.home = intake.plan.c_bytes < kLongAnswerBytes
-                       ? static_cast<TaskRunner*>(queue())
-                       : environment().answerers;
-    request.done = [self = shared_from_this(), this,
-                    c_bytes = intake.plan.c_bytes](
-                       const absl::Status& status, const GemmTimings& timings,
-                       std::unique_ptr<GemmRequest> ended) {
-      StagedOperands operands = {std::move(ended->a), std::move(ended->c)};
-      ended.reset();  // the weights, before their user hears of the end
-      OnComputed(status, timings, std::move(operands), c_bytes);
-    };
-    return std::move(intake.request);
+  GemmCaller Caller(int64_t c_bytes) {
+    GemmCaller caller;
+    caller.arrival = arrival();
+    caller.deadline = DeadlineOf(*context());
+    caller.cancelled = cancelled_;
+    caller.completion_executor = c_bytes < kLongAnswerBytes
+                                     ? static_cast<TaskRunner*>(queue())
+                                     : handler_->gemm_.answer_executor;
+    return caller;
   }
 
   void OnComputed(const absl::Status& status, const GemmTimings& timings,
                   StagedOperands operands, int64_t c_bytes) {
     if (!status.ok()) {
       operands = StagedOperands();
-      return FailRetryably(status);
+      return EndRetryably(status);
     }
     const absl::Duration total = Elapsed();
     v1::GemmResponse header;
     ToMessage(timings, total, header.mutable_timings());
-    Answer(&header, std::move(operands), c_bytes, total);
+    Answer(header, std::move(operands), c_bytes, total);
   }
 
   void CallerLeft() override { *cancelled_ = true; }
@@ -120,10 +114,16 @@ class GemmCall final : public PayloadCall {
       std::make_shared<std::atomic<bool>>(false);
 };
 
-}  // namespace
+GemmHandler::GemmHandler(const CallServices& services, const GemmServices& gemm,
+                         AsyncQgemm* service, int64_t max_message_bytes)
+    : services_(services),
+      gemm_(gemm),
+      service_(service),
+      result_limit_(MessageResultLimit(max_message_bytes)),
+      copiers_(kCopyThreads) {}
 
 void GemmHandler::Accept(CompletionQueue* queue) {
-  std::make_shared<GemmCall>(this, *environment_, queue)->Accept();
+  std::make_shared<Call>(this, queue)->Accept();
 }
 
 }  // namespace qgemm

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One message is taken at a time, on the thread that read it; its operand is
-// copied outside the lock. live_ is the way from an id to a request that has
-// no answer yet: what finds nothing there has been refused meanwhile.
+// One message is handled at a time, on the thread that read it; its operand is
+// copied outside the lock. live_ maps an id to a request that has no answer
+// yet: a request that is not there has been refused meanwhile.
 
 #include "server/rpc/gemm_stream_call.h"
 
@@ -10,61 +10,51 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "server/rpc/call_deadline.h"
-#include "server/rpc/gemm_intake.h"
-#include "server/rpc/grpc_status.h"
+#include "rpc/grpc_status.h"
+#include "server/rpc/handlers.h"
 #include "server/rpc/operands.h"
-#include "server/rpc/stream_message.h"
+#include "server/rpc/translate.h"
 
 namespace qgemm {
 namespace {
 
-// Of a stream's requests, in metrics.
+// The method of a stream's requests in metrics.
 constexpr char kMethod[] = "GemmStream";
 
 }  // namespace
 
-GemmStreamCall::GemmStreamCall(StreamAdmission* admission,
-                               const RpcEnvironment* environment,
-                               PartialOperands* partial_operands,
+GemmStreamCall::GemmStreamCall(GemmStreamHandler* handler,
                                CompletionQueue* queue)
-    : admission_(admission),
-      environment_(environment),
-      partial_operands_(partial_operands),
-      queue_(queue),
-      token_(environment->live_calls),
-      stream_(&context_),
-      ledger_(environment->options.stream) {}
+    : ServerCall(handler->services_.live_calls, queue),
+      handler_(handler),
+      stream_(context()),
+      ledger_(handler->options_.stream) {}
 
-void GemmStreamCall::Accept() {
-  context_.AsyncNotifyWhenDone(done_tag_.Arm(shared_from_this()));
-  environment_->service->RequestGemmStream(
-      &context_, &stream_, queue_->queue(), queue_->queue(),
-      accepted_tag_.Arm(shared_from_this()));
+void GemmStreamCall::Await(void* tag) {
+  handler_->service_->RequestGemmStream(context(), &stream_,
+                                        queue()->server_queue(),
+                                        queue()->server_queue(), tag);
 }
 
-void GemmStreamCall::OnAccepted(bool ok) {
-  if (!ok) {  // the server shut down; gRPC will not return the done tag
-    done_tag_.Disarm();
-    return;
-  }
-  admission_->Accept(queue_);
-  const absl::Status admitted = admission_->Admit(shared_from_this());
-  if (!admitted.ok()) {
-    environment_->live_calls->Refuse([self = shared_from_this(), admitted] {
-      MutexLock lock(&self->mutex_);
-      self->Break(ToGrpcStatus(admitted));
-    });
-    return;
-  }
+void GemmStreamCall::AcceptNext() { handler_->Accept(queue()); }
+
+void GemmStreamCall::Begin() {
+  const absl::Status entered = handler_->calls_.Enter(shared_from_this());
+  if (!entered.ok()) return Refuse(entered);
   MutexLock lock(&mutex_);
   Advance();
 }
 
+void GemmStreamCall::End(const absl::Status& status) {
+  MutexLock lock(&mutex_);
+  Break(ToGrpcStatus(status));
+}
+
 void GemmStreamCall::OnRead(bool ok) {
-  arrival_ = environment_->clock->Now();
-  const absl::Status taken = ok ? Take() : absl::OkStatus();
+  arrival_ = handler_->services_.clock->Now();
+  const absl::Status handled = ok ? HandleMessage() : absl::OkStatus();
   received_.Clear();
   MutexLock lock(&mutex_);
   reading_ = false;
@@ -73,144 +63,171 @@ void GemmStreamCall::OnRead(bool ok) {
     RefuseArriving(absl::InvalidArgumentError(
         "the client ended the stream before the last fragment of a"));
   }
-  if (!taken.ok()) {
-    Break(ToGrpcStatus(taken));
+  if (!handled.ok()) {
+    Break(ToGrpcStatus(handled));
   } else {
     Advance();
   }
 }
 
-absl::Status GemmStreamCall::Take() {
+absl::Status GemmStreamCall::HandleMessage() {
   v1::GemmStreamRequest message;
   ReceivedPayload a;
   RETURN_IF_ERROR(ReadPayloadMessage(&received_, &message, &a));
-  if (message.cancel()) return TakeCancel(message, a);
-  return message.has_gemm() ? TakeFirst(message, a) : TakeFragment(message, a);
+  switch (message.part_case()) {
+    case v1::GemmStreamRequest::kOpen:
+      return OpenRequest(message, a);
+    case v1::GemmStreamRequest::kFragment:
+      return AddFragment(message, a);
+    case v1::GemmStreamRequest::kCancel:
+      return CancelRequest(message.request_id(), a);
+    case v1::GemmStreamRequest::PART_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "request_id = ", message.request_id(),
+      ": the message has none of open, fragment and cancel; set one of them"));
 }
 
-absl::Status GemmStreamCall::TakeFirst(const v1::GemmStreamRequest& message,
-                                       const ReceivedPayload& a) {
+absl::Status GemmStreamCall::OpenRequest(const v1::GemmStreamRequest& message,
+                                         const ReceivedPayload& a) {
   const uint64_t id = message.request_id();
-  {
-    MutexLock lock(&mutex_);
-    const StreamVerdict verdict =
-        ledger_.Begin(id, OperandBytes(message, a), a.bytes);
-    if (verdict.kind == StreamVerdict::Kind::kBroken) return verdict.status;
-    if (verdict.kind == StreamVerdict::Kind::kRefused) {
-      environment_->metrics->RpcEnded(kMethod, verdict.status.code(),
-                                      absl::ZeroDuration());
-      ready_.push_back({StreamAnswer(id, verdict.status, absl::ZeroDuration()),
-                        /*ends_request=*/false});
-      return absl::OkStatus();
-    }
-    live_[id].arrival = arrival_;
-  }
-  absl::StatusOr<Arriving> arriving = Check(message, a);
+  ASSIGN_OR_RETURN(
+      Cancelled cancelled,
+      RegisterRequest(id, OperandBytes(message.open(), a.bytes), a.bytes));
+  if (cancelled == nullptr) return absl::OkStatus();
+  absl::StatusOr<Arriving> arriving = ParseRequest(message.open(), a);
   if (!arriving.ok()) {
-    Fail(id, arriving.status(), absl::ZeroDuration());
+    Fail(id, arriving.status());
     return absl::OkStatus();
   }
-  const absl::Status staged = Stage(a, &*arriving);
+  const absl::Status staged = StageA(a, &*arriving);
   if (!staged.ok()) {
     Fail(id, staged, RetryDelayFor(staged));
     return absl::OkStatus();
   }
-  Address(message, &*arriving);
-  Keep(id, *std::move(arriving));
+  SetCaller(message, std::move(cancelled), &arriving->builder);
+  LaunchIfWhole(id, *std::move(arriving));
   return absl::OkStatus();
 }
 
-absl::StatusOr<GemmStreamCall::Arriving> GemmStreamCall::Check(
-    const v1::GemmStreamRequest& message, const ReceivedPayload& a) const {
-  const RpcOptions& options = environment_->options;
-  RETURN_IF_ERROR(environment_->live_calls->CheckServing());
-  RETURN_IF_ERROR(CheckFields(message, a, options.stream.max_operand_bytes));
-  ASSIGN_OR_RETURN(GemmIntake intake,
-                   TakeGemm(*environment_, message.gemm(),
-                            static_cast<int64_t>(OperandBytes(message, a)),
-                            StreamResultLimit(options.stream.max_operand_bytes),
-                            context_.peer()));
-  RETURN_IF_ERROR(CheckQueueTakes(intake.plan, options.max_queued_bytes));
-  RETURN_IF_ERROR(CheckRoom(*environment_, intake));
+absl::StatusOr<GemmStreamCall::Cancelled> GemmStreamCall::RegisterRequest(
+    uint64_t id, uint64_t a_bytes, uint64_t fragment_bytes) {
+  MutexLock lock(&mutex_);
+  const StreamVerdict verdict = ledger_.Begin(id, a_bytes, fragment_bytes);
+  if (verdict.kind == StreamVerdict::Kind::kBroken) return verdict.status;
+  if (verdict.kind == StreamVerdict::Kind::kRefused) {
+    handler_->services_.metrics->RpcEnded(kMethod, verdict.status.code(),
+                                          absl::ZeroDuration());
+    ready_.push_back({StreamAnswer(id, verdict.status, absl::ZeroDuration()),
+                      /*ends_request=*/false});
+    return Cancelled();
+  }
+  Live& live = live_[id];
+  live.arrival = arrival_;
+  return live.cancelled;
+}
+
+absl::StatusOr<GemmStreamCall::Arriving> GemmStreamCall::ParseRequest(
+    const v1::GemmStreamOpen& open, const ReceivedPayload& a) {
+  const RpcOptions& options = handler_->options_;
+  const int64_t max_operand_bytes = options.stream.max_operand_bytes;
+  RETURN_IF_ERROR(live_calls()->CheckServing());
+  RETURN_IF_ERROR(CheckStreamOpen(open, a.bytes, max_operand_bytes));
   Arriving arriving;
-  arriving.request = std::move(intake.request);
-  arriving.plan = intake.plan;
+  ASSIGN_OR_RETURN(
+      arriving.builder,
+      ParseGemm(handler_->gemm_, open.gemm(),
+                static_cast<int64_t>(OperandBytes(open, a.bytes)),
+                StreamResultLimit(max_operand_bytes), context()->peer()));
+  RETURN_IF_ERROR(
+      CheckQueueHolds(arriving.builder.sizes(), options.max_queued_bytes));
   return arriving;
 }
 
-absl::Status GemmStreamCall::Stage(const ReceivedPayload& a,
-                                   Arriving* arriving) {
-  const int64_t a_bytes = arriving->plan.a_bytes;
+absl::Status GemmStreamCall::StageA(const ReceivedPayload& a,
+                                    Arriving* arriving) {
+  GemmRequestBuilder& builder = arriving->builder;
+  RETURN_IF_ERROR(builder.CheckRoom());
+  const int64_t a_bytes = builder.sizes().a_bytes;
   if (a.bytes < a_bytes) {
-    ASSIGN_OR_RETURN(arriving->share, partial_operands_->Take(a_bytes));
+    ASSIGN_OR_RETURN(arriving->partial_bytes,
+                     handler_->partial_operands_.Reserve(a_bytes));
   }
-  ASSIGN_OR_RETURN(arriving->request->a,
-                   environment_->backend->AcquireStaging(a_bytes));
-  CopyPayload(a, arriving->request->a.data());
+  RETURN_IF_ERROR(builder.AcquireA());
+  CopyPayload(a, builder.a());
   return absl::OkStatus();
 }
 
-void GemmStreamCall::Address(const v1::GemmStreamRequest& message,
-                             Arriving* arriving) {
-  GemmRequest& request = *arriving->request;
-  request.arrival = arrival_;
-  request.deadline = std::min(DeadlineOf(context_),
-                              DeadlineAfter(arrival_, message.timeout_ms()));
+void GemmStreamCall::SetCaller(const v1::GemmStreamRequest& message,
+                               Cancelled cancelled,
+                               GemmRequestBuilder* builder) {
+  GemmCaller caller;
+  caller.arrival = arrival_;
+  caller.deadline =
+      std::min(DeadlineOf(*context()),
+               DeadlineAfter(arrival_, message.open().timeout_ns()));
+  caller.cancelled = std::move(cancelled);
   // One stream's answers would keep its queue's thread from reading.
-  request.home = environment_->answerers;
+  caller.completion_executor = handler_->gemm_.answer_executor;
   const int64_t fragment_bytes =
-      FragmentBytes(message, environment_->options.max_message_bytes);
-  request.done = [self = shared_from_this(), id = message.request_id(),
-                  fragment_bytes, c_bytes = arriving->plan.c_bytes](
-                     const absl::Status& status, const GemmTimings& timings,
-                     std::unique_ptr<GemmRequest> ended) {
-    StreamResult result;
-    result.timings = timings;
-    result.total = self->environment_->clock->Now() - ended->arrival;
-    result.c = absl::MakeConstSpan(ended->c.data(), c_bytes);
-    result.c_owner = HoldWhileSent(*self->environment_, std::move(ended->c));
-    result.fragment_bytes = fragment_bytes;
-    ended.reset();  // the weights, before their user hears of the end
-    self->OnComputed(id, status, std::move(result));
-  };
+      AnswerFragmentBytes(message.open().c_fragment_bytes(),
+                          MaxResultBytes(handler_->options_.max_message_bytes));
+  builder->SetCaller(
+      std::move(caller),
+      [self = shared_from_this(), id = message.request_id(), fragment_bytes,
+       c_bytes = builder->sizes().c_bytes](
+          const absl::Status& status, const GemmTimings& timings,
+          std::unique_ptr<AdmittedRequest> ended) {
+        StreamResult result;
+        result.timings = timings;
+        result.total = self->handler_->services_.clock->Now() - ended->arrival;
+        result.c = absl::MakeConstSpan(ended->c.data(), c_bytes);
+        result.c_owner = HoldWhileSent(self->live_calls(), std::move(ended->c));
+        result.fragment_bytes = fragment_bytes;
+        // Releases the weights before the client can see the answer: it may
+        // unload them then.
+        ended.reset();
+        self->OnComputed(id, status, std::move(result));
+      });
 }
 
-absl::Status GemmStreamCall::TakeFragment(const v1::GemmStreamRequest& message,
-                                          const ReceivedPayload& a) {
+absl::Status GemmStreamCall::AddFragment(const v1::GemmStreamRequest& message,
+                                         const ReceivedPayload& a) {
   const uint64_t id = message.request_id();
+  const uint64_t offset = message.fragment().offset();
   Arriving arriving;
   {
     MutexLock lock(&mutex_);
-    RETURN_IF_ERROR(ledger_.Continue(id, message.offset(), a.bytes));
+    RETURN_IF_ERROR(ledger_.Continue(id, offset, a.bytes));
     const auto found = live_.find(id);
     if (found == live_.end()) return absl::OkStatus();  // it was refused
     arriving = std::move(found->second.arriving);
   }
-  CopyPayload(a, arriving.request->a.data() + message.offset());
-  Keep(id, std::move(arriving));
+  CopyPayload(a, arriving.builder.a() + offset);
+  LaunchIfWhole(id, std::move(arriving));
   return absl::OkStatus();
 }
 
-absl::Status GemmStreamCall::TakeCancel(const v1::GemmStreamRequest& message,
-                                        const ReceivedPayload& a) {
-  const uint64_t id = message.request_id();
-  if (message.has_gemm() || a.bytes > 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "request_id = ", id, ": cancel beside gemm or a; it comes alone"));
+absl::Status GemmStreamCall::CancelRequest(uint64_t id,
+                                           const ReceivedPayload& a) {
+  if (a.bytes > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("request_id = ", id, ": cancel comes with ", a.bytes,
+                     " bytes of a; a must be empty"));
   }
   MutexLock lock(&mutex_);
   const auto found = live_.find(id);
   if (found != live_.end() && ledger_.IsComplete(id)) {
     *found->second.cancelled = true;
   } else if (found != live_.end()) {
-    QueueError(id, absl::CancelledError("the client cancelled the request"),
-               absl::ZeroDuration());
+    QueueError(id, absl::CancelledError("the client cancelled the request"));
   }
   ledger_.EndFragments(id);
   return absl::OkStatus();
 }
 
-void GemmStreamCall::Keep(uint64_t id, Arriving arriving) {
+void GemmStreamCall::LaunchIfWhole(uint64_t id, Arriving arriving) {
   {
     MutexLock lock(&mutex_);
     const auto found = live_.find(id);
@@ -219,23 +236,20 @@ void GemmStreamCall::Keep(uint64_t id, Arriving arriving) {
       found->second.arriving = std::move(arriving);
       return;
     }
-    arriving.request->cancelled = found->second.cancelled;
   }
   Launch(id, std::move(arriving));
 }
 
 void GemmStreamCall::Launch(uint64_t id, Arriving arriving) {
-  const GemmPlan& plan = arriving.plan;
-  absl::StatusOr<StagingLease> c =
-      environment_->backend->AcquireStaging(plan.c_bytes);
-  if (!c.ok()) return Fail(id, c.status(), RetryDelayFor(c.status()));
-  arriving.request->c = *std::move(c);
-  arriving.share = PartialOperands::Share();
+  const absl::Status acquired = arriving.builder.AcquireC();
+  if (!acquired.ok()) return Fail(id, acquired, RetryDelayFor(acquired));
+  arriving.partial_bytes.Release();
+  const GemmSizes& sizes = arriving.builder.sizes();
   {
     MutexLock lock(&mutex_);
-    ledger_.Hold(id, plan.a_bytes + plan.c_bytes);
+    ledger_.Hold(id, sizes.a_bytes + sizes.c_bytes);
   }
-  environment_->scheduler->Enqueue(std::move(arriving.request));
+  std::move(arriving.builder).Enqueue();
 }
 
 void GemmStreamCall::OnComputed(uint64_t id, const absl::Status& status,
@@ -248,7 +262,8 @@ void GemmStreamCall::OnComputed(uint64_t id, const absl::Status& status,
   const auto found = live_.find(id);
   if (found == live_.end()) return;  // the call has ended
   live_.erase(found);
-  environment_->metrics->RpcEnded(kMethod, absl::StatusCode::kOk, result.total);
+  handler_->services_.metrics->RpcEnded(kMethod, absl::StatusCode::kOk,
+                                        result.total);
   ready_.push_back({StreamAnswer(id, std::move(result))});
   Advance();
 }
@@ -256,7 +271,7 @@ void GemmStreamCall::OnComputed(uint64_t id, const absl::Status& status,
 void GemmStreamCall::Fail(uint64_t id, const absl::Status& status,
                           absl::Duration retry_delay) {
   MutexLock lock(&mutex_);
-  if (live_.count(id) == 0) return;  // refused meanwhile
+  if (live_.count(id) == 0) return;
   QueueError(id, status, retry_delay);
   Advance();
 }
@@ -264,9 +279,9 @@ void GemmStreamCall::Fail(uint64_t id, const absl::Status& status,
 void GemmStreamCall::QueueError(uint64_t id, const absl::Status& status,
                                 absl::Duration retry_delay) {
   const auto found = live_.find(id);
-  environment_->metrics->RpcEnded(
+  handler_->services_.metrics->RpcEnded(
       kMethod, status.code(),
-      environment_->clock->Now() - found->second.arrival);
+      handler_->services_.clock->Now() - found->second.arrival);
   live_.erase(found);
   ready_.push_back({StreamAnswer(id, status, retry_delay)});
 }
@@ -276,15 +291,13 @@ void GemmStreamCall::RefuseArriving(const absl::Status& status) {
   for (const auto& [id, unused] : live_) {
     if (!ledger_.IsComplete(id)) refused.push_back(id);
   }
-  for (const uint64_t id : refused) {
-    QueueError(id, status, absl::ZeroDuration());
-  }
+  for (const uint64_t id : refused) QueueError(id, status);
 }
 
 void GemmStreamCall::BeginDrain() {
   MutexLock lock(&mutex_);
   draining_ = true;
-  RefuseArriving(environment_->live_calls->CheckServing());
+  RefuseArriving(live_calls()->CheckServing());
   Advance();
 }
 
@@ -305,7 +318,7 @@ void GemmStreamCall::Advance() {
     } else if (ledger_.unanswered() == 0 && half_closed_) {
       return Finish(grpc::Status::OK);
     } else if (ledger_.unanswered() == 0 && draining_) {
-      return Finish(ToGrpcStatus(environment_->live_calls->CheckServing()));
+      return Finish(ToGrpcStatus(live_calls()->CheckServing()));
     }
   }
   if (!reading_ && !half_closed_ && !broken_.has_value() && HasRoom()) {
@@ -313,10 +326,10 @@ void GemmStreamCall::Advance() {
   }
 }
 
-// Refusals of messages that are no request count too.
+// Counts refusals of messages that are no request too.
 bool GemmStreamCall::HasRoom() const {
   return ledger_.HasRoom() && static_cast<int64_t>(ready_.size()) <
-                                  environment_->options.stream.max_requests;
+                                  handler_->options_.stream.max_requests;
 }
 
 void GemmStreamCall::StartRead() {
@@ -324,7 +337,8 @@ void GemmStreamCall::StartRead() {
   stream_.Read(&received_, read_tag_.Arm(shared_from_this()));
 }
 
-// Answers take turns, so that a small one does not wait for a large one.
+// Sends one message of each answer in rotation, so that a small answer does not
+// wait for a large one.
 void GemmStreamCall::StartWrite() {
   QueuedAnswer next = std::move(ready_.front());
   ready_.pop_front();
@@ -351,11 +365,11 @@ void GemmStreamCall::OnWritten(bool ok) {
 
 void GemmStreamCall::Finish(const grpc::Status& status) {
   finished_ = true;
-  admission_->Leave(this);
-  stream_.Finish(status, finished_tag_.Arm(shared_from_this()));
+  handler_->calls_.Leave(this);
+  stream_.Finish(status, FinishTag());
 }
 
-void GemmStreamCall::OnDone(bool) {
+void GemmStreamCall::OnDone() {
   MutexLock lock(&mutex_);
   Break(grpc::Status::CANCELLED);
 }

@@ -1,44 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "server/rpc/gemm_stream_handler.h"
-
+#include <memory>
 #include <utility>
-#include <vector>
 
-#include "base/status_macros.h"
+#include "server/rpc/gemm_stream_call.h"
+#include "server/rpc/handlers.h"
 
 namespace qgemm {
+namespace {
+
+ByteBudgetOptions PartialOperandBudget(int64_t max_queued_bytes) {
+  ByteBudgetOptions budget;
+  budget.name = "memory of operands that have come in part";
+  budget.limit_bytes = max_queued_bytes;
+  budget.advice = "try again later, or raise --max_queued_bytes";
+  return budget;
+}
+
+}  // namespace
+
+GemmStreamHandler::GemmStreamHandler(const CallServices& services,
+                                     const GemmServices& gemm,
+                                     AsyncQgemm* service,
+                                     const RpcOptions& options)
+    : services_(services),
+      gemm_(gemm),
+      service_(service),
+      options_(options),
+      partial_operands_(PartialOperandBudget(options.max_queued_bytes)),
+      calls_(services.live_calls) {}
 
 void GemmStreamHandler::Accept(CompletionQueue* queue) {
-  std::make_shared<GemmStreamCall>(this, environment_, &partial_operands_,
-                                   queue)
-      ->Accept();
-}
-
-absl::Status GemmStreamHandler::Admit(
-    const std::shared_ptr<GemmStreamCall>& call) {
-  MutexLock lock(&mutex_);
-  // Under the lock that BeginDrain takes after the drain began: a call is
-  // refused here or told there.
-  RETURN_IF_ERROR(environment_->live_calls->CheckServing());
-  calls_.emplace(call.get(), call);
-  return absl::OkStatus();
-}
-
-void GemmStreamHandler::Leave(GemmStreamCall* call) {
-  MutexLock lock(&mutex_);
-  calls_.erase(call);
+  std::make_shared<GemmStreamCall>(this, queue)->Accept();
 }
 
 void GemmStreamHandler::BeginDrain() {
-  std::vector<std::shared_ptr<GemmStreamCall>> calls;
-  {
-    MutexLock lock(&mutex_);
-    for (const auto& [unused, weak] : calls_) {
-      if (auto call = weak.lock()) calls.push_back(std::move(call));
-    }
-  }
-  for (const std::shared_ptr<GemmStreamCall>& call : calls) call->BeginDrain();
+  for (const auto& call : calls_.Calls()) call->BeginDrain();
 }
 
 }  // namespace qgemm

@@ -7,34 +7,35 @@
 #include <optional>
 #include <utility>
 
+#include "server/rpc/server_call.h"
+
 namespace qgemm {
 
-class HealthService::CheckCall
-    : public std::enable_shared_from_this<CheckCall> {
+class HealthService::CheckCall final : public ServerCall<CheckCall> {
  public:
   CheckCall(HealthService* health, CompletionQueue* queue)
-      : health_(health),
-        queue_(queue),
-        token_(health->live_calls_),
-        responder_(&context_) {}
-
-  void Accept() {
-    health_->service_.RequestCheck(&context_, &request_, &responder_,
-                                   queue_->queue(), queue_->queue(),
-                                   accepted_tag_.Arm(shared_from_this()));
-  }
+      : ServerCall(health->live_calls_, queue),
+        health_(health),
+        responder_(context()) {}
 
  private:
-  void OnAccepted(bool ok) {
-    if (!ok) return;
-    health_->AcceptCheck(queue_);
-    void* const tag = finished_tag_.Arm(shared_from_this());
+  friend class ServerCall<CheckCall>;
+
+  void Await(void* tag) {
+    health_->service_.RequestCheck(context(), &request_, &responder_,
+                                   queue()->server_queue(),
+                                   queue()->server_queue(), tag);
+  }
+
+  void AcceptNext() { health_->AcceptCheck(queue()); }
+
+  void Begin() {
     if (!health_->Knows(request_.service())) {
       responder_.FinishWithError(
           grpc::Status(grpc::StatusCode::NOT_FOUND,
                        "service = \"" + request_.service() +
                            "\" is none of this server's"),
-          tag);
+          FinishTag());
       return;
     }
     health::HealthCheckResponse response;
@@ -42,42 +43,26 @@ class HealthService::CheckCall
       MutexLock lock(&health_->mutex_);
       response.set_status(health_->StatusOf(request_.service()));
     }
-    responder_.Finish(response, grpc::Status::OK, tag);
+    responder_.Finish(response, grpc::Status::OK, FinishTag());
   }
-
-  void OnFinished(bool) {}
 
   HealthService* const health_;
-  CompletionQueue* const queue_;
-  const LiveCalls::Token token_;
-  grpc::ServerContext context_;
   health::HealthCheckRequest request_;
   grpc::ServerAsyncResponseWriter<health::HealthCheckResponse> responder_;
-  CallTag<CheckCall, &CheckCall::OnAccepted> accepted_tag_;
-  CallTag<CheckCall, &CheckCall::OnFinished> finished_tag_;
 };
 
-// One message or the end at a time. Guarded by the service's mutex.
-class HealthService::WatchCall
-    : public std::enable_shared_from_this<WatchCall> {
+// Sends one message or the end at a time. Guarded by the service's mutex.
+class HealthService::WatchCall final
+    : public ServerCall<WatchCall, WhenDone::kNotified> {
  public:
   WatchCall(HealthService* health, CompletionQueue* queue)
-      : health_(health),
-        queue_(queue),
-        token_(health->live_calls_),
-        writer_(&context_) {}
+      : ServerCall(health->live_calls_, queue),
+        health_(health),
+        writer_(context()) {}
 
-  void Accept() {
-    context_.AsyncNotifyWhenDone(done_tag_.Arm(shared_from_this()));
-    health_->service_.RequestWatch(&context_, &request_, &writer_,
-                                   queue_->queue(), queue_->queue(),
-                                   accepted_tag_.Arm(shared_from_this()));
-  }
-
-  // Tells what has changed since the last message, unless one is on its way;
-  // only then may the call end.
-  // The service's mutex is held, which the analysis does not see for every
-  // call of a set.
+  // Sends the status if it has changed since the last message, unless one is
+  // on its way; only then may the call end. The service's mutex is held, which
+  // the analysis does not see for every call of a set.
   void Advance() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (writing_ || finished_) return;
     const HealthStatus status = health_->StatusOf(request_.service());
@@ -92,17 +77,22 @@ class HealthService::WatchCall
       health_->watches_.erase(shared_from_this());
       writer_.Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE,
                                   "the server is shutting down"),
-                     finished_tag_.Arm(shared_from_this()));
+                     FinishTag());
     }
   }
 
  private:
-  void OnAccepted(bool ok) {
-    if (!ok) {  // the server shut down; gRPC will not return the done tag
-      done_tag_.Disarm();
-      return;
-    }
-    health_->AcceptWatch(queue_);
+  friend class ServerCall<WatchCall, WhenDone::kNotified>;
+
+  void Await(void* tag) {
+    health_->service_.RequestWatch(context(), &request_, &writer_,
+                                   queue()->server_queue(),
+                                   queue()->server_queue(), tag);
+  }
+
+  void AcceptNext() { health_->AcceptWatch(queue()); }
+
+  void Begin() {
     MutexLock lock(&health_->mutex_);
     health_->watches_.insert(shared_from_this());
     Advance();
@@ -115,28 +105,20 @@ class HealthService::WatchCall
     Advance();
   }
 
-  void OnDone(bool) {
+  void OnDone() {
     MutexLock lock(&health_->mutex_);
     gone_ = true;
     Advance();
   }
 
-  void OnFinished(bool) {}
-
   HealthService* const health_;
-  CompletionQueue* const queue_;
-  const LiveCalls::Token token_;
-  grpc::ServerContext context_;
   health::HealthCheckRequest request_;
   grpc::ServerAsyncWriter<health::HealthCheckResponse> writer_;
   std::optional<HealthStatus> told_;
   bool writing_ = false;
   bool gone_ = false;  // the client
   bool finished_ = false;
-  CallTag<WatchCall, &WatchCall::OnAccepted> accepted_tag_;
   CallTag<WatchCall, &WatchCall::OnWritten> written_tag_;
-  CallTag<WatchCall, &WatchCall::OnFinished> finished_tag_;
-  CallTag<WatchCall, &WatchCall::OnDone> done_tag_;
 };
 
 HealthService::HealthService(LiveCalls* live_calls, std::string service)

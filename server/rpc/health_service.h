@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// grpc.health.v1.Health on the completion queues of qgemm_service.h. gRPC has
-// the service too, on threads that poll beside ours: they take connections'
-// events and hand them over, which costs a request of one row some 20 us.
+// grpc.health.v1.Health on the completion queues of qgemm_service.h. gRPC's own
+// runs on threads that poll beside ours: they take connections' events and hand
+// them over, which costs a request of one row some 20 us.
 
 #ifndef QGEMM_SERVER_RPC_HEALTH_SERVICE_H_
 #define QGEMM_SERVER_RPC_HEALTH_SERVICE_H_
@@ -16,8 +16,8 @@
 #include "absl/base/thread_annotations.h"
 #include "base/mutex.h"
 #include "grpc/health/v1/health.grpc.pb.h"
-#include "server/rpc/completion_queue.h"
-#include "server/rpc/live_calls.h"
+#include "rpc/completion_queue.h"
+#include "server/rpc/call_registry.h"
 
 namespace qgemm {
 

@@ -4,42 +4,32 @@
 
 #include <utility>
 
-#include "server/rpc/grpc_status.h"
+#include "absl/types/span.h"
+#include "rpc/grpc_status.h"
+#include "server/rpc/translate.h"
 
 namespace qgemm {
 
-PayloadCall::PayloadCall(const RpcEnvironment& environment,
-                         CompletionQueue* queue, absl::string_view method)
-    : environment_(environment),
-      queue_(queue),
+PayloadCall::PayloadCall(const CallServices& services, CompletionQueue* queue,
+                         absl::string_view method)
+    : ServerCall(services.live_calls, queue),
+      services_(services),
       method_(method),
-      token_(environment.live_calls),
-      responder_(&context_) {}
+      responder_(context()) {}
 
-void PayloadCall::Accept() {
-  context_.AsyncNotifyWhenDone(done_tag_.Arm(shared_from_this()));
-  Await({&context_, &received_, &responder_, queue_->queue(),
-         accepted_tag_.Arm(shared_from_this())});
+void PayloadCall::Await(void* tag) {
+  Request({context(), &received_, &responder_, queue()->server_queue(), tag});
 }
 
-void PayloadCall::OnAccepted(bool ok) {
-  if (!ok) {  // the server shut down; gRPC will not return the done tag
-    done_tag_.Disarm();
-    return;
-  }
-  AcceptNext();
-  arrival_ = environment_.clock->Now();
-  const absl::Status serving = environment_.live_calls->CheckServing();
-  if (!serving.ok()) {
-    environment_.live_calls->Refuse(
-        [self = shared_from_this(), serving] { self->Fail(serving); });
-    return;
-  }
+void PayloadCall::Begin() {
+  arrival_ = services_.clock->Now();
+  const absl::Status serving = live_calls()->CheckServing();
+  if (!serving.ok()) return Refuse(serving);
   Serve();
 }
 
 absl::Status PayloadCall::Read(google::protobuf::Message* header) {
-  return ReadOperand(environment_, &received_, header, &payload_);
+  return ReadPayloadMessage(&received_, header, &payload_);
 }
 
 void PayloadCall::TakePayload(uint8_t* destination) {
@@ -49,36 +39,40 @@ void PayloadCall::TakePayload(uint8_t* destination) {
 }
 
 absl::Duration PayloadCall::Elapsed() const {
-  return environment_.clock->Now() - arrival_;
+  return services_.clock->Now() - arrival_;
 }
 
-void PayloadCall::Answer(google::protobuf::Message* header,
+void PayloadCall::Answer(const google::protobuf::Message& header,
                          StagedOperands operands, int64_t c_bytes,
                          absl::Duration total) {
   operands.a = StagingLease();
-  environment_.metrics->RpcEnded(method_, absl::StatusCode::kOk, total);
+  services_.metrics->RpcEnded(method_, absl::StatusCode::kOk, total);
+  const auto c = absl::MakeConstSpan(operands.c.data(), c_bytes);
   responder_.Finish(
-      WriteAnswer(environment_, header, std::move(operands.c), c_bytes),
-      grpc::Status::OK, finished_tag_.Arm(shared_from_this()));
+      WritePayloadMessage(header, c,
+                          [held = HoldWhileSent(
+                               live_calls(), std::move(operands.c))]() mutable {
+                            held.reset();
+                          }),
+      grpc::Status::OK, FinishTag());
 }
 
-void PayloadCall::Fail(const absl::Status& status) {
-  End(status, ToGrpcStatus(status));
+void PayloadCall::End(const absl::Status& status) {
+  EndWith(status, absl::ZeroDuration());
 }
 
-void PayloadCall::FailRetryably(const absl::Status& status) {
-  End(status, ToRetryableIfExhausted(status));
+void PayloadCall::EndRetryably(const absl::Status& status) {
+  EndWith(status, RetryDelayFor(status));
 }
 
-void PayloadCall::End(const absl::Status& status,
-                      const grpc::Status& grpc_status) {
-  environment_.metrics->RpcEnded(method_, status.code(), Elapsed());
-  responder_.FinishWithError(grpc_status,
-                             finished_tag_.Arm(shared_from_this()));
+void PayloadCall::EndWith(const absl::Status& status,
+                          absl::Duration retry_delay) {
+  services_.metrics->RpcEnded(method_, status.code(), Elapsed());
+  responder_.FinishWithError(ToGrpcStatus(status, retry_delay), FinishTag());
 }
 
-void PayloadCall::OnDone(bool) {
-  if (context_.IsCancelled()) CallerLeft();
+void PayloadCall::OnDone() {
+  if (context()->IsCancelled()) CallerLeft();
 }
 
 }  // namespace qgemm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The list of handlers and how many calls each waits for.
+// The list of handlers and the number of calls that each waits for.
 
 #include "server/rpc/qgemm_service.h"
 
@@ -11,71 +11,72 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/worker_pool.h"
-#include "server/rpc/completion_queue.h"
+#include "rpc/completion_queue.h"
+#include "server/rpc/call_registry.h"
 #include "server/rpc/debug_service.h"
-#include "server/rpc/gemm_handler.h"
-#include "server/rpc/gemm_stream_handler.h"
+#include "server/rpc/handlers.h"
 #include "server/rpc/health_service.h"
-#include "server/rpc/load_weights_handler.h"
-#include "server/rpc/not_offered.h"
 #include "server/rpc/queries.h"
+#include "server/rpc/server_call.h"
 #include "server/rpc/unary_handler.h"
 
 namespace qgemm {
 namespace {
 
-// Calls that a queue waits for at one time, so that a burst meets open arms.
-constexpr int kGemmCallsAwaited = 64;  // and of Echo, its yardstick
+// Outstanding RequestGemm() calls per completion queue, and RequestEcho(): as
+// many as a burst brings, which never waits for one to be posted then.
+constexpr int kGemmCallsAwaited = 64;
+// The same for each of the other methods.
 constexpr int kOtherCallsAwaited = 4;
 
-// How long no client may have sent a call before the server shuts down, and
-// how long that is awaited: some round trips of a local connection.
+// Before it shuts down, the server waits until no client has sent a call for
+// kQuiet, some round trips of a local connection, but no longer than
+// kQuietLimit.
 constexpr absl::Duration kQuiet = absl::Milliseconds(50);
 constexpr absl::Duration kQuietLimit = absl::Milliseconds(500);
-// From the start of the shutdown until every connection has been told.
-constexpr absl::Duration kGoodbye = absl::Milliseconds(20);
+// Time from the start of the shutdown until every connection has been told.
+constexpr absl::Duration kShutdownNotice = absl::Milliseconds(20);
 
 }  // namespace
 
 class QgemmService::Handlers {
  public:
-  explicit Handlers(RpcEnvironment environment)
-      : answerers_(environment.options.answer_threads),
-        environment_(Complete(std::move(environment), this)),
-        queries_(&environment_),
-        gemm_(&environment_),
-        stream_(&environment_),
-        load_(&environment_),
-        unload_(&environment_, &service_, "UnloadWeights",
+  Handlers(const RpcOptions& options, const ServerParts& parts)
+      : options_(options),
+        answer_executor_(options.answer_threads),
+        queries_(parts.backend, parts.store, parts.clock, options),
+        gemm_(Services(parts), Gemm(parts), &service_,
+              options.max_message_bytes),
+        stream_(Services(parts), Gemm(parts), &service_, options),
+        load_(Services(parts), parts.backend, parts.store, &service_, options),
+        unload_(Services(parts), &service_, "UnloadWeights",
                 &AsyncQgemm::RequestUnloadWeights,
                 [this](const auto& request, auto* response) {
                   return queries_.Unload(request, response);
                 }),
-        list_(&environment_, &service_, "ListWeights",
+        list_(Services(parts), &service_, "ListWeights",
               &AsyncQgemm::RequestListWeights,
               [this](const auto& request, auto* response) {
                 return queries_.List(request, response);
               }),
-        get_(&environment_, &service_, "GetWeights",
+        get_(Services(parts), &service_, "GetWeights",
              &AsyncQgemm::RequestGetWeights,
              [this](const auto& request, auto* response) {
                return queries_.Get(request, response);
              }),
-        info_(&environment_, &service_, "GetServerInfo",
+        info_(Services(parts), &service_, "GetServerInfo",
               &AsyncQgemm::RequestGetServerInfo,
               [this](const auto& request, auto* response) {
                 return queries_.ServerInfo(request, response);
               }),
-        debug_(&environment_),
-        not_offered_(&live_calls_),
+        debug_(Services(parts), parts.backend, parts.scheduler, options),
         health_(&live_calls_, v1::Qgemm::service_full_name()) {}
 
   void Register(grpc::ServerBuilder* builder) {
     builder->RegisterService(&service_);
     debug_.Register(builder);
-    not_offered_.Register(builder);
     health_.Register(builder);
-    for (int i = 0; i < environment_.options.completion_queues; ++i) {
+    for (int i = 0; i < options_.completion_queues; ++i) {
       queues_.push_back(
           std::make_unique<CompletionQueue>(builder->AddCompletionQueue()));
     }
@@ -92,9 +93,8 @@ class QgemmService::Handlers {
         get_.Accept(queue.get());
         info_.Accept(queue.get());
         health_.Accept(queue.get());
-        not_offered_.Accept(queue.get());
       }
-      debug_.Accept(queue.get(), kGemmCallsAwaited, kOtherCallsAwaited);
+      debug_.Accept(queue.get(), kGemmCallsAwaited);
       queue->Start();
     }
     health_.SetServing(true);
@@ -111,7 +111,7 @@ class QgemmService::Handlers {
     health_.EndWatches();
     live_calls_.HoldRefusals(kQuiet, kQuietLimit);
     std::thread release([this] {
-      absl::SleepFor(kGoodbye);
+      absl::SleepFor(kShutdownNotice);
       live_calls_.ReleaseRefusals();
     });
     shut_down_server();
@@ -127,17 +127,17 @@ class QgemmService::Handlers {
   template <typename Request, typename Response>
   using Query = UnaryHandler<AsyncQgemm, Request, Response>;
 
-  static RpcEnvironment Complete(RpcEnvironment environment, Handlers* self) {
-    environment.live_calls = &self->live_calls_;
-    environment.answerers = &self->answerers_;
-    environment.service = &self->service_;
-    return environment;
+  CallServices Services(const ServerParts& parts) {
+    return {&live_calls_, parts.metrics, parts.clock};
+  }
+  GemmServices Gemm(const ServerParts& parts) {
+    return {parts.backend, parts.store, parts.scheduler, &answer_executor_};
   }
 
+  const RpcOptions options_;
   LiveCalls live_calls_;
-  WorkerPool answerers_;
+  WorkerPool answer_executor_;
   AsyncQgemm service_;
-  const RpcEnvironment environment_;
   const Queries queries_;
   GemmHandler gemm_;
   GemmStreamHandler stream_;
@@ -147,13 +147,12 @@ class QgemmService::Handlers {
   Query<v1::GetWeightsRequest, v1::GetWeightsResponse> get_;
   Query<v1::GetServerInfoRequest, v1::GetServerInfoResponse> info_;
   DebugService debug_;
-  NotOfferedService not_offered_;
   HealthService health_;
   std::vector<std::unique_ptr<CompletionQueue>> queues_;
 };
 
-QgemmService::QgemmService(RpcEnvironment environment)
-    : handlers_(std::make_unique<Handlers>(std::move(environment))) {}
+QgemmService::QgemmService(const RpcOptions& options, const ServerParts& parts)
+    : handlers_(std::make_unique<Handlers>(options, parts)) {}
 QgemmService::~QgemmService() = default;
 void QgemmService::Register(grpc::ServerBuilder* builder) {
   handlers_->Register(builder);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All RPCs of qgemm.v1 on completion queues with their own threads; what is
-// called besides them is told so.
+// All RPCs of qgemm.v1 on completion queues with their own threads. gRPC
+// answers any other method with UNIMPLEMENTED.
 
 #ifndef QGEMM_SERVER_RPC_QGEMM_SERVICE_H_
 #define QGEMM_SERVER_RPC_QGEMM_SERVICE_H_
@@ -11,29 +11,41 @@
 #include <memory>
 
 #include "absl/functional/any_invocable.h"
-#include "server/rpc/rpc_environment.h"
+#include "base/clock.h"
+#include "kernels/matrix/backend.h"
+#include "server/metrics/server_metrics.h"
+#include "server/rpc/rpc_options.h"
+#include "server/scheduling/batch_scheduler.h"
+#include "server/weights/weight_store.h"
 
 namespace qgemm {
+
+// Parts of the server that its RPCs work with.
+struct ServerParts {
+  Backend* backend = nullptr;
+  WeightStore* store = nullptr;
+  BatchScheduler* scheduler = nullptr;
+  ServerMetrics* metrics = nullptr;
+  const Clock* clock = nullptr;
+};
 
 // The life of the service, in this order: Register, the server is built,
 // Start, BeginDrain, ShutDown, Join.
 class QgemmService {
  public:
-  // What `environment` points to must outlive the service; its service and
-  // live_calls are set here.
-  explicit QgemmService(RpcEnvironment environment);
+  // The parts must outlive the service.
+  QgemmService(const RpcOptions& options, const ServerParts& parts);
   ~QgemmService();
 
-  // Adds the service, that for debugging if it is enabled, health, and their
-  // queues.
+  // Adds the service, those for debugging and health, and their queues.
   void Register(grpc::ServerBuilder* builder);
 
   // Serves, and says so as its health.
   void Start();
 
   // Health turns to NOT_SERVING. Refuses new calls, and requests on streams,
-  // and ends uploads with UNAVAILABLE; streams end when what they accepted is
-  // answered.
+  // and ends uploads with UNAVAILABLE; streams end when the requests that they
+  // accepted are answered.
   void BeginDrain();
 
   // Runs `shut_down_server`, which must return when the server's calls have

@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the unary RPCs other than Gemm answer.
+// Answers of the unary RPCs other than Gemm.
 
 #ifndef QGEMM_SERVER_RPC_QUERIES_H_
 #define QGEMM_SERVER_RPC_QUERIES_H_
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "server/rpc/rpc_environment.h"
+#include "base/clock.h"
+#include "kernels/matrix/backend.h"
+#include "qgemm/v1/qgemm.pb.h"
+#include "server/rpc/rpc_options.h"
+#include "server/weights/weight_store.h"
 
 namespace qgemm {
 
 // Thread-safe.
 class Queries {
  public:
-  // `environment` must outlive the object.
-  explicit Queries(const RpcEnvironment* environment);
+  // All must outlive the object.
+  Queries(const Backend* backend, WeightStore* store, const Clock* clock,
+          const RpcOptions& options);
 
   absl::Status Unload(const v1::UnloadWeightsRequest& request,
                       v1::UnloadWeightsResponse* response) const;
@@ -27,7 +32,10 @@ class Queries {
                           v1::GetServerInfoResponse* response) const;
 
  private:
-  const RpcEnvironment* const environment_;
+  const Backend* const backend_;
+  WeightStore* const store_;
+  const Clock* const clock_;
+  const RpcOptions options_;
   const absl::Time started_;
 };
 

@@ -6,11 +6,18 @@
 #include <string>
 #include <utility>
 
-#include "proto/payload_message.h"
 #include "qgemm/v1/qgemm.pb.h"
+#include "rpc/message_limits.h"
+#include "rpc/payload_message.h"
 #include "server/rpc/translate.h"
 
 namespace qgemm {
+
+int64_t AnswerFragmentBytes(uint64_t asked, int64_t max_bytes) {
+  if (asked == 0) asked = kDefaultFragmentBytes;
+  return static_cast<int64_t>(
+      std::min(asked, static_cast<uint64_t>(max_bytes)));
+}
 
 StreamAnswer::StreamAnswer(uint64_t id, absl::Status status,
                            absl::Duration retry_delay)
@@ -48,7 +55,7 @@ grpc::ByteBuffer StreamAnswer::ErrorMessage() const {
   v1::GemmStreamError* const error = message.mutable_error();
   error->set_code(static_cast<uint32_t>(status_.code()));
   error->set_message(std::string(status_.message()));
-  error->set_retry_delay_ms(absl::ToInt64Milliseconds(retry_delay_));
+  error->set_retry_delay_ns(absl::ToInt64Nanoseconds(retry_delay_));
   const grpc::Slice slice(message.SerializeAsString());
   return grpc::ByteBuffer(&slice, 1);
 }

@@ -17,6 +17,10 @@
 
 namespace qgemm {
 
+// Bytes of C in one message of an answer: `asked`, or a default that every
+// gRPC client receives if that is 0, but at most `max_bytes`.
+int64_t AnswerFragmentBytes(uint64_t asked, int64_t max_bytes);
+
 // A result that is to be sent.
 struct StreamResult {
   GemmTimings timings;
@@ -29,14 +33,13 @@ struct StreamResult {
 // Not thread-safe.
 class StreamAnswer {
  public:
-  // An error. A `retry_delay` above zero says that a retry may succeed.
+  // An error that a retry may overcome if `retry_delay` is above zero.
   StreamAnswer(uint64_t id, absl::Status status, absl::Duration retry_delay);
   StreamAnswer(uint64_t id, StreamResult result);
 
   uint64_t id() const { return id_; }
 
-  // The next message, while there is one. Its part of c is sent from where it
-  // is.
+  // The next message, while not done. Its part of c is sent from where it is.
   grpc::ByteBuffer NextMessage();
   bool done() const { return done_; }
 

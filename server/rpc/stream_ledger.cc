@@ -36,9 +36,11 @@ void StreamLedger::Update(Requests::iterator request, Change change) {
 StreamVerdict StreamLedger::Begin(uint64_t id, uint64_t a_bytes,
                                   uint64_t fragment_bytes) {
   const bool more_follow = fragment_bytes < a_bytes;
-  if (IsOutstanding(id)) {
+  if (requests_.count(id) != 0) {
     return {more_follow ? Kind::kBroken : Kind::kRefused,
-            Malformed(id, "a request with that id is outstanding")};
+            Malformed(id,
+                      "a request with that id is outstanding; an id is free "
+                      "again once its request is answered")};
   }
   if (more_follow && partial_ >= kMaxPartialOperands) {
     return {Kind::kBroken,
@@ -62,8 +64,8 @@ absl::Status StreamLedger::Continue(uint64_t id, uint64_t offset,
   const auto found = requests_.find(id);
   if (found == requests_.end() || found->second.complete()) {
     return Malformed(id,
-                     "a message without gemm, and no fragment of a request "
-                     "with that id is missing");
+                     "a fragment, but no request with that id lacks one; a "
+                     "request begins with open");
   }
   const Request& request = found->second;
   if (offset != request.received_bytes) {

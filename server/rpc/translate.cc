@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests and answers of Gemm and the listings; uploads are translated in
-// translate_upload.cc.
+// Requests and answers of Gemm and GemmStream, and the listings; uploads are
+// in translate_upload.cc.
 
 #include "server/rpc/translate.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "absl/status/status.h"
@@ -14,7 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "server/rpc/translate_enums.h"
+#include "rpc/message_limits.h"
 
 namespace qgemm {
 namespace {
@@ -31,7 +32,8 @@ absl::StatusOr<ComputeMode> ToComputeMode(v1::ComputeMode mode) {
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("mode = ", static_cast<int>(mode),
-                       " is not a ComputeMode; A16, A8 and A32 are"));
+                       " is not a ComputeMode; it must be A16 (1), A8 (2) or "
+                       "A32 (3)"));
   }
 }
 
@@ -41,7 +43,7 @@ absl::StatusOr<FloatType> ToRounding(v1::FloatType rounding,
   ASSIGN_OR_RETURN(const FloatType type, ToFloatType("rounding", rounding));
   if (type == FloatType::kFloat32) {
     return absl::InvalidArgumentError(
-        "rounding = fp32: only fp16 and bf16 are");
+        "rounding = fp32; it must be FP16 (2) or BF16 (3)");
   }
   if (signature.mode != ComputeMode::kA16 ||
       signature.a_type != FloatType::kFloat32) {
@@ -54,6 +56,7 @@ absl::StatusOr<FloatType> ToRounding(v1::FloatType rounding,
 }
 
 constexpr size_t kMaxClientIdBytes = 128;
+constexpr absl::Duration kRetryDelay = absl::Milliseconds(50);
 
 uint64_t Nanoseconds(absl::Duration duration) {
   return std::max<int64_t>(0, absl::ToInt64Nanoseconds(duration));
@@ -85,7 +88,8 @@ absl::StatusOr<FloatType> ToFloatType(absl::string_view field,
     default:
       return absl::InvalidArgumentError(
           absl::StrCat(field, " = ", static_cast<int>(type),
-                       " is not a FloatType; FP32, FP16 and BF16 are"));
+                       " is not a FloatType; it must be FP32 (1), FP16 (2) or "
+                       "BF16 (3)"));
   }
 }
 
@@ -114,7 +118,8 @@ absl::StatusOr<Priority> ToPriority(v1::Priority priority) {
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("priority = ", static_cast<int>(priority),
-                       " is not a Priority; LOW, NORMAL and HIGH are"));
+                       " is not a Priority; it must be LOW (1), NORMAL (2) or "
+                       "HIGH (3)"));
   }
 }
 
@@ -122,19 +127,65 @@ absl::Status CheckClientId(const std::string& client_id) {
   if (client_id.size() > kMaxClientIdBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("client_id has ", client_id.size(),
-                     " characters; at most ", kMaxClientIdBytes, " are legal"));
+                     " characters; it may have at most ", kMaxClientIdBytes));
   }
   for (const char c : client_id) {
     if (absl::ascii_isalnum(c) || absl::StrContains("._/-", c)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("client_id = \"", absl::CHexEscape(client_id),
-                     "\"; legal are [A-Za-z0-9._/-]"));
+                     "\"; it may have the characters A-Za-z0-9._/- only"));
   }
   return absl::OkStatus();
 }
 
-void ToMessage(const WeightsListing& listing, v1::WeightsInfo* info) {
-  const StoredWeights& weights = *listing.weights;
+uint64_t OperandBytes(const v1::GemmStreamOpen& open, int64_t received_bytes) {
+  return open.a_bytes() == 0 ? static_cast<uint64_t>(received_bytes)
+                             : open.a_bytes();
+}
+
+absl::Status CheckStreamOpen(const v1::GemmStreamOpen& open,
+                             int64_t received_bytes,
+                             int64_t max_operand_bytes) {
+  const uint64_t a_bytes = OperandBytes(open, received_bytes);
+  if (!open.has_gemm()) {
+    return absl::InvalidArgumentError(
+        "open.gemm is not set; it names the weights and the shape");
+  }
+  if (!open.gemm().a().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("open.gemm.a has ", open.gemm().a().size(),
+                     " bytes; in a stream A is the field a beside open"));
+  }
+  if (static_cast<uint64_t>(received_bytes) > a_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a has ", received_bytes, " bytes, more than a_bytes = ", a_bytes));
+  }
+  if (a_bytes > static_cast<uint64_t>(max_operand_bytes)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a_bytes = ", a_bytes, " is beyond the limit of ", max_operand_bytes,
+        " (--max_stream_operand_bytes); split the rows over several requests"));
+  }
+  if (open.c_fragment_bytes() != 0 &&
+      open.c_fragment_bytes() < static_cast<uint64_t>(kMinFragmentBytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("c_fragment_bytes = ", open.c_fragment_bytes(),
+                     "; it must be 0 or at least ", kMinFragmentBytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Time DeadlineAfter(absl::Time arrival, uint64_t timeout_ns) {
+  if (timeout_ns == 0) return absl::InfiniteFuture();
+  return arrival + absl::Nanoseconds(static_cast<int64_t>(std::min<uint64_t>(
+                       timeout_ns, std::numeric_limits<int64_t>::max())));
+}
+
+absl::Duration RetryDelayFor(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) ? kRetryDelay : absl::ZeroDuration();
+}
+
+void ToMessage(const NamedWeights& listing, v1::WeightsInfo* info) {
+  const Weights& weights = *listing.weights;
   info->set_id(weights.id);
   for (const std::string& name : listing.names) info->add_names(name);
   info->set_n(weights.spec.n);

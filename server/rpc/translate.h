@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Messages to the server's own types and back, with every check that a message
-// alone allows. What needs weights or a backend is checked in gemm_plan.h and
-// server/weights.
+// alone allows. Checks that need weights or a backend are in
+// gemm_request_builder.h and server/weights.
 
 #ifndef QGEMM_SERVER_RPC_TRANSLATE_H_
 #define QGEMM_SERVER_RPC_TRANSLATE_H_
@@ -10,8 +10,10 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/types.h"
 #include "qgemm/v1/qgemm.pb.h"
@@ -26,9 +28,13 @@ namespace qgemm {
 absl::StatusOr<int64_t> CountFromWire(absl::string_view field, uint64_t value,
                                       int64_t limit);
 
-// Defaults filled in. Errors: INVALID_ARGUMENT for an enum value that does not
-// exist or does not apply, a count beyond the limits, an id that is not 32
-// bytes, no format.
+// INVALID_ARGUMENT names `field` if the type is not set or does not exist.
+absl::StatusOr<FloatType> ToFloatType(absl::string_view field,
+                                      v1::FloatType type);
+
+// The header with its defaults filled in. Errors: INVALID_ARGUMENT for an enum
+// value that does not exist or does not apply, a count beyond the limits, an id
+// that is not 32 bytes, no format.
 absl::StatusOr<UploadHeader> ToUploadHeader(const v1::WeightsHeader& header,
                                             const WeightsLimits& limits);
 
@@ -44,7 +50,23 @@ absl::StatusOr<Priority> ToPriority(v1::Priority priority);
 // [A-Za-z0-9._/-]{1,128}.
 absl::Status CheckClientId(const std::string& client_id);
 
-void ToMessage(const WeightsListing& listing, v1::WeightsInfo* info);
+// Bytes of A in all messages of a stream's request, of which `received_bytes`
+// came with the first one.
+uint64_t OperandBytes(const v1::GemmStreamOpen& open, int64_t received_bytes);
+
+// Checks the fields beside `gemm`. Errors: INVALID_ARGUMENT;
+// RESOURCE_EXHAUSTED for an operand beyond the limit.
+absl::Status CheckStreamOpen(const v1::GemmStreamOpen& open,
+                             int64_t received_bytes, int64_t max_operand_bytes);
+
+// InfiniteFuture for a timeout of 0.
+absl::Time DeadlineAfter(absl::Time arrival, uint64_t timeout_ns);
+
+// The delay after which a request may succeed that lacked memory or a place in
+// the queue: a few launches if the status is RESOURCE_EXHAUSTED, else zero.
+absl::Duration RetryDelayFor(const absl::Status& status);
+
+void ToMessage(const NamedWeights& listing, v1::WeightsInfo* info);
 void ToMessage(const GemmTimings& timings, absl::Duration total,
                v1::Timings* message);
 

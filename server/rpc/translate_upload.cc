@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Headers and chunks of uploads. Which combinations of fields are legal is
-// for Validate in kernels/formats; here a message becomes a spec without loss.
+// Headers and chunks of uploads. A message becomes a spec without loss here;
+// Validate in kernels/formats judges combinations of fields.
 
 #include <algorithm>
 #include <cstring>
@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/rpc/translate.h"
-#include "server/rpc/translate_enums.h"
 
 namespace qgemm {
 namespace {
@@ -20,8 +19,8 @@ constexpr int64_t kMaxCount = std::numeric_limits<int64_t>::max();
 
 absl::Status NotInEnum(absl::string_view field, int value,
                        absl::string_view known) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " = ", value, " is not known; known are ", known));
+  return absl::InvalidArgumentError(absl::StrCat(
+      field, " = ", value, " is not known; it must be one of ", known));
 }
 
 absl::StatusOr<ScaleType> ToScaleType(absl::string_view field,
@@ -177,7 +176,9 @@ absl::Status FromDense(const v1::DenseFormat& format, WeightsSpec* spec) {
     case v1::DenseFormat::TARGET_NOT_SET:
       return FromResidentType(format, spec);
   }
-  return absl::InvalidArgumentError("dense.target is not known");
+  return absl::InvalidArgumentError(
+      "dense.target is not known; set quantize_kbit, quantize_q4_0, "
+      "quantize_ternary, quantize_int4, resident_type or none");
 }
 
 absl::Status FromFormat(const v1::WeightsHeader& header, WeightsSpec* spec) {
@@ -236,9 +237,11 @@ absl::StatusOr<UploadHeader> ToUploadHeader(const v1::WeightsHeader& header,
   ASSIGN_OR_RETURN(upload.spec.k, CountFromWire("k", header.k(), limits.max_k));
   upload.spec.has_bias = header.has_bias();
   RETURN_IF_ERROR(FromFormat(header, &upload.spec));
-  ASSIGN_OR_RETURN(
-      upload.total_bytes,
-      CountFromWire("total_bytes", header.total_bytes(), kMaxCount));
+  if (header.has_total_bytes()) {
+    ASSIGN_OR_RETURN(
+        upload.total_bytes,
+        CountFromWire("total_bytes", header.total_bytes(), kMaxCount));
+  }
   if (header.sha256().empty()) return upload;
   upload.expected_id.emplace();
   if (header.sha256().size() != upload.expected_id->size()) {
@@ -256,7 +259,7 @@ absl::StatusOr<UploadChunk> ToUploadChunk(const v1::WeightsChunk& chunk) {
   ASSIGN_OR_RETURN(upload.section, ToSection(chunk.section()));
   ASSIGN_OR_RETURN(upload.offset,
                    CountFromWire("chunk.offset", chunk.offset(), kMaxCount));
-  upload.crc32c = chunk.crc32c();
+  if (chunk.has_crc32c()) upload.crc32c = chunk.crc32c();
   upload.bytes = chunk.bytes();
   return upload;
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unary RPCs that are answered at once on the completion queue's thread. What
-// they answer is in queries.h and debug_service.h.
+// Unary RPCs that are answered at once on the completion queue's thread.
+// queries.h and debug_service.h have the answers.
 
 #ifndef QGEMM_SERVER_RPC_UNARY_HANDLER_H_
 #define QGEMM_SERVER_RPC_UNARY_HANDLER_H_
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/support/async_unary_call.h>
 
 #include <memory>
 #include <string>
@@ -14,9 +15,10 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
-#include "server/rpc/completion_queue.h"
-#include "server/rpc/grpc_status.h"
-#include "server/rpc/rpc_environment.h"
+#include "absl/time/time.h"
+#include "rpc/completion_queue.h"
+#include "rpc/grpc_status.h"
+#include "server/rpc/server_call.h"
 
 namespace qgemm {
 
@@ -34,10 +36,10 @@ class UnaryHandler {
   using Answer =
       absl::AnyInvocable<absl::Status(const Request&, Response*) const>;
 
-  // `environment` and `service` must outlive the handler; `name` is the RPC's.
-  UnaryHandler(const RpcEnvironment* environment, Service* service,
-               std::string name, RequestMethod method, Answer answer)
-      : environment_(environment),
+  // `service` must outlive the handler; `name` is the RPC's.
+  UnaryHandler(const CallServices& services, Service* service, std::string name,
+               RequestMethod method, Answer answer)
+      : services_(services),
         service_(service),
         name_(std::move(name)),
         method_(method),
@@ -50,66 +52,53 @@ class UnaryHandler {
   }
 
  private:
-  class Call : public std::enable_shared_from_this<Call> {
+  class Call final : public ServerCall<Call> {
    public:
     Call(UnaryHandler* handler, CompletionQueue* queue)
-        : handler_(handler),
-          queue_(queue),
-          token_(handler->environment_->live_calls),
-          responder_(&context_) {}
-
-    void Accept() {
-      (handler_->service_->*handler_->method_)(
-          &context_, &request_, &responder_, queue_->queue(), queue_->queue(),
-          accepted_tag_.Arm(this->shared_from_this()));
-    }
+        : ServerCall<Call>(handler->services_.live_calls, queue),
+          handler_(handler),
+          responder_(this->context()) {}
 
    private:
-    void OnAccepted(bool ok) {
-      if (!ok) return;
-      handler_->Accept(queue_);
-      LiveCalls* const live_calls = handler_->environment_->live_calls;
-      const absl::Status serving = live_calls->CheckServing();
-      if (serving.ok()) {
-        Finish(handler_->Run(request_, &response_));
-        return;
-      }
-      live_calls->Refuse([self = this->shared_from_this(), serving] {
-        self->Finish(serving);
-      });
+    friend class ServerCall<Call>;
+
+    void Await(void* tag) {
+      grpc::ServerCompletionQueue* const queue = this->queue()->server_queue();
+      (handler_->service_->*handler_->method_)(this->context(), &request_,
+                                               &responder_, queue, queue, tag);
     }
 
-    void Finish(const absl::Status& status) {
-      void* const tag = finished_tag_.Arm(this->shared_from_this());
+    void AcceptNext() { handler_->Accept(this->queue()); }
+
+    void Begin() {
+      const absl::Status serving = this->live_calls()->CheckServing();
+      if (!serving.ok()) return this->Refuse(serving);
+      End(handler_->Run(request_, &response_));
+    }
+
+    void End(const absl::Status& status) {
       if (status.ok()) {
-        responder_.Finish(response_, grpc::Status::OK, tag);
+        responder_.Finish(response_, grpc::Status::OK, this->FinishTag());
       } else {
-        responder_.FinishWithError(ToGrpcStatus(status), tag);
+        responder_.FinishWithError(ToGrpcStatus(status), this->FinishTag());
       }
     }
-
-    void OnFinished(bool) {}
 
     UnaryHandler* const handler_;
-    CompletionQueue* const queue_;
-    const LiveCalls::Token token_;
-    grpc::ServerContext context_;
     Request request_;
     Response response_;
     grpc::ServerAsyncResponseWriter<Response> responder_;
-    CallTag<Call, &Call::OnAccepted> accepted_tag_;
-    CallTag<Call, &Call::OnFinished> finished_tag_;
   };
 
   absl::Status Run(const Request& request, Response* response) {
-    const absl::Time start = environment_->clock->Now();
+    const absl::Time start = services_.clock->Now();
     const absl::Status status = answer_(request, response);
-    environment_->metrics->RpcEnded(name_, status.code(),
-                                    environment_->clock->Now() - start);
+    services_.metrics->RpcEnded(name_, status.code(),
+                                services_.clock->Now() - start);
     return status;
   }
 
-  const RpcEnvironment* const environment_;
+  const CallServices services_;
   Service* const service_;
   const std::string name_;
   const RequestMethod method_;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Launches are started by the thread that made them possible: no thread has to
-// wake up between a request and its launch, or between two launches. Nor
-// between a launch and its end, if it is alone.
+// wake up between a request and its launch, between two launches, or between a
+// launch and its end if it is alone.
 
 #include "server/scheduling/batch_scheduler.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,49 +19,43 @@
 namespace qgemm {
 namespace {
 
-// How often a drain and a hold look at the clock, which may not be the
+// Intervals at which a drain and a hold read the clock, which may not be the
 // system's.
 constexpr absl::Duration kDrainPollInterval = absl::Milliseconds(5);
 constexpr absl::Duration kHoldPollInterval = absl::Milliseconds(1);
-// A full queue is swept of requests that nobody waits for; not more often,
-// since it looks at each.
+// Minimum time between sweeps of a full queue, which visit every request.
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(10);
 
-using RequestPtr = std::unique_ptr<GemmRequest>;
 using DroppedRequests = std::vector<DroppedRequest>;
 
-void End(RequestPtr request, const absl::Status& status) {
-  GemmRequest::Done done = std::move(request->done);
-  const GemmTimings timings = request->timings;
-  done(status, timings, std::move(request));
+// Metric label of a dropped request.
+DropStage StageOf(const ScheduledRequest& scheduled) {
+  return scheduled.state.in_launch.first > 0 ? DropStage::kChunks
+                                             : DropStage::kQueue;
 }
 
-// Where a request was when it was dropped.
-DropStage StageOf(const GemmRequest& request) {
-  return request.in_launch.first > 0 ? DropStage::kChunks : DropStage::kQueue;
-}
-
-void EndAll(DroppedRequests dropped, ServerMetrics* metrics) {
+void CompleteAll(DroppedRequests dropped, ServerMetrics* metrics) {
   for (DroppedRequest& entry : dropped) {
-    metrics->RequestDropped(entry.reason, StageOf(*entry.request));
-    End(std::move(entry.request), entry.status);
+    metrics->RequestDropped(entry.reason, StageOf(entry.scheduled));
+    Complete(std::move(entry.scheduled), std::move(entry.status));
   }
 }
 
 Refusal Draining() {
   return {absl::UnavailableError(
-              "the server is draining and takes no more requests"),
+              "the server is draining and takes no more requests; retry on "
+              "another replica"),
           DropReason::kDraining};
 }
 
-DroppedRequest DrainEnded(RequestPtr request) {
-  return {std::move(request),
-          absl::UnavailableError(
-              "the server stopped before the request's turn came"),
+DroppedRequest DrainEnded(ScheduledRequest scheduled) {
+  return {std::move(scheduled),
+          absl::UnavailableError("the server stopped before the request was "
+                                 "launched; retry on another replica"),
           DropReason::kDraining};
 }
 
-QueueDemand DemandOf(const GemmRequest& request) {
+QueueDemand DemandOf(const AdmittedRequest& request) {
   return {request.client, request.m, request.operand_bytes()};
 }
 
@@ -73,7 +68,7 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
       : sink_(sink), clock_(clock), metrics_(metrics), planner_(options) {}
 
   absl::Status CheckRoom(const QueueDemand& demand);
-  void Enqueue(RequestPtr request);
+  void Enqueue(std::unique_ptr<AdmittedRequest> request);
   void HoldLaunches(absl::Time until);
   void Drain(absl::Time deadline);
   void Stop();
@@ -82,7 +77,7 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   void EndHolds();
 
  private:
-  // What Pump does next, outside the lock.
+  // Work of one Pump step, done outside the lock.
   struct Work {
     DroppedRequests dropped;
     PlannedLaunch launch;
@@ -95,19 +90,19 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   // Sweeps the queue first if it is full.
   Refusal CheckRoom(const QueueDemand& demand, DroppedRequests* dropped)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What may start now; nothing if another thread is at it, which then sees
-  // what this one brought. Pump must follow.
+  // Returns what may start now; empty if another thread is pumping, which then
+  // sees this thread's change. Pump must follow.
   Work BeginPump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Does the work, and what may start after it.
+  // Does the work, and then all that may start after it.
   void Pump(Work work) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whether the launch, just taken, is all there is.
+  // True if the launch, just taken, is all there is to do.
   bool IsAlone(const PlannedLaunch& launch) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Work TakeWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Do(Work work) ABSL_LOCKS_EXCLUDED(mutex_);
-  void LaunchEnded(LaunchFamily family, RequestPtr unfinished)
+  void LaunchEnded(LaunchKind kind, std::optional<ScheduledRequest> unfinished)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  Work FreeLaunch(LaunchFamily family, RequestPtr unfinished)
+  Work FreeLaunch(LaunchKind kind, std::optional<ScheduledRequest> unfinished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   DroppedRequests TakeQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -132,7 +127,7 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   absl::Time next_sweep_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Time hold_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  // A drain gave up: nothing waits any more.
+  // Set when a drain ends: nothing may wait any more.
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
@@ -157,14 +152,14 @@ absl::Status BatchScheduler::State::CheckRoom(const QueueDemand& demand) {
     MutexLock lock(&mutex_);
     refusal = CheckRoom(demand, &dropped);
   }
-  EndAll(std::move(dropped), metrics_);
+  CompleteAll(std::move(dropped), metrics_);
   if (!refusal.status.ok()) {
     metrics_->RequestDropped(refusal.reason, DropStage::kAdmission);
   }
   return refusal.status;
 }
 
-void BatchScheduler::State::Enqueue(RequestPtr request) {
+void BatchScheduler::State::Enqueue(std::unique_ptr<AdmittedRequest> request) {
   CHECK(request != nullptr && request->done != nullptr);
   DroppedRequests dropped;
   Refusal refusal;
@@ -178,20 +173,20 @@ void BatchScheduler::State::Enqueue(RequestPtr request) {
       planner_.Add(std::move(request));
       work = BeginPump();
       is_alone = IsAlone(work.launch);
-      // Others start what comes while this thread waits for its launch.
+      // Other threads start later launches while this one waits for its own.
       if (is_alone) pumping_ = false;
       ShowDepth();
     }
   }
-  EndAll(std::move(dropped), metrics_);
+  CompleteAll(std::move(dropped), metrics_);
   if (is_alone) {
-    work.launch.batch.is_alone = true;
+    work.launch.batch.hint = ExecutionHint::kMayRunInline;
     Do(std::move(work));
   } else if (refusal.status.ok()) {
     Pump(std::move(work));
   } else {
     metrics_->RequestDropped(refusal.reason, DropStage::kAdmission);
-    End(std::move(request), refusal.status);
+    Complete({std::move(request), {}}, refusal.status);
   }
 }
 
@@ -216,7 +211,7 @@ void BatchScheduler::State::Pump(Work work) {
 
 bool BatchScheduler::State::IsAlone(const PlannedLaunch& launch) const {
   return launch.batch.requests.size() == 1 &&
-         launch.family == LaunchFamily::kDecode &&
+         launch.kind == LaunchKind::kMerged &&
          planner_.launches_in_flight() == 1 && planner_.depth().requests == 0;
 }
 
@@ -229,47 +224,47 @@ BatchScheduler::State::Work BatchScheduler::State::TakeWork() {
 }
 
 void BatchScheduler::State::Do(Work work) {
-  EndAll(std::move(work.dropped), metrics_);
+  CompleteAll(std::move(work.dropped), metrics_);
   if (work.launch.batch.requests.empty()) return;
-  // A lambda a family: a captured family would be one word too many to be
+  // One lambda for each kind: a captured kind would be one word too many to be
   // held without an allocation.
-  if (work.launch.family == LaunchFamily::kDecode) {
+  if (work.launch.kind == LaunchKind::kMerged) {
     sink_->Submit(std::move(work.launch.batch), [self = shared_from_this()](
-                                                    RequestPtr unfinished) {
-      self->LaunchEnded(LaunchFamily::kDecode, std::move(unfinished));
+                                                    auto unfinished) {
+      self->LaunchEnded(LaunchKind::kMerged, std::move(unfinished));
     });
   } else {
     sink_->Submit(std::move(work.launch.batch), [self = shared_from_this()](
-                                                    RequestPtr unfinished) {
-      self->LaunchEnded(LaunchFamily::kBulk, std::move(unfinished));
+                                                    auto unfinished) {
+      self->LaunchEnded(LaunchKind::kChunk, std::move(unfinished));
     });
   }
 }
 
-void BatchScheduler::State::LaunchEnded(LaunchFamily family,
-                                        RequestPtr unfinished) {
+void BatchScheduler::State::LaunchEnded(
+    LaunchKind kind, std::optional<ScheduledRequest> unfinished) {
   DroppedRequests late;
   Work work;
   {
     MutexLock lock(&mutex_);
-    if (drained_ && unfinished != nullptr) {
-      late.push_back(DrainEnded(std::move(unfinished)));
+    if (drained_ && unfinished.has_value()) {
+      late.push_back(DrainEnded(*std::move(unfinished)));
     } else {
-      work = FreeLaunch(family, std::move(unfinished));
+      work = FreeLaunch(kind, std::move(unfinished));
     }
   }
   if (!late.empty()) {
-    // Before the launch counts as ended, which a drain waits for.
-    EndAll(std::move(late), metrics_);
+    // Completes them before the launch counts as ended: a drain waits for that.
+    CompleteAll(std::move(late), metrics_);
     MutexLock lock(&mutex_);
-    work = FreeLaunch(family, nullptr);
+    work = FreeLaunch(kind, std::nullopt);
   }
   Pump(std::move(work));
 }
 
 BatchScheduler::State::Work BatchScheduler::State::FreeLaunch(
-    LaunchFamily family, RequestPtr unfinished) {
-  planner_.LaunchEnded(family, std::move(unfinished));
+    LaunchKind kind, std::optional<ScheduledRequest> unfinished) {
+  planner_.LaunchEnded(kind, std::move(unfinished));
   Work work = BeginPump();
   ShowDepth();
   if (Idle()) idle_changed_.SignalAll();
@@ -324,13 +319,13 @@ void BatchScheduler::State::Drain(absl::Time deadline) {
     drained_ = true;
     late = TakeQueue();
   }
-  EndAll(std::move(late), metrics_);
+  CompleteAll(std::move(late), metrics_);
 }
 
 DroppedRequests BatchScheduler::State::TakeQueue() {
   DroppedRequests taken;
-  for (RequestPtr& request : planner_.TakeAll()) {
-    taken.push_back(DrainEnded(std::move(request)));
+  for (ScheduledRequest& scheduled : planner_.TakeAll()) {
+    taken.push_back(DrainEnded(std::move(scheduled)));
   }
   ShowDepth();
   return taken;
@@ -357,7 +352,7 @@ absl::Status BatchScheduler::CheckRoom(const QueueDemand& demand) {
   return state_->CheckRoom(demand);
 }
 
-void BatchScheduler::Enqueue(std::unique_ptr<GemmRequest> request) {
+void BatchScheduler::Enqueue(std::unique_ptr<AdmittedRequest> request) {
   state_->Enqueue(std::move(request));
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each rule is the least key of the candidates.
 
 #include "server/scheduling/batching_policy.h"
 
@@ -16,15 +18,15 @@ constexpr int64_t kNone = -1;
 // Queues from which one is chosen.
 struct Candidates {
   absl::Span<const QueueSnapshot> queues;
-  bool bulk_may_launch;
+  bool chunk_may_launch;
 
   bool Has(const QueueSnapshot& queue) const {
-    return bulk_may_launch || queue.family == LaunchFamily::kDecode;
+    return chunk_may_launch || queue.kind == LaunchKind::kMerged;
   }
 };
 
-// The place of the candidate with the least key; kNone if there is none. A key
-// without a value passes the queue over.
+// Index of the candidate with the least key; kNone if there is none. A key
+// without a value excludes the queue.
 template <typename KeyOf>
 int64_t Least(const Candidates& candidates, const KeyOf& key_of) {
   int64_t best = kNone;
@@ -63,8 +65,8 @@ constexpr int64_t kNotBehind = std::numeric_limits<int64_t>::max();
 int64_t Preferred(const Candidates& candidates, const PolicyOptions& options) {
   return Least(candidates, [&](const QueueSnapshot& queue) {
     const bool chases = options.order == BatchOrder::kChase;
-    const bool full_tile = queue.family == LaunchFamily::kDecode &&
-                           queue.rows >= options.tile_rows;
+    const bool full_tile =
+        queue.kind == LaunchKind::kMerged && queue.rows >= options.tile_rows;
     return std::make_optional(
         Rank(-static_cast<int>(queue.priority),
              chases ? queue.layers_behind.value_or(kNotBehind) : 0,
@@ -75,15 +77,17 @@ int64_t Preferred(const Candidates& candidates, const PolicyOptions& options) {
 }  // namespace
 
 std::optional<QueueChoice> NextQueue(absl::Span<const QueueSnapshot> queues,
-                                     const LaunchTurn& turn,
+                                     const DecisionContext& context,
                                      const PolicyOptions& options) {
-  const Candidates candidates = {queues, turn.bulk_may_launch};
-  const int64_t urgent = Urgent(candidates, turn.now + options.deadline_slack);
-  const int64_t aged = Aged(candidates, turn.now - options.age_cap);
+  const Candidates candidates = {queues, context.chunk_may_launch};
+  const int64_t urgent =
+      Urgent(candidates, context.now + options.deadline_slack);
+  const int64_t aged = Aged(candidates, context.now - options.age_cap);
   const bool urgent_may =
-      urgent != kNone && (aged == kNone || turn.last != LaunchReason::kUrgent);
+      urgent != kNone &&
+      (aged == kNone || context.last != LaunchReason::kUrgent);
   if (urgent_may) return QueueChoice{urgent, LaunchReason::kUrgent};
-  if (aged != kNone && turn.last != LaunchReason::kAged) {
+  if (aged != kNone && context.last != LaunchReason::kAged) {
     return QueueChoice{aged, LaunchReason::kAged};
   }
   const int64_t preferred = Preferred(candidates, options);

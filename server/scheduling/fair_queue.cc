@@ -1,10 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// In the heap, the children of index i are at 2 i + 1 and 2 i + 2.
 
 #include "server/scheduling/fair_queue.h"
 
 #include <algorithm>
 
 namespace qgemm {
+
+void DeadlineHeap::Push(WaitingRequest* waiting) {
+  if (waiting->request->deadline == absl::InfiniteFuture()) return;
+  heap_.push_back(waiting);
+  SiftUp(waiting, static_cast<int64_t>(heap_.size()) - 1);
+}
+
+void DeadlineHeap::Remove(WaitingRequest* waiting) {
+  const int64_t index = std::exchange(waiting->heap_index, -1);
+  if (index < 0) return;
+  WaitingRequest* const last = heap_.back();
+  heap_.pop_back();
+  if (last == waiting) return;
+  SiftDown(last, index);
+  SiftUp(last, last->heap_index);
+}
+
+void DeadlineHeap::Put(WaitingRequest* waiting, int64_t index) {
+  heap_[index] = waiting;
+  waiting->heap_index = index;
+}
+
+void DeadlineHeap::SiftUp(WaitingRequest* waiting, int64_t index) {
+  while (index > 0 &&
+         waiting->request->deadline < DeadlineAt((index - 1) / 2)) {
+    Put(heap_[(index - 1) / 2], index);
+    index = (index - 1) / 2;
+  }
+  Put(waiting, index);
+}
+
+void DeadlineHeap::SiftDown(WaitingRequest* waiting, int64_t index) {
+  const auto size = static_cast<int64_t>(heap_.size());
+  while (2 * index + 1 < size) {
+    int64_t child = 2 * index + 1;
+    if (child + 1 < size && DeadlineAt(child + 1) < DeadlineAt(child)) ++child;
+    if (waiting->request->deadline <= DeadlineAt(child)) break;
+    Put(heap_[child], index);
+    index = child;
+  }
+  Put(waiting, index);
+}
 
 Priority FairQueue::highest_priority() const {
   int priority = kPriorities - 1;
@@ -14,103 +58,103 @@ Priority FairQueue::highest_priority() const {
 
 void FairQueue::Push(WaitingRequest* waiting) {
   waiting->queue = this;
-  waiting->lane = LaneOf(*waiting);
-  waiting->lane->requests.PushBack(waiting);
+  waiting->client_queue = ClientQueueOf(*waiting);
+  waiting->client_queue->requests.PushBack(waiting);
   Count(waiting);
 }
 
 void FairQueue::PushUnfinished(WaitingRequest* waiting) {
   waiting->queue = this;
-  waiting->lane = LaneOf(*waiting);
-  waiting->lane->requests.PushFront(waiting);
+  waiting->client_queue = ClientQueueOf(*waiting);
+  waiting->client_queue->requests.PushFront(waiting);
   Count(waiting);
 }
 
 void FairQueue::Remove(WaitingRequest* waiting) {
-  LeaveLane(waiting);
+  LeaveClientQueue(waiting);
   Uncount(waiting);
 }
 
 void FairQueue::Launched(WaitingRequest* waiting) { Uncount(waiting); }
 
 void FairQueue::Restore(WaitingRequest* waiting) {
-  ClientLane* const lane = LaneOf(*waiting);
-  waiting->lane = lane;
-  lane->requests.PushFront(waiting);
-  LaneRing& ring = RingOf(lane->priority);
-  ring.Remove(lane);
-  ring.AddFront(lane);
-  lane->in_turn = true;
-  lane->credit_rows += CostRows(*waiting);
+  ClientQueue* const queue = ClientQueueOf(*waiting);
+  waiting->client_queue = queue;
+  queue->requests.PushFront(waiting);
+  DrrRing& ring = RingOf(queue->priority);
+  ring.Remove(queue);
+  ring.AddFront(queue);
+  queue->has_quantum = true;
+  queue->deficit_rows += CostRows(*waiting);
 }
 
-ClientLane* FairQueue::LaneOf(const WaitingRequest& waiting) {
+ClientQueue* FairQueue::ClientQueueOf(const WaitingRequest& waiting) {
   const Priority priority = waiting.request->priority;
-  ClientLane*& lane = lane_of_[{waiting.client, priority}];
-  if (lane == nullptr) {
-    lane = lanes_->Take();
-    lane->client = waiting.client;
-    lane->priority = priority;
-    RingOf(priority).Add(lane);
+  ClientQueue*& queue = queue_of_client_[{waiting.client, priority}];
+  if (queue == nullptr) {
+    queue = client_queues_->Take();
+    queue->client = waiting.client;
+    queue->priority = priority;
+    RingOf(priority).Add(queue);
   }
-  return lane;
+  return queue;
 }
 
-void FairQueue::LeaveLane(WaitingRequest* waiting) {
-  ClientLane* const lane = waiting->lane;
-  waiting->lane = nullptr;
-  lane->requests.Remove(waiting);
-  if (!lane->requests.empty()) return;
-  RingOf(lane->priority).Remove(lane);
-  lane_of_.erase({lane->client, lane->priority});
-  lanes_->Return(lane);
+void FairQueue::LeaveClientQueue(WaitingRequest* waiting) {
+  ClientQueue* const queue = waiting->client_queue;
+  waiting->client_queue = nullptr;
+  queue->requests.Remove(waiting);
+  if (!queue->requests.empty()) return;
+  RingOf(queue->priority).Remove(queue);
+  queue_of_client_.erase({queue->client, queue->priority});
+  client_queues_->Return(queue);
 }
 
 void FairQueue::Count(WaitingRequest* waiting) {
   ++requests_;
-  place_.has_waiting = true;
-  rows_ += waiting->request->rows_left();
+  layer_.has_waiting = true;
+  rows_ += waiting->rows_left();
   by_age_.PushBack(waiting);
   deadlines_.Push(waiting);
 }
 
 void FairQueue::Uncount(WaitingRequest* waiting) {
   --requests_;
-  place_.has_waiting = requests_ > 0;
-  rows_ -= waiting->request->rows_left();
+  layer_.has_waiting = requests_ > 0;
+  rows_ -= waiting->rows_left();
   by_age_.Remove(waiting);
   deadlines_.Remove(waiting);
 }
 
-void FairQueue::TakeBatch(const BatchBounds& bounds, const FirstTurn& first,
+void FairQueue::TakeBatch(const BatchBounds& bounds, const BatchHead& head,
                           std::vector<WaitingRequest*>* batch,
                           std::vector<WaitingRequest*>* cancelled) {
   BatchFill fill = {bounds, batch, cancelled};
-  TakeFirstTurn(first, &fill);
-  const auto cost = [this](const WaitingRequest& waiting) {
+  TakeHead(head, &fill);
+  const auto cost_rows = [this](const WaitingRequest& waiting) {
     return CostRows(waiting);
   };
   for (int priority = kPriorities - 1; priority >= 0; --priority) {
-    while (WaitingRequest* const next = rings_[priority].Offer(cost)) {
+    while (WaitingRequest* const next = rings_[priority].Head(cost_rows)) {
       if (!Take(next, &fill)) return;
     }
   }
 }
 
-void FairQueue::TakeFirstTurn(const FirstTurn& first, BatchFill* fill) {
+void FairQueue::TakeHead(const BatchHead& head, BatchFill* fill) {
   const bool began_aged = std::exchange(began_aged_, false);
-  if (first.urgent && deadlines_.first() != nullptr) {
+  if (head.urgent && deadlines_.first() != nullptr) {
     WaitingRequest* const urgent = deadlines_.first();
-    ClientLane* const lane = urgent->lane;
+    ClientQueue* const queue = urgent->client_queue;
     WaitingRequest* next = nullptr;
     do {
-      next = lane->requests.front();
+      next = queue->requests.front();
     } while (Take(next, fill) && next != urgent);
     return;
   }
-  ClientLane* const oldest = by_age_.front()->lane;
+  ClientQueue* const oldest = by_age_.front()->client_queue;
   if (began_aged || oldest->priority == highest_priority()) return;
-  if (by_age_.front()->request->waiting_since() > first.aged_before) return;
+  if (by_age_.front()->waiting_since() > head.aged_before) return;
   began_aged_ = true;
   Take(oldest->requests.front(), fill);
 }
@@ -121,15 +165,15 @@ bool FairQueue::Take(WaitingRequest* waiting, BatchFill* fill) {
     fill->cancelled->push_back(waiting);
     return true;
   }
-  const int64_t rows = waiting->request->rows_left();
+  const int64_t rows = waiting->rows_left();
   const bool first = fill->batch->empty();
   if (!first && (fill->left.max_requests == 0 || rows > fill->left.max_rows)) {
     return false;
   }
   fill->left.max_rows -= std::min(rows, fill->left.max_rows);
   --fill->left.max_requests;
-  waiting->lane->credit_rows -= CostRows(*waiting);
-  LeaveLane(waiting);
+  waiting->client_queue->deficit_rows -= CostRows(*waiting);
+  LeaveClientQueue(waiting);
   fill->batch->push_back(waiting);
   return true;
 }

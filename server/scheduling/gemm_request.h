@@ -1,46 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One admitted request on its way from the wire to its launches and back.
+// One Gemm request as the transport hands it to the scheduler, and what the
+// scheduler keeps of it until it is complete.
 
 #ifndef QGEMM_SERVER_SCHEDULING_GEMM_REQUEST_H_
 #define QGEMM_SERVER_SCHEDULING_GEMM_REQUEST_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/task_runner.h"
 #include "kernels/matrix/backend.h"
+#include "server/metrics/server_metrics.h"
 
 namespace qgemm {
 
-// Who goes first among those that wait. In rising order.
+// Order in which waiting requests are served, lowest first.
 enum class Priority : uint8_t { kLow, kNormal, kHigh };
 
-// What the server tells of one answered request; times are sums over its
-// launches.
-struct GemmTimings {
-  absl::Duration queue;
-  absl::Duration host_to_device;
-  absl::Duration kernel;
-  absl::Duration device_to_host;
-  // Of the request's largest launch.
-  int64_t launch_rows = 0;
-  int64_t launch_requests = 0;
-};
-
-// Rows [first, first + count) of a request.
-struct RowRange {
-  int64_t first = 0;
-  int64_t count = 0;
-};
-
-// Owned by whoever holds the unique_ptr; ends by exactly one call of `done`.
-struct GemmRequest {
+// Input of the scheduler: filled in by the transport, read only from Enqueue
+// until `done` hands it back.
+struct AdmittedRequest {
   std::shared_ptr<const ResidentWeights> weights;
   MatmulSignature signature;
   int64_t m = 0;
@@ -48,7 +35,7 @@ struct GemmRequest {
   StagingLease c;  // [m, n], written by the launches
   absl::Time arrival;
   absl::Time deadline = absl::InfiniteFuture();
-  // Whose it is, for fairness and quotas.
+  // Client that fairness and quotas count the request for.
   std::string client;
   Priority priority = Priority::kNormal;
   // Set by the transport when the caller went away; read before execution.
@@ -58,30 +45,53 @@ struct GemmRequest {
   // be read and sent. Must not block.
   using Done =
       absl::AnyInvocable<void(absl::Status status, const GemmTimings& timings,
-                              std::unique_ptr<GemmRequest> request)>;
+                              std::unique_ptr<AdmittedRequest> request)>;
   Done done;
-  // Where `done` runs if it is not worth its while where the launch ended;
-  // null: there. Must outlive the request.
-  TaskRunner* home = nullptr;
+  // Runs `done` of large batches and long answers (batch_dispatcher.h); null:
+  // `done` always runs on the launch's thread. Must outlive the request.
+  TaskRunner* completion_executor = nullptr;
 
-  // What the launch that it is in computes, the rows before which are done;
-  // set by the scheduler.
-  RowRange in_launch;
-  // Of the launches that have ended, and when the last one did.
-  GemmTimings timings;
-  absl::Time last_launch_end = absl::InfinitePast();
-
-  // Rows that no ended launch has computed.
-  int64_t rows_left() const { return m - in_launch.first; }
   int64_t operand_bytes() const { return a.size_bytes() + c.size_bytes(); }
-  // When it last began to wait for a launch.
-  absl::Time waiting_since() const {
-    return arrival > last_launch_end ? arrival : last_launch_end;
-  }
   bool is_cancelled() const {
     return cancelled != nullptr && cancelled->load(std::memory_order_acquire);
   }
 };
+
+// Rows [first, first + count) of a request.
+struct RowRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// Progress of a request through its launches. Written by the scheduler and by
+// the sink that runs its batches, one at a time.
+struct SchedulerState {
+  // Rows of the current launch; the rows before them are computed.
+  RowRange in_launch;
+  // Sums over the launches that have ended, and the end of the last one.
+  GemmTimings timings;
+  absl::Time last_launch_end = absl::InfinitePast();
+};
+
+// A request between Enqueue and `done`. Move-only.
+struct ScheduledRequest {
+  std::unique_ptr<AdmittedRequest> request;
+  SchedulerState state;
+
+  // Rows that no ended launch has computed.
+  int64_t rows_left() const { return request->m - state.in_launch.first; }
+  // Arrival, or the end of the last launch: the start of the current wait.
+  absl::Time waiting_since() const {
+    return std::max(request->arrival, state.last_launch_end);
+  }
+};
+
+// Ends the request: runs its `done`.
+inline void Complete(ScheduledRequest scheduled, absl::Status status) {
+  AdmittedRequest::Done done = std::move(scheduled.request->done);
+  done(std::move(status), scheduled.state.timings,
+       std::move(scheduled.request));
+}
 
 }  // namespace qgemm
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// active_ and snapshots_ change together: in Refresh and Deactivate.
 
 #include "server/scheduling/launch_planner.h"
 
@@ -12,8 +14,8 @@
 namespace qgemm {
 namespace {
 
-// Clients and queues without requests that are remembered; more than a server
-// sees in hours of ordinary service, and little memory.
+// Clients and queues without requests that are kept; more than a server sees in
+// hours of ordinary service, and little memory.
 constexpr size_t kMaxIdleClients = 4096;
 constexpr size_t kMaxQueues = 8192;
 
@@ -42,17 +44,19 @@ Refusal QueueFull(absl::string_view values, int64_t limit) {
           DropReason::kQueueFull};
 }
 
-DroppedRequest Expired(std::unique_ptr<GemmRequest> request, absl::Time now) {
+DroppedRequest Expired(ScheduledRequest scheduled, absl::Time now) {
+  const AdmittedRequest& request = *scheduled.request;
   absl::Status status = absl::DeadlineExceededError(absl::StrCat(
-      "the deadline passed ", absl::FormatDuration(now - request->deadline),
+      "the deadline passed ", absl::FormatDuration(now - request.deadline),
       " ago, after the request had waited ",
-      absl::FormatDuration(now - request->waiting_since()), " for a launch; ",
-      request->in_launch.first, " of ", request->m, " rows were computed"));
-  return {std::move(request), std::move(status), DropReason::kDeadline};
+      absl::FormatDuration(now - scheduled.waiting_since()), " for a launch; ",
+      scheduled.state.in_launch.first, " of ", request.m,
+      " rows were computed; allow more time or send less"));
+  return {std::move(scheduled), std::move(status), DropReason::kDeadline};
 }
 
-DroppedRequest Cancelled(std::unique_ptr<GemmRequest> request) {
-  return {std::move(request), absl::CancelledError("the caller went away"),
+DroppedRequest Cancelled(ScheduledRequest scheduled) {
+  return {std::move(scheduled), absl::CancelledError("the caller went away"),
           DropReason::kCancelled};
 }
 
@@ -93,7 +97,7 @@ Refusal LaunchPlanner::CheckRoom(const QueueDemand& demand) const {
 }
 
 Refusal LaunchPlanner::CheckQuota(const QueueDemand& demand) const {
-  const QueueClient* const client = clients_.Find(demand.client);
+  const ClientState* const client = clients_.Find(demand.client);
   if (client == nullptr) return {};
   const int64_t row_quota = options_.max_client_queued_rows;
   if (row_quota > 0 && demand.rows > row_quota - client->rows) {
@@ -115,23 +119,23 @@ Refusal LaunchPlanner::CheckQuota(const QueueDemand& demand) const {
   return {};
 }
 
-void LaunchPlanner::Add(std::unique_ptr<GemmRequest> request) {
+void LaunchPlanner::Add(std::unique_ptr<AdmittedRequest> request) {
   FairQueue* const queue = QueueOf(*request);
-  WaitingRequest* const waiting = Count(std::move(request));
+  WaitingRequest* const waiting = Count({std::move(request), {}});
   queue->Push(waiting);
   Refresh(queue);
-  if (queue->key().family != LaunchFamily::kDecode) return;
-  LayerPlace* const from =
-      std::exchange(waiting->client->place, queue->place());
-  successors_.Observe(from, queue->place(), waiting->request->arrival);
+  if (queue->key().kind != LaunchKind::kMerged) return;
+  SequenceLayer* const from =
+      std::exchange(waiting->client->last_layer, queue->layer());
+  predictor_.Observe(from, queue->layer(), waiting->request->arrival);
 }
 
-void LaunchPlanner::LaunchEnded(LaunchFamily family,
-                                std::unique_ptr<GemmRequest> unfinished) {
-  --LaunchesOf(family);
-  if (unfinished == nullptr) return;
-  FairQueue* const queue = QueueOf(*unfinished);
-  queue->PushUnfinished(Count(std::move(unfinished)));
+void LaunchPlanner::LaunchEnded(LaunchKind kind,
+                                std::optional<ScheduledRequest> unfinished) {
+  --LaunchesOf(kind);
+  if (!unfinished.has_value()) return;
+  FairQueue* const queue = QueueOf(*unfinished->request);
+  queue->PushUnfinished(Count(*std::move(unfinished)));
   Refresh(queue);
 }
 
@@ -143,16 +147,16 @@ PlannedLaunch LaunchPlanner::Next(absl::Time now,
     const std::optional<QueueChoice> choice = ChooseQueue(now);
     if (!choice.has_value()) return {};
     FairQueue* const queue = active_[choice->queue];
-    FirstTurn first;
-    first.urgent = choice->reason == LaunchReason::kUrgent;
-    first.aged_before = now - options_.policy.age_cap;
-    TakeFrom(queue, first);
+    BatchHead head;
+    head.urgent = choice->reason == LaunchReason::kUrgent;
+    head.aged_before = now - options_.policy.age_cap;
+    TakeFrom(queue, head);
     DropCancelled(dropped);
     if (batch_.empty()) continue;
     last_reason_ = choice->reason;
-    const LaunchFamily family = queue->key().family;
-    ++LaunchesOf(family);
-    return {CloseBatch(queue), family};
+    const LaunchKind kind = queue->key().kind;
+    ++LaunchesOf(kind);
+    return {CloseBatch(queue), kind};
   }
 }
 
@@ -173,8 +177,8 @@ void LaunchPlanner::Sweep(absl::Time now,
   DropCancelled(dropped);
 }
 
-std::vector<std::unique_ptr<GemmRequest>> LaunchPlanner::TakeAll() {
-  std::vector<std::unique_ptr<GemmRequest>> all;
+std::vector<ScheduledRequest> LaunchPlanner::TakeAll() {
+  std::vector<ScheduledRequest> all;
   while (!active_.empty()) {
     FairQueue* const queue = active_.back();
     WaitingRequest* const waiting = queue->oldest();
@@ -184,73 +188,73 @@ std::vector<std::unique_ptr<GemmRequest>> LaunchPlanner::TakeAll() {
   return all;
 }
 
-FairQueue* LaunchPlanner::QueueOf(const GemmRequest& request) {
-  const LaunchFamily family = request.m > options_.batching.max_rows
-                                  ? LaunchFamily::kBulk
-                                  : LaunchFamily::kDecode;
-  const QueueKey key = {request.weights.get(), request.signature, family};
+FairQueue* LaunchPlanner::QueueOf(const AdmittedRequest& request) {
+  const LaunchKind kind = request.m > options_.batching.max_rows
+                              ? LaunchKind::kChunk
+                              : LaunchKind::kMerged;
+  const QueueKey key = {request.weights.get(), request.signature, kind};
   const auto found = queues_.find(key);
   if (found != queues_.end()) return found->second.get();
   if (queues_.size() >= kMaxQueues) ForgetIdleQueues();
-  return queues_.emplace(key, std::make_unique<FairQueue>(key, &lanes_))
+  return queues_.emplace(key, std::make_unique<FairQueue>(key, &client_queues_))
       .first->second.get();
 }
 
 void LaunchPlanner::ForgetIdleQueues() {
-  clients_.ForgetPlaces();
+  clients_.ForgetLayers();
   for (auto entry = queues_.begin(); entry != queues_.end();) {
     const auto next = std::next(entry);
-    *entry->second->place() = LayerPlace();
+    *entry->second->layer() = SequenceLayer();
     if (entry->second->empty()) queues_.erase(entry);
     entry = next;
   }
 }
 
-WaitingRequest* LaunchPlanner::Count(std::unique_ptr<GemmRequest> request) {
+WaitingRequest* LaunchPlanner::Count(ScheduledRequest scheduled) {
   WaitingRequest* const waiting = waiting_.Take();
-  waiting->client = clients_.Get(request->client);
-  clients_.Add(waiting->client, *request);
+  waiting->client = clients_.Get(scheduled.request->client);
+  clients_.Add(waiting->client, scheduled);
   ++depth_.requests;
-  depth_.rows += request->rows_left();
-  depth_.bytes += request->operand_bytes();
-  waiting->request = std::move(request);
+  depth_.rows += scheduled.rows_left();
+  depth_.bytes += scheduled.request->operand_bytes();
+  waiting->scheduled() = std::move(scheduled);
   return waiting;
 }
 
-std::unique_ptr<GemmRequest> LaunchPlanner::Release(WaitingRequest* waiting) {
+ScheduledRequest LaunchPlanner::Release(WaitingRequest* waiting) {
   waiting->queue->empty() ? Deactivate(waiting->queue)
                           : Refresh(waiting->queue);
-  std::unique_ptr<GemmRequest> request = std::move(waiting->request);
-  clients_.Remove(waiting->client, *request);
+  ScheduledRequest scheduled = std::move(waiting->scheduled());
+  clients_.Remove(waiting->client, scheduled);
   --depth_.requests;
-  depth_.rows -= request->rows_left();
-  depth_.bytes -= request->operand_bytes();
+  depth_.rows -= scheduled.rows_left();
+  depth_.bytes -= scheduled.request->operand_bytes();
   waiting_.Return(waiting);
-  return request;
+  return scheduled;
 }
 
 void LaunchPlanner::Refresh(FairQueue* queue) {
-  if (queue->active_place < 0) {
-    queue->active_place = static_cast<int64_t>(active_.size());
+  if (queue->active_index < 0) {
+    queue->active_index = static_cast<int64_t>(active_.size());
     active_.push_back(queue);
     snapshots_.emplace_back();
   }
-  QueueSnapshot& snapshot = snapshots_[queue->active_place];
-  snapshot.family = queue->key().family;
+  QueueSnapshot& snapshot = snapshots_[queue->active_index];
+  snapshot.kind = queue->key().kind;
   snapshot.priority = queue->highest_priority();
   snapshot.rows = queue->rows();
-  snapshot.oldest = queue->oldest()->request->waiting_since();
+  snapshot.oldest = queue->oldest()->waiting_since();
   snapshot.earliest_deadline = queue->deadlines().earliest();
 }
 
 void LaunchPlanner::Deactivate(FairQueue* queue) {
-  const int64_t place = std::exchange(queue->active_place, -1);
-  if (place < 0) return;
+  const int64_t index = std::exchange(queue->active_index, -1);
+  if (index < 0) return;
   FairQueue* const last = active_.back();
   if (last != queue) {
-    active_[place] = last;
-    snapshots_[place] = snapshots_.back();
-    last->active_place = place;
+    active_[index] = last;
+    snapshots_[index] = snapshots_.back();
+    last->active_index = index;
   }
   active_.pop_back();
   snapshots_.pop_back();
@@ -258,7 +262,7 @@ void LaunchPlanner::Deactivate(FairQueue* queue) {
 
 void LaunchPlanner::DropExpired(absl::Time now,
                                 std::vector<DroppedRequest>* dropped) {
-  // Backwards: a queue that gets empty is replaced by one that was seen.
+  // Backwards: the last queue, already visited, replaces one that gets empty.
   for (size_t i = active_.size(); i-- > 0;) {
     if (snapshots_[i].earliest_deadline > now) continue;
     FairQueue* const queue = active_[i];
@@ -278,35 +282,35 @@ void LaunchPlanner::DropCancelled(std::vector<DroppedRequest>* dropped) {
 }
 
 std::optional<QueueChoice> LaunchPlanner::ChooseQueue(absl::Time now) {
-  LaunchTurn turn;
-  turn.now = now;
-  turn.last = last_reason_;
-  turn.bulk_may_launch =
-      LaunchesOf(LaunchFamily::kBulk) < options_.max_bulk_launches_in_flight;
+  DecisionContext context;
+  context.now = now;
+  context.last = last_reason_;
+  context.chunk_may_launch =
+      LaunchesOf(LaunchKind::kChunk) < options_.max_chunks_in_flight;
   PolicyOptions policy = options_.policy;
-  if (!successors_.trusted()) policy.order = BatchOrder::kOldest;
+  if (!predictor_.trusted()) policy.order = BatchOrder::kOldest;
   if (policy.order == BatchOrder::kChase) {
-    successors_.BeginDecision(now);
+    predictor_.BeginDecision(now);
     for (size_t i = 0; i < active_.size(); ++i) {
       snapshots_[i].layers_behind =
-          successors_.LayersBehind(*active_[i]->place());
+          predictor_.LayersBehind(*active_[i]->layer());
     }
   }
-  return NextQueue(snapshots_, turn, policy);
+  return NextQueue(snapshots_, context, policy);
 }
 
-void LaunchPlanner::TakeFrom(FairQueue* queue, const FirstTurn& first) {
+void LaunchPlanner::TakeFrom(FairQueue* queue, const BatchHead& head) {
   BatchBounds bounds;
   bounds.max_rows = options_.batching.max_rows;
-  bounds.max_requests = queue->key().family == LaunchFamily::kBulk
+  bounds.max_requests = queue->key().kind == LaunchKind::kChunk
                             ? 1
                             : options_.batching.max_requests;
   batch_.clear();
-  queue->TakeBatch(bounds, first, &batch_, &cancelled_);
+  queue->TakeBatch(bounds, head, &batch_, &cancelled_);
   CutBatch(queue);
 }
 
-// A batch ends where its tiles are well filled if there is a next one.
+// Closes the batch where its tiles are well filled if more requests wait.
 void LaunchPlanner::CutBatch(FairQueue* queue) {
   if (batch_.size() < 2) return;
   if (queue->requests() == static_cast<int64_t>(batch_.size())) return;
@@ -326,19 +330,21 @@ ClosedBatch LaunchPlanner::CloseBatch(FairQueue* queue) {
   closed.requests.reserve(batch_.size());
   for (WaitingRequest* const waiting : batch_) {
     queue->Launched(waiting);
-    std::unique_ptr<GemmRequest> request = Release(waiting);
-    request->in_launch = RowsToLaunch(*request);
-    closed.requests.push_back(std::move(request));
+    ScheduledRequest scheduled = Release(waiting);
+    scheduled.state.in_launch = RowsToLaunch(scheduled);
+    closed.requests.push_back(std::move(scheduled));
   }
   return closed;
 }
 
-RowRange LaunchPlanner::RowsToLaunch(const GemmRequest& request) const {
+RowRange LaunchPlanner::RowsToLaunch(const ScheduledRequest& scheduled) const {
   const BatchingOptions& batching = options_.batching;
+  const AdmittedRequest& request = *scheduled.request;
   if (request.m <= batching.max_rows) return {0, request.m};
   const int64_t rows = ChunkRows(request.m, request.weights->n(),
                                  request.weights->k(), batching.chunks);
-  return {request.in_launch.first, std::min(rows, request.rows_left())};
+  return {scheduled.state.in_launch.first,
+          std::min(rows, scheduled.rows_left())};
 }
 
 }  // namespace qgemm

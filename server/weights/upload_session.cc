@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Bytes are hashed in the order of the canonical text and its sections.
 
 #include "server/weights/upload_session.h"
 
 #include <utility>
-#include <vector>
 
+#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
-#include "base/check.h"
 #include "base/crc32c.h"
 #include "base/status_macros.h"
-#include "kernels/formats/weights_decoder.h"
-#include "server/weights/budget.h"
 
 namespace qgemm {
 namespace {
@@ -21,201 +20,41 @@ std::string Position(Section section, int64_t offset) {
   return absl::StrCat("section ", Name(section), ", offset ", offset);
 }
 
-// Where the upload stands: which byte of which section comes next.
-class UploadCursor {
- public:
-  explicit UploadCursor(const WeightsSpec& spec) : sections_(SectionsOf(spec)) {
-    SkipFullSections();
-  }
+absl::Status TooLong(const UploadChunk& chunk, int64_t left) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("chunk at ", Position(chunk.section, chunk.offset), ": ",
+                   chunk.bytes.size(), " bytes, but the section has only ",
+                   left, " more by the header's shape and format"));
+}
 
-  // OK if the chunk is what comes next and fits its section.
-  absl::Status Check(const UploadChunk& chunk) const {
-    if (IsBeyondLastByte(chunk)) return TooLong(chunk, 0);
-    if (done() || chunk.section != sections_[index_].section ||
-        chunk.offset != offset_) {
-      return absl::AbortedError(
-          absl::StrCat("chunk at ", Position(chunk.section, chunk.offset),
-                       ": expected ", Next(), "; upload again"));
-    }
-    const int64_t left = sections_[index_].bytes - offset_;
-    if (chunk.bytes.size() > static_cast<uint64_t>(left)) {
-      return TooLong(chunk, left);
-    }
-    return absl::OkStatus();
-  }
-
-  void Advance(int64_t bytes) {
-    offset_ += bytes;
-    received_ += bytes;
-    SkipFullSections();
-  }
-
-  bool done() const { return index_ == sections_.size(); }
-  int64_t received_bytes() const { return received_; }
-
-  // What comes next, for messages.
-  std::string Next() const {
-    if (done()) return "no more chunks";
-    return Position(sections_[index_].section, offset_);
-  }
-
- private:
-  // True if the upload is complete and the chunk would lengthen it.
-  bool IsBeyondLastByte(const UploadChunk& chunk) const {
-    return done() && !sections_.empty() && !chunk.bytes.empty() &&
-           chunk.section == sections_.back().section &&
-           chunk.offset == sections_.back().bytes;
-  }
-
-  static absl::Status TooLong(const UploadChunk& chunk, int64_t left) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("chunk at ", Position(chunk.section, chunk.offset), ": ",
-                     chunk.bytes.size(), " bytes, but the section has only ",
-                     left, " more by the header's shape and format"));
-  }
-
-  void SkipFullSections() {
-    while (!done() && offset_ == sections_[index_].bytes) {
-      ++index_;
-      offset_ = 0;
-    }
-  }
-
-  const std::vector<SectionSize> sections_;
-  size_t index_ = 0;
-  int64_t offset_ = 0;
-  int64_t received_ = 0;
-};
-
-// An upload that ended before it began: the bytes are held already.
-class DeduplicatedUpload final : public UploadSession {
- public:
-  explicit DeduplicatedUpload(std::shared_ptr<const StoredWeights> held) {
-    result_ = UploadResult{std::move(held), /*deduplicated=*/true,
-                           /*flushed_blocks=*/0};
-  }
-
-  const std::optional<UploadResult>& deduplicated() const override {
-    return result_;
-  }
-  absl::Status Append(const UploadChunk&) override {
-    CHECK(false) << "Append to an upload that is deduplicated";
-    return absl::OkStatus();
-  }
-  absl::StatusOr<UploadResult> Finish() override { return *result_; }
-
- private:
-  std::optional<UploadResult> result_;
-};
-
-class ActiveUpload final : public UploadSession {
- public:
-  ActiveUpload(const UploadHeader& header, WeightStore* store,
-               BudgetReservation reservation,
-               std::unique_ptr<WeightsBuilder> builder)
-      : header_(header),
-        store_(store),
-        cursor_(header.spec),
-        reservation_(std::move(reservation)),
-        builder_(std::move(builder)),
-        decoder_(NewWeightsDecoder(header.spec, builder_.get())) {
-    hash_.Update(CanonicalText(header.spec));
-  }
-
-  const std::optional<UploadResult>& deduplicated() const override {
-    return not_deduplicated_;
-  }
-
-  // The first error stays: what follows it cannot be decoded.
-  absl::Status Append(const UploadChunk& chunk) override {
-    if (state_.ok()) state_ = AppendNext(chunk);
-    return state_;
-  }
-
-  absl::StatusOr<UploadResult> Finish() override {
-    RETURN_IF_ERROR(state_);
-    state_ = absl::FailedPreconditionError("the upload has ended");
-    if (!cursor_.done()) return MissingBytes();
-    const Sha256Digest id = hash_.Finish();
-    if (header_.expected_id.has_value() && *header_.expected_id != id) {
-      return absl::DataLossError(absl::StrCat(
-          "sha256 of the upload is ", ToHex(id), ", but its header says ",
-          ToHex(*header_.expected_id), "; upload again"));
-    }
-    ASSIGN_OR_RETURN(const DecodeReport report, decoder_->Finish());
-    ASSIGN_OR_RETURN(auto resident, builder_->Finish());
-    return Commit(ToHex(id), std::move(resident), report);
-  }
-
- private:
-  absl::Status AppendNext(const UploadChunk& chunk) {
-    RETURN_IF_ERROR(cursor_.Check(chunk));
-    const uint32_t crc = Crc32c(chunk.bytes);
-    if (crc != chunk.crc32c) {
-      return absl::DataLossError(absl::StrFormat(
-          "chunk at %s: crc32c of its %d bytes is %08x, but the chunk says "
-          "%08x; upload again",
-          Position(chunk.section, chunk.offset), chunk.bytes.size(), crc,
-          chunk.crc32c));
-    }
-    if (chunk.bytes.empty()) return absl::OkStatus();
-    hash_.Update(chunk.bytes);
-    RETURN_IF_ERROR(decoder_->Append(
-        chunk.section, absl::MakeConstSpan(
-                           reinterpret_cast<const uint8_t*>(chunk.bytes.data()),
-                           chunk.bytes.size())));
-    cursor_.Advance(static_cast<int64_t>(chunk.bytes.size()));
-    return absl::OkStatus();
-  }
-
-  absl::Status MissingBytes() const {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the upload ended after ", cursor_.received_bytes(), " of ",
-        header_.total_bytes, " bytes: expected ", cursor_.Next()));
-  }
-
-  UploadResult Commit(const std::string& id,
-                      std::shared_ptr<const ResidentWeights> resident,
-                      const DecodeReport& report) {
-    const ResidentWeights* const ours = resident.get();
-    StoredWeights weights{id, header_.spec, std::move(resident),
-                          header_.total_bytes};
-    auto held = store_->Commit(std::move(weights), std::move(reservation_),
-                               header_.name);
-    const bool deduplicated = held->resident.get() != ours;
-    return UploadResult{std::move(held), deduplicated, report.flushed_blocks};
-  }
-
-  const UploadHeader header_;
-  WeightStore* const store_;
-  const std::optional<UploadResult> not_deduplicated_;
-  UploadCursor cursor_;
-  Sha256 hash_;
-  absl::Status state_;
-  // Destroyed from the last to the first: the decoder writes into the builder,
-  // whose memory the reservation accounts for.
-  BudgetReservation reservation_;
-  std::unique_ptr<WeightsBuilder> builder_;
-  std::unique_ptr<WeightsDecoder> decoder_;
-};
+absl::Status CheckCrc(const UploadChunk& chunk) {
+  if (!chunk.crc32c.has_value()) return absl::OkStatus();
+  const uint32_t crc = Crc32c(chunk.bytes);
+  if (crc == *chunk.crc32c) return absl::OkStatus();
+  return absl::DataLossError(absl::StrFormat(
+      "chunk at %s: crc32c of its %d bytes is %08x, but the chunk says %08x; "
+      "upload again",
+      Position(chunk.section, chunk.offset), chunk.bytes.size(), crc,
+      *chunk.crc32c));
+}
 
 absl::Status CheckHeader(const UploadHeader& header,
                          const WeightsLimits& limits) {
   if (!header.name.empty()) RETURN_IF_ERROR(ValidateWeightsName(header.name));
   RETURN_IF_ERROR(Validate(header.spec, limits));
   const int64_t expected_bytes = TotalBytes(header.spec);
-  if (header.total_bytes != expected_bytes) {
+  if (header.total_bytes.value_or(expected_bytes) != expected_bytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("total_bytes = ", header.total_bytes,
+        absl::StrCat("total_bytes = ", *header.total_bytes,
                      ", but the shape and format need ", expected_bytes, " (",
                      CanonicalText(header.spec), ")"));
   }
   return absl::OkStatus();
 }
 
-// The held weights if the expected id names any, bound to the name then; null
-// if none. INVALID_ARGUMENT if those are not of this header.
-absl::StatusOr<std::shared_ptr<const StoredWeights>> FindDuplicate(
+// Returns the held weights of the expected id, bound to the header's name; null
+// if there is no such id. INVALID_ARGUMENT if they have another spec.
+absl::StatusOr<std::shared_ptr<const Weights>> FindDuplicate(
     const UploadHeader& header, WeightStore* store) {
   if (!header.expected_id.has_value()) return nullptr;
   const std::string id = ToHex(*header.expected_id);
@@ -233,21 +72,128 @@ absl::StatusOr<std::shared_ptr<const StoredWeights>> FindDuplicate(
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UploadSession>> UploadSession::Start(
+UploadCursor::UploadCursor(const WeightsSpec& spec)
+    : sections_(SectionsOf(spec)) {
+  SkipFullSections();
+}
+
+absl::Status UploadCursor::Check(const UploadChunk& chunk) const {
+  if (IsBeyondLastByte(chunk)) return TooLong(chunk, 0);
+  if (done() || chunk.section != sections_[index_].section ||
+      chunk.offset != offset_) {
+    return absl::AbortedError(
+        absl::StrCat("chunk at ", Position(chunk.section, chunk.offset),
+                     ": expected ", Next(), "; upload again"));
+  }
+  const int64_t left = sections_[index_].bytes - offset_;
+  if (chunk.bytes.size() > static_cast<uint64_t>(left)) {
+    return TooLong(chunk, left);
+  }
+  return absl::OkStatus();
+}
+
+void UploadCursor::Advance(int64_t bytes) {
+  offset_ += bytes;
+  received_ += bytes;
+  SkipFullSections();
+}
+
+std::string UploadCursor::Next() const {
+  if (done()) return "no more chunks";
+  return Position(sections_[index_].section, offset_);
+}
+
+bool UploadCursor::IsBeyondLastByte(const UploadChunk& chunk) const {
+  return done() && !sections_.empty() && !chunk.bytes.empty() &&
+         chunk.section == sections_.back().section &&
+         chunk.offset == sections_.back().bytes;
+}
+
+void UploadCursor::SkipFullSections() {
+  while (!done() && offset_ == sections_[index_].bytes) {
+    ++index_;
+    offset_ = 0;
+  }
+}
+
+absl::StatusOr<UploadSession::Started> UploadSession::Start(
     const UploadHeader& header, const WeightsLimits& limits, Backend* backend,
     WeightStore* store) {
   RETURN_IF_ERROR(CheckHeader(header, limits));
   ASSIGN_OR_RETURN(auto duplicate, FindDuplicate(header, store));
   if (duplicate != nullptr) {
-    return std::make_unique<DeduplicatedUpload>(std::move(duplicate));
+    return Deduplicated{{std::move(duplicate), /*deduplicated=*/true,
+                         /*flushed_blocks=*/0}};
   }
   const int64_t resident_bytes =
       backend->EstimateResidentBytes(ShapeOf(header.spec));
-  ASSIGN_OR_RETURN(BudgetReservation reservation,
-                   store->Reserve(resident_bytes));
+  ASSIGN_OR_RETURN(ByteReservation reservation, store->Reserve(resident_bytes));
   ASSIGN_OR_RETURN(auto builder, backend->NewBuilder());
-  return std::make_unique<ActiveUpload>(header, store, std::move(reservation),
-                                        std::move(builder));
+  return absl::WrapUnique(new UploadSession(
+      header, store, std::move(reservation), std::move(builder)));
+}
+
+UploadSession::UploadSession(const UploadHeader& header, WeightStore* store,
+                             ByteReservation reservation,
+                             std::unique_ptr<WeightsBuilder> builder)
+    : header_(header),
+      store_(store),
+      cursor_(header.spec),
+      reservation_(std::move(reservation)),
+      builder_(std::move(builder)),
+      decoder_(NewWeightsDecoder(header.spec, builder_.get())) {
+  hash_.Update(CanonicalText(header.spec));
+}
+
+absl::Status UploadSession::Append(const UploadChunk& chunk) {
+  if (state_.ok()) state_ = AppendNext(chunk);
+  return state_;
+}
+
+absl::Status UploadSession::AppendNext(const UploadChunk& chunk) {
+  RETURN_IF_ERROR(cursor_.Check(chunk));
+  RETURN_IF_ERROR(CheckCrc(chunk));
+  if (chunk.bytes.empty()) return absl::OkStatus();
+  hash_.Update(chunk.bytes);
+  RETURN_IF_ERROR(decoder_->Append(
+      chunk.section,
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(chunk.bytes.data()),
+                          chunk.bytes.size())));
+  cursor_.Advance(static_cast<int64_t>(chunk.bytes.size()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<UploadResult> UploadSession::Finish() {
+  RETURN_IF_ERROR(state_);
+  state_ = absl::FailedPreconditionError("the upload has ended");
+  if (!cursor_.done()) return MissingBytes();
+  const Sha256Digest id = hash_.Finish();
+  if (header_.expected_id.has_value() && *header_.expected_id != id) {
+    return absl::DataLossError(absl::StrCat(
+        "sha256 of the upload is ", ToHex(id), ", but its header says ",
+        ToHex(*header_.expected_id), "; upload again"));
+  }
+  ASSIGN_OR_RETURN(const DecodeReport report, decoder_->Finish());
+  ASSIGN_OR_RETURN(auto resident, builder_->Finish());
+  return Commit(ToHex(id), std::move(resident), report);
+}
+
+absl::Status UploadSession::MissingBytes() const {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the upload ended after ", cursor_.received_bytes(), " of ",
+      TotalBytes(header_.spec), " bytes: expected ", cursor_.Next()));
+}
+
+UploadResult UploadSession::Commit(
+    const std::string& id, std::shared_ptr<const ResidentWeights> resident,
+    const DecodeReport& report) {
+  const ResidentWeights* const ours = resident.get();
+  Weights weights{id, header_.spec, std::move(resident),
+                  TotalBytes(header_.spec)};
+  auto held =
+      store_->Commit(std::move(weights), std::move(reservation_), header_.name);
+  const bool deduplicated = held->resident.get() != ours;
+  return UploadResult{std::move(held), deduplicated, report.flushed_blocks};
 }
 
 }  // namespace qgemm

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One upload from its header to its commit: checks order and checksums,
-// hashes, decodes into the backend's builder. Knows nothing of gRPC.
+// One upload from its header to its commit: checks order and checksums, hashes,
+// and decodes into the backend's builder. Independent of gRPC.
 
 #ifndef QGEMM_SERVER_WEIGHTS_UPLOAD_SESSION_H_
 #define QGEMM_SERVER_WEIGHTS_UPLOAD_SESSION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/byte_budget.h"
 #include "base/sha256.h"
+#include "kernels/formats/weights_decoder.h"
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/backend.h"
 #include "server/weights/weight_store.h"
@@ -24,47 +29,102 @@ namespace qgemm {
 struct UploadHeader {
   std::string name;  // may be empty
   WeightsSpec spec;
-  int64_t total_bytes = 0;
+  std::optional<int64_t> total_bytes;  // checked against the spec if given
   std::optional<Sha256Digest> expected_id;
 };
 
 struct UploadChunk {
   Section section;
   int64_t offset = 0;
-  uint32_t crc32c = 0;
-  absl::string_view bytes;  // borrowed for the call
+  std::optional<uint32_t> crc32c;  // checked against the bytes if given
+  absl::string_view bytes;         // borrowed for the call
 };
 
 struct UploadResult {
-  std::shared_ptr<const StoredWeights> weights;
+  std::shared_ptr<const Weights> weights;
   bool deduplicated = false;
   int64_t flushed_blocks = 0;
 };
 
-// Used by one thread at a time. Dropping it before Finish releases all it
-// took; nothing was ever visible.
+// Outcome of a Start that needs no upload: the server holds these bytes
+// already.
+struct Deduplicated {
+  UploadResult result;
+};
+
+// Position of an upload: the next byte that it must send.
+class UploadCursor {
+ public:
+  explicit UploadCursor(const WeightsSpec& spec);
+
+  // Returns OK if the chunk is the next one and fits its section. Errors:
+  // ABORTED (a section or offset other than the next), INVALID_ARGUMENT (bytes
+  // beyond the section).
+  absl::Status Check(const UploadChunk& chunk) const;
+  void Advance(int64_t bytes);
+
+  bool done() const { return index_ == sections_.size(); }
+  int64_t received_bytes() const { return received_; }
+  // Describes the next byte in messages.
+  std::string Next() const;
+
+ private:
+  // True if the upload is complete and the chunk would lengthen it.
+  bool IsBeyondLastByte(const UploadChunk& chunk) const;
+  void SkipFullSections();
+
+  std::vector<SectionSize> sections_;
+  size_t index_ = 0;
+  int64_t offset_ = 0;
+  int64_t received_ = 0;
+};
+
+// Used by one thread at a time. Dropping it before Finish releases all that it
+// took; nothing is visible before Finish.
 class UploadSession {
  public:
-  // Checks name, spec and byte count, reserves the budget. If the expected id
-  // is held already, the session starts finished: deduplicated() says so.
-  // Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED.
-  static absl::StatusOr<std::unique_ptr<UploadSession>> Start(
-      const UploadHeader& header, const WeightsLimits& limits, Backend* backend,
-      WeightStore* store);
+  using Started = std::variant<Deduplicated, std::unique_ptr<UploadSession>>;
 
-  virtual ~UploadSession() = default;
+  // Checks name, spec and byte count, and reserves the budget, unless the
+  // expected id is held already. `backend` and `store` must outlive the
+  // session. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED.
+  static absl::StatusOr<Started> Start(const UploadHeader& header,
+                                       const WeightsLimits& limits,
+                                       Backend* backend, WeightStore* store);
 
-  // Set if the server held these bytes already; Append and Finish are not to
-  // be called then.
-  virtual const std::optional<UploadResult>& deduplicated() const = 0;
+  UploadSession(const UploadSession&) = delete;
+  UploadSession& operator=(const UploadSession&) = delete;
 
-  // Errors: DATA_LOSS (checksum), ABORTED (a section or offset other than the
-  // next), INVALID_ARGUMENT (bytes beyond the section, illegal codes).
-  virtual absl::Status Append(const UploadChunk& chunk) = 0;
+  // Appends the next chunk. The first error stays: nothing after it can be
+  // decoded. Errors: DATA_LOSS (checksum), ABORTED (a section or offset other
+  // than the next), INVALID_ARGUMENT (bytes beyond the section, invalid codes).
+  absl::Status Append(const UploadChunk& chunk);
 
-  // Commits. INVALID_ARGUMENT if bytes are missing, DATA_LOSS if the hash is
-  // not the expected one.
-  virtual absl::StatusOr<UploadResult> Finish() = 0;
+  // Commits. Errors: INVALID_ARGUMENT if bytes are missing, DATA_LOSS if the
+  // hash is not the expected one.
+  absl::StatusOr<UploadResult> Finish();
+
+ private:
+  UploadSession(const UploadHeader& header, WeightStore* store,
+                ByteReservation reservation,
+                std::unique_ptr<WeightsBuilder> builder);
+
+  absl::Status AppendNext(const UploadChunk& chunk);
+  absl::Status MissingBytes() const;
+  UploadResult Commit(const std::string& id,
+                      std::shared_ptr<const ResidentWeights> resident,
+                      const DecodeReport& report);
+
+  const UploadHeader header_;
+  WeightStore* const store_;
+  UploadCursor cursor_;
+  Sha256 hash_;
+  absl::Status state_;
+  // Destroyed from the last to the first: the decoder writes into the builder,
+  // whose memory the reservation accounts for.
+  ByteReservation reservation_;
+  std::unique_ptr<WeightsBuilder> builder_;
+  std::unique_ptr<WeightsDecoder> decoder_;
 };
 
 }  // namespace qgemm

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Replaced records are released after the lock: the last reference frees
+// memory.
 
 #include "server/weights/weight_store.h"
 
@@ -26,7 +29,7 @@ bool IsNameCharacter(unsigned char c) {
   return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '/' || c == '-';
 }
 
-// What a caller sent, safe to print and not too long.
+// Returns a caller's text, safe to print and not too long.
 std::string Quoted(absl::string_view text) {
   const bool is_long = text.size() > kMaxNameLength;
   return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kMaxNameLength)),
@@ -39,17 +42,30 @@ absl::Status UnknownWeights(absl::string_view name_or_id) {
                    LooksLikeId(name_or_id) ? "id" : "name", " on this server"));
 }
 
-// The memory of a layer and its share of the budget: the share is given back
-// after the memory.
+// A layer and its share of the budget, which is given back after the memory.
 struct BudgetedWeights {
-  BudgetReservation reservation;
+  ByteReservation reservation;
   std::shared_ptr<const ResidentWeights> resident;
 };
 
-// A pointer to the layer whose last copy gives back its share of the budget.
+ByteBudgetOptions ToBudgetOptions(int64_t budget_bytes,
+                                  ServerMetrics* metrics) {
+  ByteBudgetOptions options;
+  options.name = "weights budget";
+  if (budget_bytes > 0) options.limit_bytes = budget_bytes;
+  options.advice = "unload weights or raise --weights_budget_bytes";
+  if (metrics != nullptr) {
+    options.on_change = [metrics](int64_t used_bytes) {
+      metrics->SetWeightsBytes(used_bytes);
+    };
+  }
+  return options;
+}
+
+// Returns a pointer to the layer whose last copy gives back its reservation.
 std::shared_ptr<const ResidentWeights> WithBudget(
     std::shared_ptr<const ResidentWeights> resident,
-    BudgetReservation reservation) {
+    ByteReservation reservation) {
   auto owner = std::make_shared<BudgetedWeights>();
   const ResidentWeights* const layer = resident.get();
   owner->reservation = std::move(reservation);
@@ -82,23 +98,20 @@ absl::Status ValidateWeightsName(absl::string_view name) {
 
 WeightStore::WeightStore(int64_t budget_bytes, ServerMetrics* metrics)
     : metrics_(metrics),
-      ledger_(std::make_shared<BudgetLedger>(budget_bytes, metrics)) {
+      budget_bytes_(budget_bytes),
+      budget_(ToBudgetOptions(budget_bytes, metrics)) {
   if (metrics_ != nullptr) metrics_->SetWeightsBudget(budget_bytes);
 }
 
 WeightStore::~WeightStore() = default;
 
-absl::StatusOr<BudgetReservation> WeightStore::Reserve(int64_t bytes) {
-  return BudgetReservation::Take(ledger_, bytes);
-}
-
-std::shared_ptr<const StoredWeights> WeightStore::Commit(
-    StoredWeights weights, BudgetReservation reservation,
-    const std::string& name) {
+std::shared_ptr<const Weights> WeightStore::Commit(Weights weights,
+                                                   ByteReservation reservation,
+                                                   const std::string& name) {
   CHECK(weights.resident != nullptr);
   weights.resident =
       WithBudget(std::move(weights.resident), std::move(reservation));
-  auto offered = std::make_shared<const StoredWeights>(std::move(weights));
+  auto offered = std::make_shared<const Weights>(std::move(weights));
   Record replaced;  // released after the lock
   MutexLock lock(&mutex_);
   const Record held = by_id_.emplace(offered->id, offered).first->second;
@@ -107,7 +120,7 @@ std::shared_ptr<const StoredWeights> WeightStore::Commit(
   return held;
 }
 
-std::shared_ptr<const StoredWeights> WeightStore::BindIfHeld(
+std::shared_ptr<const Weights> WeightStore::BindIfHeld(
     const std::string& id, const std::string& name) {
   Record replaced;  // released after the lock
   MutexLock lock(&mutex_);
@@ -119,7 +132,7 @@ std::shared_ptr<const StoredWeights> WeightStore::BindIfHeld(
   return held;
 }
 
-absl::StatusOr<std::shared_ptr<const StoredWeights>> WeightStore::Find(
+absl::StatusOr<std::shared_ptr<const Weights>> WeightStore::Find(
     absl::string_view name_or_id) const {
   MutexLock lock(&mutex_);
   const auto found = by_id_.find(IdOf(name_or_id));
@@ -127,16 +140,16 @@ absl::StatusOr<std::shared_ptr<const StoredWeights>> WeightStore::Find(
   return found->second;
 }
 
-absl::StatusOr<WeightsListing> WeightStore::Describe(
+absl::StatusOr<NamedWeights> WeightStore::Get(
     absl::string_view name_or_id) const {
   MutexLock lock(&mutex_);
   const auto found = by_id_.find(IdOf(name_or_id));
   if (found == by_id_.end()) return UnknownWeights(name_or_id);
-  return WeightsListing{found->second, NamesOf(found->first)};
+  return NamedWeights{found->second, NamesOf(found->first)};
 }
 
-std::vector<WeightsListing> WeightStore::List() const {
-  std::vector<WeightsListing> listings;
+std::vector<NamedWeights> WeightStore::List() const {
+  std::vector<NamedWeights> listings;
   {
     MutexLock lock(&mutex_);
     std::map<std::string, std::vector<std::string>> names_of;
@@ -147,7 +160,7 @@ std::vector<WeightsListing> WeightStore::List() const {
   }
   // Stable: records of equal rank stay in the order of their ids.
   std::stable_sort(listings.begin(), listings.end(),
-                   [](const WeightsListing& a, const WeightsListing& b) {
+                   [](const NamedWeights& a, const NamedWeights& b) {
                      if (a.names.empty() || b.names.empty()) {
                        return a.names.size() > b.names.size();
                      }

@@ -58,28 +58,5 @@ TEST(CheckedMathTest, AddsOrReportsOverflow) {
   }
 }
 
-TEST(CheckedMathTest, CeilDivIsTheSmallestSufficientCount) {
-  for (int64_t b = 1; b <= 40; ++b) {
-    for (int64_t a = 0; a <= 200; ++a) {
-      const int64_t count = CeilDiv(a, b);
-      ASSERT_GE(count * b, a) << a << " / " << b;
-      ASSERT_LT((count - 1) * b, a) << a << " / " << b;
-    }
-  }
-}
-
-TEST(CheckedMathTest, CeilDivDoesNotOverflowAtTheTop) {
-  EXPECT_EQ(CeilDiv(kMax, 1), kMax);
-  EXPECT_EQ(CeilDiv(kMax, 2), kMax / 2 + 1);
-  EXPECT_EQ(CeilDiv(kMax, kMax), 1);
-}
-
-TEST(CheckedMathTest, RoundUpIsTheNextMultiple) {
-  EXPECT_EQ(RoundUp(0, 32), 0);
-  EXPECT_EQ(RoundUp(1, 32), 32);
-  EXPECT_EQ(RoundUp(32, 32), 32);
-  EXPECT_EQ(RoundUp(33, 32), 64);
-}
-
 }  // namespace
 }  // namespace qgemm

@@ -37,7 +37,7 @@ TEST(LiveCount, WaitsForTheLast) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// What threads wrote before their Remove is there; a lost one would hang. The
+// Threads' writes before their Remove are visible; a lost one would hang. The
 // count goes as soon as it was waited for, which sanitizers would see.
 TEST(LiveCount, MayGoAfterTheWait) {
   constexpr int kRounds = 500;

@@ -64,14 +64,5 @@ INSTANTIATE_TEST_SUITE_P(
                     SweepText{"64x64", "1", "kbit6", "fp16"},
                     SweepText{"64x64", "1", "kbit4", "fp64"}));
 
-TEST(KernelChoiceTest, NamesAreFamilies) {
-  EXPECT_EQ(*ParseKernelChoice("auto"), KernelChoice::kAuto);
-  EXPECT_EQ(*ParseKernelChoice("small"), KernelChoice::kSmall);
-  EXPECT_EQ(*ParseKernelChoice("wide"), KernelChoice::kWide);
-  EXPECT_EQ(*ParseKernelChoice("large"), KernelChoice::kLarge);
-  EXPECT_EQ(ParseKernelChoice("medium").status().code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
 }  // namespace
 }  // namespace qgemm

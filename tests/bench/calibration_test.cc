@@ -12,54 +12,55 @@
 namespace qgemm {
 namespace {
 
-FamilyTimes Times(int64_t m, double small_us, double large_us,
-                  int64_t n = 4096) {
-  FamilyTimes times;
+PathTimes Times(int64_t m, double decode_us, double cublas_us,
+                int64_t n = 4096) {
+  PathTimes times;
   times.bits = 4;
   times.shape = {4096, n};
   times.m = m;
-  times.small = absl::Microseconds(1) * small_us;
-  times.large = absl::Microseconds(1) * large_us;
+  times.decode = absl::Microseconds(1) * decode_us;
+  times.cublas = absl::Microseconds(1) * cublas_us;
   return times;
 }
 
-TEST(ChooseMaxSmallRowsTest, TakesTheLastThatKeepsUp) {
-  EXPECT_EQ(ChooseMaxSmallRows(
+TEST(ChooseMaxDecodeRowsTest, TakesTheLastThatKeepsUp) {
+  EXPECT_EQ(ChooseMaxDecodeRows(
                 {Times(128, 10, 30), Times(192, 20, 31), Times(256, 40, 32)}),
             192);
 }
 
-TEST(ChooseMaxSmallRowsTest, EqualTimesKeepUp) {
-  EXPECT_EQ(ChooseMaxSmallRows({Times(128, 10, 10)}), 128);
+TEST(ChooseMaxDecodeRowsTest, EqualTimesKeepUp) {
+  EXPECT_EQ(ChooseMaxDecodeRows({Times(128, 10, 10)}), 128);
 }
 
-TEST(ChooseMaxSmallRowsTest, StopsAtTheFirstThatFallsBehind) {
-  EXPECT_EQ(ChooseMaxSmallRows(
+TEST(ChooseMaxDecodeRowsTest, StopsAtTheFirstThatFallsBehind) {
+  EXPECT_EQ(ChooseMaxDecodeRows(
                 {Times(128, 10, 30), Times(192, 32, 31), Times(256, 10, 32)}),
             128);
 }
 
-TEST(ChooseMaxSmallRowsTest, IsOneLaunchWhereNothingKeepsUp) {
-  EXPECT_EQ(ChooseMaxSmallRows({Times(128, 31, 30)}), 64);
-  EXPECT_EQ(ChooseMaxSmallRows({}), 64);
+TEST(ChooseMaxDecodeRowsTest, IsOneLaunchWhereNothingKeepsUp) {
+  EXPECT_EQ(ChooseMaxDecodeRows({Times(128, 31, 30)}), 64);
+  EXPECT_EQ(ChooseMaxDecodeRows({}), 64);
 }
 
-TEST(ChooseMaxSmallRowsTest, WeighsShapesByTheGeometricMean) {
+TEST(ChooseMaxDecodeRowsTest, WeighsShapesByTheGeometricMean) {
   // Half as long on one, 1.9 times on the other.
   EXPECT_EQ(
-      ChooseMaxSmallRows({Times(128, 10, 20), Times(128, 190, 100, 8192)}),
+      ChooseMaxDecodeRows({Times(128, 10, 20), Times(128, 190, 100, 8192)}),
       128);
   EXPECT_EQ(
-      ChooseMaxSmallRows({Times(128, 10, 20), Times(128, 210, 100, 8192)}), 64);
+      ChooseMaxDecodeRows({Times(128, 10, 20), Times(128, 210, 100, 8192)}),
+      64);
 }
 
-TEST(ChooseMaxSmallRowsTest, OrderDoesNotMatter) {
-  EXPECT_EQ(ChooseMaxSmallRows(
+TEST(ChooseMaxDecodeRowsTest, OrderDoesNotMatter) {
+  EXPECT_EQ(ChooseMaxDecodeRows(
                 {Times(256, 40, 32), Times(192, 20, 31), Times(128, 10, 30)}),
             192);
 }
 
-// Small launches take 10 us for 64 rows, the large family 20 us a code bit
+// Decode launches take 10 us for 64 rows, cuBLASLt 20 us a code bit
 // and 1 us for 64 rows.
 class FakeMeasurer final : public Measurer {
  public:
@@ -74,15 +75,15 @@ class FakeMeasurer final : public Measurer {
     const int bits = one.format.back() - '0';
     CaseResult result;
     switch (one.kernel) {
-      case KernelChoice::kSmall:
+      case cuda::KernelPath::kDecode:
         result.median = absl::Microseconds(10 * launches);
         break;
-      case KernelChoice::kLarge:
+      case cuda::KernelPath::kCublas:
         result.median = absl::Microseconds(20 * bits + launches);
         break;
-      case KernelChoice::kWide:
-      case KernelChoice::kAuto:
-        return absl::InternalError("no family that is compared");
+      case cuda::KernelPath::kPrefill:
+      case cuda::KernelPath::kAuto:
+        return absl::InternalError("no path that is compared");
     }
     return result;
   }
@@ -93,7 +94,7 @@ TEST(CalibrateTest, ChoosesByCodeWidth) {
   const auto calibration = Calibrate(&measurer);
   ASSERT_TRUE(calibration.ok()) << calibration.status();
   // 9 launches' worth of 64 rows is at most 20 bits us: 4, 6, 8 and 11.
-  EXPECT_THAT(calibration->tuning.max_small_rows,
+  EXPECT_THAT(calibration->tuning.max_decode_rows,
               testing::ElementsAre(256, 384, 512, 512));
   EXPECT_EQ(calibration->tuning.device, "NVIDIA Test 1");
 }
@@ -103,9 +104,9 @@ TEST(CalibrateTest, TellsWhatItMeasured) {
   const auto calibration = Calibrate(&measurer);
   ASSERT_TRUE(calibration.ok()) << calibration.status();
   const std::string text = FormatCalibration(*calibration);
-  EXPECT_THAT(text, testing::HasSubstr("2 bits: the small family to M = 256"));
+  EXPECT_THAT(text, testing::HasSubstr("2 bits: the decode kernel to M = 256"));
   EXPECT_THAT(text, testing::HasSubstr("28672"));
-  EXPECT_THAT(text, testing::HasSubstr("160.0"));  // small, M = 1024
+  EXPECT_THAT(text, testing::HasSubstr("160.0"));  // decode, M = 1024
 }
 
 TEST(CalibrateTest, WhatItWritesIsRead) {
@@ -115,7 +116,7 @@ TEST(CalibrateTest, WhatItWritesIsRead) {
   const auto read = cuda::ParseTuning(cuda::FormatTuning(calibration->tuning));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->device, calibration->tuning.device);
-  EXPECT_EQ(read->max_small_rows, calibration->tuning.max_small_rows);
+  EXPECT_EQ(read->max_decode_rows, calibration->tuning.max_decode_rows);
 }
 
 }  // namespace

@@ -7,11 +7,12 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/plan/tile_plan.h"
 
 namespace qgemm::cuda {
 namespace {
 
-BenchCase Case(int64_t m, KernelChoice kernel) {
+BenchCase Case(int64_t m, KernelPath kernel) {
   BenchCase one;
   one.format = "kbit4";
   one.shape = {8192, 28672};
@@ -20,70 +21,79 @@ BenchCase Case(int64_t m, KernelChoice kernel) {
   return one;
 }
 
+const DeviceTraits kH100;  // without code for wgmma
+
 // A layer of that shape, without its memory.
 CudaWeights Layer(bool dense) {
   CudaWeightsParts parts;
-  parts.traits.dense = dense;
-  parts.traits.bits = dense ? 0 : 4;
-  return CudaWeights(28672, 8192, std::move(parts));
+  parts.shape.n = 28672;
+  parts.shape.k = 8192;
+  parts.shape.dense = dense;
+  if (!dense) {
+    parts.shape.bits = 4;
+    parts.shape.group_size = 32;
+    parts.shape.scale_type = ScaleType::kE4m4;
+    parts.tiled.layout = *PlanTileLayout(parts.shape, kH100);
+  }
+  return CudaWeights(std::move(parts));
 }
 
 int64_t RowsOf(const GemmScheme& scheme) {
   int64_t rows = 0;
-  for (const Piece& piece : scheme.pieces) {
-    EXPECT_EQ(piece.row, rows);
-    rows += piece.rows;
+  for (const PlannedLaunch& launch : scheme.launches) {
+    EXPECT_EQ(launch.row, rows);
+    rows += launch.rows;
   }
   return rows;
 }
 
-TEST(GemmSchemeTest, FewRowsAreOneSmallLaunch) {
+TEST(GemmSchemeTest, FewRowsAreOneDecodeLaunch) {
   const auto scheme =
-      GpuGemm::SchemeOf(Case(64, KernelChoice::kAuto), Layer(false));
-  EXPECT_EQ(scheme.family, Family::kSmall);
-  EXPECT_EQ(scheme.pieces.size(), 1u);
+      GpuGemm::SchemeOf(Case(64, KernelPath::kAuto), Layer(false), kH100);
+  EXPECT_EQ(scheme.choice.path, KernelPath::kDecode);
+  EXPECT_EQ(scheme.launches.size(), 1u);
   EXPECT_EQ(RowsOf(scheme), 64);
   EXPECT_FALSE(scheme.prepares);
 }
 
-TEST(GemmSchemeTest, ManyRowsAreOneLargeLaunch) {
+TEST(GemmSchemeTest, ManyRowsAreOneCublasLaunch) {
   const auto scheme =
-      GpuGemm::SchemeOf(Case(4096, KernelChoice::kAuto), Layer(false));
-  EXPECT_EQ(scheme.family, Family::kLarge);
-  EXPECT_EQ(scheme.pieces.size(), 1u);
+      GpuGemm::SchemeOf(Case(4096, KernelPath::kAuto), Layer(false), kH100);
+  EXPECT_EQ(scheme.choice.path, KernelPath::kCublas);
+  EXPECT_EQ(scheme.launches.size(), 1u);
 }
 
-TEST(GemmSchemeTest, AForcedSmallFamilyTakesFullLaunches) {
+TEST(GemmSchemeTest, AForcedDecodeKernelTakesFullLaunches) {
   const auto scheme =
-      GpuGemm::SchemeOf(Case(600, KernelChoice::kSmall), Layer(false));
-  EXPECT_EQ(scheme.family, Family::kSmall);
-  EXPECT_EQ(scheme.pieces.size(), 3u);
+      GpuGemm::SchemeOf(Case(600, KernelPath::kDecode), Layer(false), kH100);
+  EXPECT_EQ(scheme.choice.path, KernelPath::kDecode);
+  EXPECT_EQ(scheme.launches.size(), 3u);
   EXPECT_EQ(RowsOf(scheme), 600);
 }
 
-TEST(GemmSchemeTest, AForcedLargeFamilyTakesASingleRow) {
+TEST(GemmSchemeTest, AForcedCublasPathTakesASingleRow) {
   const auto scheme =
-      GpuGemm::SchemeOf(Case(1, KernelChoice::kLarge), Layer(false));
-  EXPECT_EQ(scheme.family, Family::kLarge);
+      GpuGemm::SchemeOf(Case(1, KernelPath::kCublas), Layer(false), kH100);
+  EXPECT_EQ(scheme.choice.path, KernelPath::kCublas);
   EXPECT_EQ(scheme.padded_rows(), 64);
 }
 
-TEST(GemmSchemeTest, DenseLayersHaveTheLargeFamilyAlone) {
+TEST(GemmSchemeTest, DenseLayersHaveTheCublasPathAlone) {
   const auto scheme =
-      GpuGemm::SchemeOf(Case(1, KernelChoice::kAuto), Layer(true));
-  EXPECT_EQ(scheme.family, Family::kLarge);
-  ASSERT_EQ(scheme.pieces.size(), 1u);
-  // Summed as small launches are.
-  EXPECT_EQ(scheme.pieces[0].family, Family::kSmall);
+      GpuGemm::SchemeOf(Case(1, KernelPath::kAuto), Layer(true), kH100);
+  EXPECT_EQ(scheme.choice.path, KernelPath::kCublas);
+  ASSERT_EQ(scheme.launches.size(), 1u);
+  // Summed as shared launches are.
+  EXPECT_TRUE(scheme.launches[0].shared);
 }
 
-TEST(GemmSchemeTest, SinglesAreRoundedAndCutToTheBackendsWaves) {
-  BenchCase singles = Case(4096, KernelChoice::kLarge);
+TEST(GemmSchemeTest, SinglesAreRoundedAndCutToTheBackendsGroups) {
+  BenchCase singles = Case(4096, KernelPath::kCublas);
   singles.dtype = FloatType::kFloat32;
-  const auto scheme = GpuGemm::SchemeOf(singles, Layer(false));
+  const auto scheme = GpuGemm::SchemeOf(singles, Layer(false), kH100);
   EXPECT_TRUE(scheme.prepares);
   EXPECT_EQ(scheme.operand_type, FloatType::kBFloat16);
-  EXPECT_EQ(scheme.pieces.size(), 2u);
+  EXPECT_EQ(scheme.launches.size(), 2u);
   EXPECT_EQ(RowsOf(scheme), 4096);
 }
 

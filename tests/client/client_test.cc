@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "client/client.h"
+#include "qgemm/client.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "base/mutex.h"
+#include "rpc/grpc_status.h"
 #include "tests/client/fake_service.h"
 
 namespace qgemm {
@@ -50,12 +52,12 @@ class ClientTest : public testing::Test {
   }
 
   // The fake answers A, so that n is k.
-  GemmOptions Request() const {
-    GemmOptions options;
-    options.weights = "layer";
-    options.m = kM;
-    options.a = a_;
-    return options;
+  GemmRequest Request() const {
+    GemmRequest request;
+    request.weights = "layer";
+    request.m = kM;
+    request.a = a_;
+    return request;
   }
 
   static constexpr int64_t kM = 3;
@@ -102,11 +104,11 @@ TEST_F(ClientTest, GemmSendsTheRequestAsAsked) {
     return grpc::Status::OK;
   });
   const auto client = ConnectTo(service_, QuickOptions());
-  GemmOptions options = Request();
-  options.a_type = FloatType::kBFloat16;
-  options.c_type = FloatType::kFloat32;
-  options.mode = ComputeMode::kA8;
-  ASSERT_TRUE(client->Gemm(options).ok());
+  GemmRequest request = Request();
+  request.a_type = FloatType::kBFloat16;
+  request.c_type = FloatType::kFloat32;
+  request.mode = ComputeMode::kA8;
+  ASSERT_TRUE(client->Gemm(request).ok());
   const v1::GemmRequest seen = service_.gemm_request();
   EXPECT_EQ(seen.weights(), "layer");
   EXPECT_EQ(seen.m(), static_cast<uint64_t>(kM));
@@ -124,9 +126,9 @@ TEST_F(ClientTest, GemmAnswersBytesShapeAndTimings) {
     return grpc::Status::OK;
   });
   const auto client = ConnectTo(service_, QuickOptions());
-  GemmOptions options = Request();
-  options.c_type = FloatType::kFloat32;
-  const auto result = client->Gemm(options);
+  GemmRequest request = Request();
+  request.c_type = FloatType::kFloat32;
+  const auto result = client->Gemm(request);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->c, std::string(kM * 5 * 4, 'c'));
   EXPECT_EQ(result->m, kM);
@@ -147,16 +149,16 @@ TEST_F(ClientTest, GemmRefusesAnAnswerThatFitsNoShape) {
 
 TEST_F(ClientTest, GemmRefusesBytesThatFitNoColumnsWithoutACall) {
   const auto client = ConnectTo(service_, QuickOptions());
-  GemmOptions options = Request();
-  options.a = absl::MakeConstSpan(a_).subspan(1);
-  EXPECT_EQ(client->Gemm(options).status().code(),
+  GemmRequest request = Request();
+  request.a = absl::MakeConstSpan(a_).subspan(1);
+  EXPECT_EQ(client->Gemm(request).status().code(),
             absl::StatusCode::kInvalidArgument);
-  options = Request();
-  options.m = int64_t{1} << 62;
-  EXPECT_EQ(client->Gemm(options).status().code(),
+  request = Request();
+  request.m = int64_t{1} << 62;
+  EXPECT_EQ(client->Gemm(request).status().code(),
             absl::StatusCode::kInvalidArgument);
-  options.m = 0;
-  EXPECT_EQ(client->Gemm(options).status().code(),
+  request.m = 0;
+  EXPECT_EQ(client->Gemm(request).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(service_.calls(), 0);
 }
@@ -166,10 +168,10 @@ TEST_F(ClientTest, GemmBeyondTheMessageLimitNamesIt) {
   client_options.max_message_bytes = 1 << 16;
   const auto client = ConnectTo(service_, client_options);
   const std::vector<uint8_t> big(1 << 17);
-  GemmOptions options = Request();
-  options.m = 1;
-  options.a = big;
-  const absl::Status status = client->Gemm(options).status();
+  GemmRequest request = Request();
+  request.m = 1;
+  request.a = big;
+  const absl::Status status = client->Gemm(request).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("max_message_bytes"));
 }
@@ -199,7 +201,7 @@ TEST_F(ClientTest, AnswersAboveGrpcsOwnLimitArrive) {
   EXPECT_EQ(result->c.size(), bytes);
 }
 
-TEST_F(ClientTest, TellsWhoseRequestItIsAndItsPriority) {
+TEST_F(ClientTest, SendsClientIdAndPriority) {
   Mutex mutex;
   std::vector<v1::GemmRequest> seen;
   service_.set_gemm(
@@ -210,7 +212,7 @@ TEST_F(ClientTest, TellsWhoseRequestItIsAndItsPriority) {
         return grpc::Status::OK;
       });
   const auto client = ConnectTo(service_, QuickOptions());
-  GemmOptions request = Request();
+  GemmRequest request = Request();
   EXPECT_TRUE(client->Gemm(request).ok());
   request.client_id = "frontend/7";
   request.priority = RequestPriority::kHigh;
@@ -259,13 +261,90 @@ TEST_F(ClientTest, DoesNotRetryOtherCodes) {
   }
 }
 
+grpc::Status FullQueue(absl::Duration retry_delay) {
+  return ToGrpcStatus(absl::ResourceExhaustedError("the queue is full"),
+                      retry_delay);
+}
+
+TEST_F(ClientTest, RetriesAFullQueueAfterTheServersDelay) {
+  constexpr absl::Duration kDelay = absl::Milliseconds(30);
+  const auto client = ConnectTo(service_, QuickOptions());
+  service_.FailNext(2, FullQueue(kDelay));
+  const absl::Time start = absl::Now();
+  const auto result = client->Gemm(Request());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->attempts, 3);
+  EXPECT_GE(absl::Now() - start, 2 * kDelay);
+}
+
+TEST_F(ClientTest, AFullQueueEndsTheCallIfThePolicySaysSo) {
+  ClientOptions options = QuickOptions();
+  options.retry.honour_retry_info = false;
+  const auto client = ConnectTo(service_, options);
+  service_.FailNext(1, FullQueue(absl::Milliseconds(1)));
+  EXPECT_EQ(client->Gemm(Request()).status(),
+            absl::ResourceExhaustedError("the queue is full"));
+  EXPECT_EQ(service_.calls(), 1);
+}
+
+TEST_F(ClientTest, DoesNotWaitForAFullQueuePastTheDeadline) {
+  const auto client = ConnectTo(service_, QuickOptions());
+  service_.FailNext(1, FullQueue(absl::Hours(1)));
+  GemmRequest request = Request();
+  request.deadline = absl::Now() + kFar;
+  EXPECT_EQ(client->Gemm(request).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(service_.calls(), 1);
+}
+
+TEST_F(ClientTest, TypedSpansNameTheirTypes) {
+  const auto client = ConnectTo(service_, QuickOptions());
+  const std::vector<float> floats(kM * kColumns, 1.5f);
+  const std::vector<Half> halves(kM * kColumns, Half(1.5f));
+  const std::vector<BFloat16> bfloats(kM * kColumns, BFloat16(1.5f));
+  GemmRequest request = Request();
+  request.SetA(floats);
+  EXPECT_EQ(client->Gemm(request)->ToFloats(), floats);
+  EXPECT_EQ(service_.gemm_request().a_type(), v1::FLOAT_TYPE_FP32);
+  request.SetA(halves);
+  EXPECT_EQ(client->Gemm(request)->ToFloats(), floats);
+  EXPECT_EQ(service_.gemm_request().a_type(), v1::FLOAT_TYPE_FP16);
+  request.SetA(bfloats);
+  EXPECT_EQ(client->Gemm(request)->ToFloats(), floats);
+  EXPECT_EQ(service_.gemm_request().a_type(), v1::FLOAT_TYPE_BF16);
+}
+
+TEST_F(ClientTest, TheAnswerGoesIntoTheRequestsMemory) {
+  const auto client = ConnectTo(service_, QuickOptions());
+  std::vector<uint8_t> c(a_.size());
+  GemmRequest request = Request();
+  request.c = absl::MakeSpan(c);
+  const auto result = client->Gemm(request);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(c, a_);
+  EXPECT_TRUE(result->c.empty());
+  EXPECT_EQ(result->bytes().data(), c.data());
+  EXPECT_EQ(result->n, kColumns);
+}
+
+TEST_F(ClientTest, MemoryOfAnotherSizeThanTheAnswerIsRefused) {
+  const auto client = ConnectTo(service_, QuickOptions());
+  std::vector<uint8_t> c(a_.size() + 1, 7);
+  GemmRequest request = Request();
+  request.c = absl::MakeSpan(c);
+  const absl::Status status = client->Gemm(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("GemmRequest::c"));
+  EXPECT_EQ(c, std::vector<uint8_t>(a_.size() + 1, 7));
+}
+
 TEST_F(ClientTest, DoesNotPausePastTheDeadline) {
   ClientOptions options = QuickOptions();
   options.retry.initial_backoff = absl::Hours(1);
   options.retry.max_backoff = absl::Hours(1);
   const auto client = ConnectTo(service_, options);
   service_.FailNext(1, Unavailable());
-  GemmOptions request = Request();
+  GemmRequest request = Request();
   request.deadline = absl::Now() + kFar;
   EXPECT_EQ(client->Gemm(request).status().code(),
             absl::StatusCode::kUnavailable);
@@ -275,7 +354,7 @@ TEST_F(ClientTest, DoesNotPausePastTheDeadline) {
 TEST_F(ClientTest, DeadlineEndsACallThatIsNotAnswered) {
   const auto client = ConnectTo(service_, QuickOptions());
   service_.CloseGate();
-  GemmOptions request = Request();
+  GemmRequest request = Request();
   request.deadline = absl::Now() + absl::Milliseconds(50);
   EXPECT_EQ(client->Gemm(request).status().code(),
             absl::StatusCode::kDeadlineExceeded);
@@ -296,7 +375,7 @@ TEST_F(ClientTest, CallbackRunsOnceOnAnotherThread) {
 
 TEST_F(ClientTest, CallbackOfARefusedRequestRunsAfterTheCall) {
   const auto client = ConnectTo(service_, QuickOptions());
-  GemmOptions request = Request();
+  GemmRequest request = Request();
   request.m = 0;
   std::promise<absl::Status> status;
   Mutex held;  // the callback would deadlock inside the call
@@ -308,6 +387,62 @@ TEST_F(ClientTest, CallbackOfARefusedRequestRunsAfterTheCall) {
   held.Unlock();
   EXPECT_EQ(status.get_future().get().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ClientTest, CallbacksMayBeMoveOnly) {
+  const auto client = ConnectTo(service_, QuickOptions());
+  std::promise<int64_t> promise;
+  std::future<int64_t> rows = promise.get_future();
+  client->GemmAsync(Request(), [promise = std::move(promise)](
+                                   absl::StatusOr<GemmResult> result) mutable {
+    promise.set_value(result.ok() ? result->m : -1);
+  });
+  EXPECT_EQ(rows.get(), kM);
+}
+
+TEST_F(ClientTest, AHandleCancelsItsCallAlone) {
+  const auto client = ConnectTo(service_, QuickOptions());
+  service_.CloseGate();
+  std::promise<absl::Status> cancelled;
+  const GemmHandle handle =
+      client->GemmAsync(Request(), [&](absl::StatusOr<GemmResult> result) {
+        cancelled.set_value(result.status());
+      });
+  auto other = client->GemmFuture(Request());
+  service_.AwaitAtGate(2);
+  handle.Cancel();
+  EXPECT_EQ(cancelled.get_future().get(),
+            absl::CancelledError("the caller cancelled the call"));
+  service_.OpenGate();
+  EXPECT_TRUE(other.get().ok());
+}
+
+TEST_F(ClientTest, AHandleCancelsAPauseBeforeARetry) {
+  ClientOptions options = QuickOptions();
+  options.retry.initial_backoff = absl::Hours(1);
+  options.retry.max_backoff = absl::Hours(1);
+  const auto client = ConnectTo(service_, options);
+  service_.FailNext(1, Unavailable());
+  std::promise<absl::Status> cancelled;
+  const GemmHandle handle =
+      client->GemmAsync(Request(), [&](absl::StatusOr<GemmResult> result) {
+        cancelled.set_value(result.status());
+      });
+  handle.Cancel();
+  EXPECT_TRUE(absl::IsCancelled(cancelled.get_future().get()));
+}
+
+TEST_F(ClientTest, AHandleMayOutliveItsCallAndTheClient) {
+  auto client = ConnectTo(service_, QuickOptions());
+  std::promise<bool> ok;
+  const GemmHandle handle = client->GemmAsync(
+      Request(),
+      [&](absl::StatusOr<GemmResult> result) { ok.set_value(result.ok()); });
+  EXPECT_TRUE(ok.get_future().get());
+  handle.Cancel();
+  client.reset();
+  handle.Cancel();
+  GemmHandle().Cancel();
 }
 
 TEST_F(ClientTest, FuturesOfManyCallsInFlightAllComplete) {
@@ -331,7 +466,7 @@ TEST_F(ClientTest, OperandsMayGoOnceTheCallHasStarted) {
   const auto client = ConnectTo(service_, QuickOptions());
   service_.CloseGate();
   auto operand = std::make_unique<std::vector<uint8_t>>(a_);
-  GemmOptions request = Request();
+  GemmRequest request = Request();
   request.a = *operand;
   auto future = client->GemmFuture(request);
   std::fill(operand->begin(), operand->end(), 0xff);
@@ -346,7 +481,7 @@ TEST_F(ClientTest, ABorrowedOperandIsSentAndReleasedOnce) {
   auto client = ConnectTo(service_, QuickOptions());
   service_.FailNext(2, Unavailable());
   std::atomic<int> released{0};
-  GemmOptions request = Request();
+  GemmRequest request = Request();
   request.a_released = [&released] { ++released; };
   const auto result = client->Gemm(request);
   ASSERT_TRUE(result.ok()) << result.status();
@@ -360,7 +495,7 @@ TEST_F(ClientTest, ABorrowedOperandIsSentAndReleasedOnce) {
 TEST_F(ClientTest, ABorrowedOperandOfARefusedRequestIsReleased) {
   const auto client = ConnectTo(service_, QuickOptions());
   std::atomic<int> released{0};
-  GemmOptions request = Request();
+  GemmRequest request = Request();
   request.m = 0;
   request.a_released = [&released] { ++released; };
   EXPECT_EQ(client->Gemm(request).status().code(),
@@ -431,7 +566,7 @@ TEST_F(ClientTest, ACallbackMayDestroyTheClient) {
 
 TEST_F(ClientTest, QueriesTranslateEveryField) {
   const auto client = ConnectTo(service_, QuickOptions());
-  const auto layer = client->Describe("layer");
+  const auto layer = client->GetWeights("layer");
   ASSERT_TRUE(layer.ok()) << layer.status();
   EXPECT_THAT(layer->names, ElementsAre("layer"));
   EXPECT_EQ(layer->id, "id");
@@ -446,7 +581,7 @@ TEST_F(ClientTest, QueriesTranslateEveryField) {
 
 TEST_F(ClientTest, ListKeepsTheServersOrder) {
   const auto client = ConnectTo(service_, QuickOptions());
-  const auto layers = client->List();
+  const auto layers = client->ListWeights();
   ASSERT_TRUE(layers.ok()) << layers.status();
   ASSERT_EQ(layers->size(), 2u);
   EXPECT_EQ((*layers)[0].id, "first");
@@ -455,19 +590,19 @@ TEST_F(ClientTest, ListKeepsTheServersOrder) {
 
 TEST_F(ClientTest, ServerInfoTranslates) {
   const auto client = ConnectTo(service_, QuickOptions());
-  const auto server = client->ServerInfo();
+  const auto server = client->GetServerInfo();
   ASSERT_TRUE(server.ok()) << server.status();
   EXPECT_EQ(server->backend, "fake");
   EXPECT_EQ(server->max_n, 17);
-  EXPECT_EQ(server->uptime, absl::Seconds(19));
-  EXPECT_EQ(server->process_cpu, absl::Microseconds(23));
+  EXPECT_EQ(server->uptime, absl::Nanoseconds(19));
+  EXPECT_EQ(server->process_cpu, absl::Nanoseconds(23));
   EXPECT_THAT(server->formats, ElementsAre("kbit4"));
 }
 
 TEST_F(ClientTest, UnloadNamesTheWeightsAndIsRetried) {
   const auto client = ConnectTo(service_, QuickOptions());
   service_.FailNext(1, Unavailable());
-  const auto freed = client->Unload("layer");
+  const auto freed = client->UnloadWeights("layer");
   ASSERT_TRUE(freed.ok()) << freed.status();
   EXPECT_TRUE(*freed);
   EXPECT_THAT(service_.unloaded(), ElementsAre("layer"));

@@ -2,6 +2,9 @@
 
 #include "tests/client/fake_service.h"
 
+#include <unistd.h>
+
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +13,7 @@
 namespace qgemm {
 namespace {
 
-// How often a call at the gate looks whether its caller has gone.
+// Interval at which a call at the gate checks that its caller is still there.
 constexpr absl::Duration kCancellationPoll = absl::Milliseconds(5);
 
 }  // namespace
@@ -20,6 +23,9 @@ FakeService::FakeService() {
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
                            &port);
+  unix_address_ = absl::StrCat("unix:/tmp/qgemm_fake_", getpid(), "_",
+                               absl::Hex(reinterpret_cast<uintptr_t>(this)));
+  builder.AddListeningPort(unix_address_, grpc::InsecureServerCredentials());
   builder.SetMaxReceiveMessageSize(-1);
   builder.RegisterService(this);
   server_ = builder.BuildAndStart();
@@ -220,8 +226,8 @@ grpc::Status FakeService::GetServerInfo(grpc::ServerContext*,
   response->set_max_message_bytes(1 << 20);
   response->set_max_stream_operand_bytes(1 << 20);
   response->set_max_n(17);
-  response->set_uptime_seconds(19);
-  response->set_process_cpu_us(23);
+  response->set_uptime_ns(19);
+  response->set_process_cpu_ns(23);
   response->add_formats("kbit4");
   return grpc::Status::OK;
 }

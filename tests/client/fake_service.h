@@ -34,6 +34,8 @@ class FakeService final : public v1::Qgemm::Service {
 
   // "127.0.0.1:port".
   const std::string& address() const { return address_; }
+  // "unix:path".
+  const std::string& unix_address() const { return unix_address_; }
 
   void set_gemm(GemmHandler handler);
   // Serves each GemmStream from its start to its end.
@@ -52,7 +54,7 @@ class FakeService final : public v1::Qgemm::Service {
   int calls() const;
   // The last Gemm request.
   v1::GemmRequest gemm_request() const;
-  // What the last load sent.
+  // The header and chunks of the last load.
   v1::WeightsHeader header() const;
   std::vector<v1::WeightsChunk> chunks() const;
   std::vector<std::string> unloaded() const;
@@ -101,6 +103,7 @@ class FakeService final : public v1::Qgemm::Service {
   std::vector<std::string> unloaded_ ABSL_GUARDED_BY(mutex_);
 
   std::string address_;
+  std::string unix_address_;
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client's stream against a service that does what the test wants: what is
-// sent, what becomes of answers, and every way to end.
+// The client's stream against a service that the test scripts: the messages
+// sent, the results of answers, and every way to end.
 
-#include "client/gemm_stream.h"
+#include "qgemm/gemm_stream.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "client/client.h"
+#include "qgemm/client.h"
 #include "tests/client/fake_service.h"
 
 namespace qgemm {
@@ -65,23 +65,23 @@ class GemmStreamTest : public testing::Test {
   }
 
   std::unique_ptr<GemmStream> Open(const GemmStreamOptions& options = {}) {
-    auto stream = client_->OpenStream(options);
+    auto stream = client_->GemmStream(options);
     EXPECT_TRUE(stream.ok()) << stream.status();
     return *std::move(stream);
   }
 
-  GemmOptions Request() const {
-    GemmOptions options;
-    options.weights = "layer";
-    options.m = kM;
-    options.a = a_;
-    return options;
+  GemmRequest Request() const {
+    GemmRequest request;
+    request.weights = "layer";
+    request.m = kM;
+    request.a = a_;
+    return request;
   }
   std::string A() const { return std::string(a_.begin(), a_.end()); }
 
   // Submits a request that is taken.
   static std::future<Result> Submit(GemmStream* stream,
-                                    const GemmOptions& options) {
+                                    const GemmRequest& options) {
     auto promise = std::make_shared<std::promise<Result>>();
     std::future<Result> future = promise->get_future();
     const auto id = stream->Submit(options, [promise](Result result) {
@@ -101,11 +101,11 @@ class GemmStreamTest : public testing::Test {
 TEST_F(GemmStreamTest, OpenRefusesOptionsOutOfRange) {
   GemmStreamOptions options;
   options.window = 0;
-  EXPECT_THAT(std::string(client_->OpenStream(options).status().message()),
+  EXPECT_THAT(std::string(client_->GemmStream(options).status().message()),
               HasSubstr("window is 0"));
   options = GemmStreamOptions();
   options.fragment_bytes = 4095;
-  EXPECT_THAT(std::string(client_->OpenStream(options).status().message()),
+  EXPECT_THAT(std::string(client_->GemmStream(options).status().message()),
               HasSubstr("fragment_bytes is 4095"));
 }
 
@@ -117,7 +117,7 @@ TEST_F(GemmStreamTest, SendsTheRequestAsAsked) {
     sent.set_value(request);
     return grpc::Status::OK;
   });
-  GemmOptions options = Request();
+  GemmRequest options = Request();
   options.a_type = FloatType::kBFloat16;
   options.c_type = FloatType::kFloat32;
   options.mode = ComputeMode::kA8;
@@ -125,16 +125,17 @@ TEST_F(GemmStreamTest, SendsTheRequestAsAsked) {
   const auto stream = Open();
   Submit(stream.get(), options);
   const v1::GemmStreamRequest request = sent.get_future().get();
-  EXPECT_EQ(request.gemm().weights(), "layer");
-  EXPECT_EQ(request.gemm().m(), kM);
-  EXPECT_EQ(request.gemm().a_type(), v1::FLOAT_TYPE_BF16);
-  EXPECT_EQ(request.gemm().c_type(), v1::FLOAT_TYPE_FP32);
-  EXPECT_EQ(request.gemm().mode(), v1::COMPUTE_MODE_A8);
-  EXPECT_TRUE(request.gemm().a().empty());
+  const v1::GemmStreamOpen& open = request.open();
+  EXPECT_EQ(open.gemm().weights(), "layer");
+  EXPECT_EQ(open.gemm().m(), kM);
+  EXPECT_EQ(open.gemm().a_type(), v1::FLOAT_TYPE_BF16);
+  EXPECT_EQ(open.gemm().c_type(), v1::FLOAT_TYPE_FP32);
+  EXPECT_EQ(open.gemm().mode(), v1::COMPUTE_MODE_A8);
+  EXPECT_TRUE(open.gemm().a().empty());
   EXPECT_EQ(request.a(), A());
-  EXPECT_EQ(request.a_bytes(), a_.size());
-  EXPECT_GT(request.timeout_ms(), 0u);
-  EXPECT_LE(request.timeout_ms(), 600'000u);
+  EXPECT_EQ(open.a_bytes(), a_.size());
+  EXPECT_GT(open.timeout_ns(), 0u);
+  EXPECT_LE(open.timeout_ns(), 600'000'000'000u);
 }
 
 TEST_F(GemmStreamTest, AnswersComeInAnyOrderWithBytesShapeAndTimings) {
@@ -195,12 +196,48 @@ TEST_F(GemmStreamTest, LargeOperandsGoInFragmentsThatFollowOneAnother) {
   const std::vector<v1::GemmStreamRequest> messages = sent.get_future().get();
   uint64_t offset = 0;
   for (const v1::GemmStreamRequest& message : messages) {
-    EXPECT_EQ(message.has_gemm(), offset == 0);
-    EXPECT_EQ(message.offset(), offset);
+    EXPECT_EQ(message.has_open(), offset == 0);
+    EXPECT_EQ(message.has_fragment(), offset != 0);
+    EXPECT_EQ(message.fragment().offset(), offset);
     EXPECT_LE(message.a().size(), kFragment);
     offset += message.a().size();
   }
   EXPECT_EQ(messages.size(), (a_.size() + kFragment - 1) / kFragment);
+}
+
+TEST_F(GemmStreamTest, FragmentsGoIntoTheRequestsMemory) {
+  service_.set_stream([&](ServerStream* stream) {
+    v1::GemmStreamRequest request;
+    stream->Read(&request);
+    v1::GemmStreamResponse answer;
+    answer.set_request_id(request.request_id());
+    answer.set_c_bytes(request.a().size());
+    for (size_t at = 0; at < request.a().size(); at += 5) {
+      answer.set_offset(at);
+      answer.set_c(request.a().substr(at, 5));
+      stream->Write(answer);
+    }
+    return grpc::Status::OK;
+  });
+  std::vector<uint8_t> c(a_.size());
+  GemmRequest request = Request();
+  request.c = absl::MakeSpan(c);
+  const auto stream = Open();
+  const Result result = Submit(stream.get(), request).get();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(c, a_);
+  EXPECT_TRUE(result->c.empty());
+}
+
+TEST_F(GemmStreamTest, MemoryOfAnotherSizeEndsThatRequestAlone) {
+  std::vector<uint8_t> c(1);
+  GemmRequest request = Request();
+  request.c = absl::MakeSpan(c);
+  const auto stream = Open();
+  EXPECT_EQ(Submit(stream.get(), request).get().status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(Submit(stream.get(), Request()).get().ok());
+  EXPECT_TRUE(stream->Finish().ok());
 }
 
 TEST_F(GemmStreamTest, AnErrorOfOneRequestEndsThatOneAlone) {
@@ -223,7 +260,7 @@ TEST_F(GemmStreamTest, AnErrorOfOneRequestEndsThatOneAlone) {
 
 TEST_F(GemmStreamTest, ABadRequestIsRefusedWithoutBeingSent) {
   const auto stream = Open();
-  GemmOptions bad = Request();
+  GemmRequest bad = Request();
   bad.m = 0;
   EXPECT_EQ(stream->Submit(bad, nullptr).status().code(),
             absl::StatusCode::kInvalidArgument);
@@ -310,7 +347,7 @@ TEST_F(GemmStreamTest, AnEndWithoutAnAnswerIsTheServersFault) {
             absl::StatusCode::kInternal);
 }
 
-// What a server must not answer to a request of 48 bytes.
+// A wrong answer to a request of 48 bytes.
 struct BadAnswer {
   const char* name;
   std::function<void(v1::GemmStreamResponse*)> change;
@@ -354,9 +391,8 @@ TEST_F(GemmStreamTest, CancelTellsTheServer) {
     const uint64_t id = request.request_id();
     sent.set_value();
     stream->Read(&request);
-    EXPECT_TRUE(request.cancel());
+    EXPECT_TRUE(request.has_cancel());
     EXPECT_EQ(request.request_id(), id);
-    EXPECT_FALSE(request.has_gemm());
     v1::GemmStreamResponse cancelled;
     cancelled.set_request_id(id);
     cancelled.mutable_error()->set_code(grpc::StatusCode::CANCELLED);
@@ -378,7 +414,7 @@ TEST_F(GemmStreamTest, CancelTellsTheServer) {
 
 TEST_F(GemmStreamTest, ABorrowedOperandIsReleasedOnceHoweverItEnds) {
   std::atomic<int> released{0};
-  GemmOptions request = Request();
+  GemmRequest request = Request();
   request.a_released = [&released] { ++released; };
   auto stream = Open();
   EXPECT_EQ(Submit(stream.get(), request).get()->c, A());
@@ -467,10 +503,10 @@ TEST_F(GemmStreamTest, TheStreamsDeadlineEndsIt) {
   service_.set_stream(AnswerNone);
   GemmStreamOptions options;
   options.deadline = absl::Now() + absl::Milliseconds(200);
-  auto stream = client_->OpenStream(options);
+  auto stream = client_->GemmStream(options);
   while (!stream.ok()) {  // the deadline came first
     options.deadline = absl::Now() + absl::Seconds(1);
-    stream = client_->OpenStream(options);
+    stream = client_->GemmStream(options);
   }
   EXPECT_EQ(Submit(stream->get(), Request()).get().status().code(),
             absl::StatusCode::kDeadlineExceeded);

@@ -62,17 +62,35 @@ compile_with_cmake() {
     -DCMAKE_PREFIX_PATH="$PREFIX" && cmake --build "$WORK/build"
 }
 
-# The headers stand alone: what they include is installed or the system's.
+# A user's include path gains one folder and no unprefixed macro.
+only_the_folder_qgemm() {
+  [ -f "$PREFIX/include/qgemm/client.h" ] || return 1
+  [ "$(ls "$PREFIX/include")" = qgemm ] || return 1
+  ! grep -rnE '^ *# *define ' "$PREFIX/include" | grep -v 'define QGEMM_'
+}
+
+# Headers include installed ones and the system's.
 only_installed_headers() {
-  [ -f "$PREFIX/include/qgemm/client/client.h" ] || return 1
   ! grep -rhoP '^#include "\K[^"]+' "$PREFIX/include/qgemm" | sort -u |
     grep -v '^absl/' | while read -r header; do
-    [ -f "$PREFIX/include/qgemm/$header" ] || echo "missing $header"
+    [ -f "$PREFIX/include/$header" ] || echo "missing $header"
   done | grep .
 }
 
+# Each public header compiles by itself, without a warning.
+each_header_compiles() {
+  local header
+  for header in "$PREFIX"/include/qgemm/*.h; do
+    echo "#include <qgemm/$(basename "$header")>" |
+      g++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only \
+        "-I$PREFIX/include" -x c++ - || return 1
+  done
+}
+
 check "install.sh" tools/install.sh --prefix "$PREFIX"
-check "headers stand alone" only_installed_headers
+check "only include/qgemm is installed" only_the_folder_qgemm
+check "headers include installed ones alone" only_installed_headers
+check "each header compiles by itself" each_header_compiles
 for binary in qgemm_server qgemm qgemm_loadtest; do
   check "$binary is installed" test -x "$PREFIX/bin/$binary"
 done

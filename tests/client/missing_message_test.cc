@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A server that ends every call with OK and no message: what a call looks like
+// A server that ends every call with OK and no message: the look of a call
 // whose answer gRPC dropped.
 
 #include <grpcpp/generic/async_generic_service.h>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/client.h"
+#include "qgemm/client.h"
 
 namespace qgemm {
 namespace {
@@ -43,11 +43,11 @@ TEST(MissingMessage, IsAnErrorThatSaysSo) {
   const auto client = Client::Connect(absl::StrCat("127.0.0.1:", port));
   ASSERT_TRUE(client.ok()) << client.status();
   const std::vector<uint8_t> a(16);
-  GemmOptions options;
-  options.weights = "layer";
-  options.m = 1;
-  options.a = a;
-  EXPECT_EQ((*client)->Gemm(options).status(),
+  GemmRequest request;
+  request.weights = "layer";
+  request.m = 1;
+  request.a = a;
+  EXPECT_EQ((*client)->Gemm(request).status(),
             absl::InternalError("the server's answer has no message"));
   server->Shutdown();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "client/process_settings.h"
+#include "qgemm/process_settings.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>

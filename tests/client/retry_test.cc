@@ -57,6 +57,49 @@ TEST(RetryPauseTest, OnlyUnavailableIsRetried) {
   }
 }
 
+EndedAttempt Exhausted(absl::Duration retry_delay) {
+  EndedAttempt attempt = Failed(3);
+  attempt.status = absl::ResourceExhaustedError("the queue is full");
+  attempt.retry_delay = retry_delay;
+  return attempt;
+}
+
+TEST(RetryPauseTest, TakesTheServersDelayForAFullQueue) {
+  EXPECT_EQ(RetryPause(Policy(), Exhausted(absl::Seconds(7))),
+            absl::Seconds(7));
+}
+
+TEST(RetryPauseTest, NeverPausesLessThanTheServerNamed) {
+  RetryPolicy policy = Policy();
+  policy.jitter = 0.5;
+  EndedAttempt attempt = Exhausted(absl::Seconds(2));
+  attempt.random = 0.0;
+  EXPECT_EQ(RetryPause(policy, attempt), absl::Seconds(2));
+  attempt.random = 1.0;
+  EXPECT_EQ(RetryPause(policy, attempt), absl::Seconds(3));
+}
+
+TEST(RetryPauseTest, AFullQueueIsNotRetriedIfThePolicySaysSo) {
+  RetryPolicy policy = Policy();
+  policy.honour_retry_info = false;
+  EXPECT_EQ(RetryPause(policy, Exhausted(absl::Seconds(1))), std::nullopt);
+}
+
+TEST(RetryPauseTest, TheServersDelayKeepsAttemptsAndDeadline) {
+  EndedAttempt attempt = Exhausted(absl::Seconds(1));
+  attempt.deadline = attempt.now + absl::Seconds(1);
+  EXPECT_EQ(RetryPause(Policy(), attempt), std::nullopt);
+  attempt = Exhausted(absl::Seconds(1));
+  attempt.number = Policy().max_attempts;
+  EXPECT_EQ(RetryPause(Policy(), attempt), std::nullopt);
+}
+
+TEST(RetryPauseTest, ADelayForAnotherCodeIsNoReasonToRetry) {
+  EndedAttempt attempt = Exhausted(absl::Seconds(1));
+  attempt.status = absl::InvalidArgumentError("");
+  EXPECT_EQ(RetryPause(Policy(), attempt), std::nullopt);
+}
+
 TEST(RetryPauseTest, EndsAtMaxAttempts) {
   EXPECT_TRUE(RetryPause(Policy(), Failed(9)).has_value());
   EXPECT_FALSE(RetryPause(Policy(), Failed(10)).has_value());

@@ -17,7 +17,7 @@ namespace {
 
 // Multiply-adds of one product, to keep the fp64 oracle quick.
 constexpr int64_t kLargestWork = int64_t{3} << 20;
-// How often each signature is tried, each time with another shape.
+// Trials of each signature, each with another shape.
 constexpr int kRounds = 3;
 constexpr int64_t kRows[] = {1,  2,  3,  4,  5,  7,  8,  9,  15,
                              16, 17, 31, 32, 33, 64, 65, 300};
@@ -68,7 +68,7 @@ class AccuracyTest : public PerRecipeTest {
   std::vector<int64_t> deck_;
 };
 
-// Whether the backend must offer the mode for such a layer.
+// True if the backend must offer the mode for such a layer.
 bool IsMandatory(const ConformanceBackend& backend, const WeightsHeader& header,
                  ComputeMode mode) {
   if (backend.modes == MandatoryModes::kA16Only) {

@@ -23,7 +23,7 @@ BatchRun::BatchRun(Backend* backend, BatchSpec spec)
     : backend_(backend), spec_(std::move(spec)) {
   batch_.weights = spec_.weights;
   batch_.signature = spec_.signature;
-  batch_.caller_may_wait = spec_.caller_may_wait;
+  batch_.hint = spec_.hint;
   for (const RequestRows& request : spec_.requests) Stage(request);
 }
 

@@ -30,9 +30,9 @@ struct BatchSpec {
   std::shared_ptr<const ResidentWeights> weights;
   MatmulSignature signature;
   std::vector<RequestRows> requests;
-  // What C and the bytes around it hold before the batch.
+  // Value of C's bytes and of those around it before the batch.
   uint8_t poison = 0xa5;
-  bool caller_may_wait = false;
+  ExecutionHint hint = ExecutionHint::kAsync;
 };
 
 // Used once; must be waited for if Enqueue succeeded.

@@ -17,23 +17,23 @@ namespace {
 
 // One microkernel family of the CPU backend; two threads, so that work is
 // shared out.
-absl::StatusOr<std::unique_ptr<Backend>> CreateCpu(CpuIsa isa) {
-  if (!absl::c_linear_search(SupportedCpuIsas(), isa)) {
+absl::StatusOr<std::unique_ptr<Backend>> CreateCpu(cpu::CpuIsa isa) {
+  if (!absl::c_linear_search(cpu::SupportedCpuIsas(), isa)) {
     return absl::FailedPreconditionError(
         absl::StrCat("this processor has no ", Name(isa)));
   }
-  CpuBackendOptions options;
+  cpu::CpuOptions options;
   options.threads = 2;
   options.isa = isa;
-  return CreateCpuBackend(options);
+  return cpu::CreateCpuBackend(options);
 }
 
-// One choice of kernels of the CUDA backend. FAILED_PRECONDITION in a build
-// without CUDA, on a host without a GPU, and where a family is not there.
-absl::StatusOr<std::unique_ptr<Backend>> CreateCuda(const char* kernel) {
+// The CUDA backend with one kernel path. FAILED_PRECONDITION in a build without
+// CUDA, on a host without a GPU, and where the path is not there.
+absl::StatusOr<std::unique_ptr<Backend>> CreateCuda(cuda::KernelPath kernel) {
   BackendOptions options;
-  options.name = "cuda";
-  options.kernel = kernel;
+  options.kind = BackendKind::kCuda;
+  options.cuda.kernel = kernel;
   return CreateBackend(options);
 }
 
@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCuda(const char* kernel) {
 
 std::vector<ConformanceBackend> ConformanceBackends() {
   std::vector<ConformanceBackend> backends = {
-      {"reference", [] { return CreateReferenceBackend({}); },
+      {"reference", [] { return reference::CreateReferenceBackend({}); },
        MandatoryModes::kAll},
       {"fake_async",
        []() -> absl::StatusOr<std::unique_ptr<Backend>> {
@@ -49,15 +49,17 @@ std::vector<ConformanceBackend> ConformanceBackends() {
        },
        MandatoryModes::kAll},
   };
-  for (const CpuIsa isa : kCpuIsas) {
+  for (const cpu::CpuIsa isa : cpu::kCpuIsas) {
     backends.push_back({absl::StrCat("cpu_", Name(isa)),
                         [isa] { return CreateCpu(isa); },
                         MandatoryModes::kAll});
   }
-  backends.push_back(
-      {"cuda", [] { return CreateCuda("auto"); }, MandatoryModes::kA16Only});
-  for (const char* const kernel : {"small", "large"}) {
-    backends.push_back({absl::StrCat("cuda_", kernel),
+  backends.push_back({"cuda",
+                      [] { return CreateCuda(cuda::KernelPath::kAuto); },
+                      MandatoryModes::kA16Only});
+  for (const cuda::KernelPath kernel :
+       {cuda::KernelPath::kDecode, cuda::KernelPath::kCublas}) {
+    backends.push_back({absl::StrCat("cuda_", Name(kernel)),
                         [kernel] { return CreateCuda(kernel); },
                         MandatoryModes::kA16Only});
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which backends the conformance suite runs on. A backend joins by one row.
+// Backends that the conformance suite runs on. A backend joins by one row.
 
 #ifndef QGEMM_TESTS_CONFORMANCE_CONFORMANCE_BACKENDS_H_
 #define QGEMM_TESTS_CONFORMANCE_CONFORMANCE_BACKENDS_H_

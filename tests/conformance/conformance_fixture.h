@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the conformance suites share: the backend under test, a seeded
+// Parts of all conformance suites: the backend under test, a seeded
 // generator, and the names of instances.
 
 #ifndef QGEMM_TESTS_CONFORMANCE_CONFORMANCE_FIXTURE_H_

@@ -71,11 +71,12 @@ TEST_P(EnqueueTest, CompletesBatchesThatTheirCallersMayWaitFor) {
   constexpr int kBatches = 150;
   BatchSpec spec = {Load("q4_0"), kSignature, {Request(1)}};
   const BatchResults expected = RunBatch(backend(), spec);
-  spec.caller_may_wait = true;
+  spec.hint = ExecutionHint::kMayRunInline;
   EXPECT_TRUE(RunBatch(backend(), spec) == expected) << "alone";
   std::vector<std::unique_ptr<BatchRun>> runs;
   for (int i = 0; i < kBatches; ++i) {
-    spec.caller_may_wait = i % 3 != 0;
+    spec.hint =
+        i % 3 != 0 ? ExecutionHint::kMayRunInline : ExecutionHint::kAsync;
     runs.push_back(std::make_unique<BatchRun>(backend(), spec));
   }
   std::vector<std::thread> threads;

@@ -24,7 +24,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Finite in bf16 and fp32, infinite when rounded to fp16.
 constexpr float kBeyondHalf = 1e30f;
 
-// What one row of A is struck with.
+// Special value that one row of A receives.
 const std::vector<std::vector<float>>& Strikes() {
   static const auto* const strikes = new std::vector<std::vector<float>>{
       {kNan},

@@ -171,7 +171,7 @@ TEST_F(BadUploadTest, AnEmptyMessage) {
   Messages messages = good_;
   messages.insert(messages.begin() + 1, v1::LoadWeightsRequest());
   ExpectRefused(messages, grpc::StatusCode::INVALID_ARGUMENT,
-                HasSubstr("empty"));
+                HasSubstr("neither header nor chunk"));
 }
 
 TEST_F(BadUploadTest, TheLastChunkMissing) {

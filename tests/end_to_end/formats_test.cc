@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/backends/backends.h"
 #include "kernels/matrix/fp64_oracle.h"
 #include "tests/end_to_end/client.h"
@@ -28,12 +29,12 @@ constexpr int64_t kN = 128;
 constexpr int64_t kK = 256;
 
 class FormatsTest
-    : public ::testing::TestWithParam<std::tuple<std::string, NamedSpec>> {
+    : public ::testing::TestWithParam<std::tuple<BackendKind, NamedSpec>> {
  protected:
   void SetUp() override {
     BackendOptions options;
-    options.name = BackendName();
-    options.threads = 2;
+    options.kind = Kind();
+    options.cpu.threads = 2;
     auto backend = CreateBackend(options);
     if (absl::IsFailedPrecondition(backend.status())) {
       GTEST_SKIP() << backend.status();
@@ -42,7 +43,7 @@ class FormatsTest
     server_.emplace(ServerOptions(), *std::move(backend));
   }
 
-  static const std::string& BackendName() { return std::get<0>(GetParam()); }
+  static BackendKind Kind() { return std::get<0>(GetParam()); }
 
   RandomUpload Load(const Client& client) {
     RandomUpload upload =
@@ -74,7 +75,7 @@ class FormatsTest
     signatures[1].c_type = FloatType::kFloat32;
     signatures[2].a_type = FloatType::kFloat32;
     signatures[2].c_type = FloatType::kBFloat16;
-    if (BackendName() == "cuda") return signatures;
+    if (Kind() == BackendKind::kCuda) return signatures;
     const WeightsSpec& spec = std::get<1>(GetParam()).spec;
     MatmulSignature other = signatures[2];
     if (spec.format == WireFormat::kQ4_0) {
@@ -142,10 +143,11 @@ TEST_P(FormatsTest, GivesTheSameBitsAloneAndInCompany) {
 
 INSTANTIATE_TEST_SUITE_P(
     Everywhere, FormatsTest,
-    ::testing::Combine(::testing::ValuesIn(BackendNames()),
+    ::testing::Combine(::testing::ValuesIn(BackendsInBuild()),
                        ::testing::ValuesIn(AllWireFormats(kN, kK))),
     [](const auto& info) {
-      return std::get<0>(info.param) + "_" + std::get<1>(info.param).name;
+      return absl::StrCat(Name(std::get<0>(info.param)), "_",
+                          std::get<1>(info.param).name);
     });
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a GemmStream refuses: messages that end the stream, requests that are
+// Refusals of a GemmStream: messages that end the stream, requests that are
 // told so, and what is beyond a limit.
 
 #include <gmock/gmock.h>
@@ -50,19 +50,21 @@ INSTANTIATE_TEST_SUITE_P(
     Messages, MalformedTest,
     ::testing::Values(
         Malformed{"AnotherId", 1, [](auto* m) { m->set_request_id(6); }},
-        Malformed{"AGap", 1, [](auto* m) { m->set_offset(101); }},
-        Malformed{"AnOverlap", 1, [](auto* m) { m->set_offset(99); }},
-        Malformed{"AFarOffset", 1,
-                  [](auto* m) { m->set_offset(~uint64_t{0}); }},
+        Malformed{"AGap", 1,
+                  [](auto* m) { m->mutable_fragment()->set_offset(101); }},
+        Malformed{"AnOverlap", 1,
+                  [](auto* m) { m->mutable_fragment()->set_offset(99); }},
+        Malformed{
+            "AFarOffset", 1,
+            [](auto* m) { m->mutable_fragment()->set_offset(~uint64_t{0}); }},
         Malformed{"NoBytes", 1, [](auto* m) { m->clear_a(); }},
         Malformed{"TooManyBytes", 1, [](auto* m) { m->set_a(m->a() + "x"); }},
-        Malformed{"NoHeader", 0, [](auto* m) { m->clear_gemm(); }},
-        Malformed{"ASecondHeader", 1,
-                  [](auto* m) {
-                    m->mutable_gemm();
-                    m->set_a_bytes(1000);
-                  }},
-        Malformed{"ACancelWithBytes", 1, [](auto* m) { m->set_cancel(true); }}),
+        Malformed{"NoOpen", 0, [](auto* m) { m->mutable_fragment(); }},
+        Malformed{"NoPartAtFirst", 0, [](auto* m) { m->clear_part(); }},
+        Malformed{"NoPartLater", 1, [](auto* m) { m->clear_part(); }},
+        Malformed{"ASecondOpen", 1,
+                  [](auto* m) { m->mutable_open()->set_a_bytes(1000); }},
+        Malformed{"ACancelWithBytes", 1, [](auto* m) { m->mutable_cancel(); }}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Changes the one message of a request of two rows.
@@ -84,7 +86,7 @@ TEST_P(BadRequestTest, IsToldByItsAnswerAndTheStreamGoesOn) {
   const StreamedAnswer refused = stream.ReadOne();
   EXPECT_EQ(refused.code(), GetParam().code);
   EXPECT_THAT(refused.error.message(), HasSubstr(GetParam().words));
-  EXPECT_EQ(refused.error.retry_delay_ms(), 0u);
+  EXPECT_EQ(refused.error.retry_delay_ns(), 0u);
   ASSERT_TRUE(stream.Write(ToMessage(6, Request(1))));
   EXPECT_EQ(stream.ReadOne().code(), grpc::StatusCode::OK);
 }
@@ -95,24 +97,32 @@ INSTANTIATE_TEST_SUITE_P(
         BadRequest{"NoOperand", grpc::StatusCode::INVALID_ARGUMENT,
                    "a has 0 bytes", [](auto* m) { m->clear_a(); }},
         BadRequest{"LessThanItsFragment", grpc::StatusCode::INVALID_ARGUMENT,
-                   "a_bytes = 255", [](auto* m) { m->set_a_bytes(255); }},
-        BadRequest{"AnOffset", grpc::StatusCode::INVALID_ARGUMENT, "offset = 1",
-                   [](auto* m) { m->set_offset(1); }},
-        BadRequest{"AnOperandInTheHeader", grpc::StatusCode::INVALID_ARGUMENT,
-                   "gemm.a", [](auto* m) { m->mutable_gemm()->set_a("x"); }},
-        BadRequest{"TinyFragments", grpc::StatusCode::INVALID_ARGUMENT,
-                   "c_fragment_bytes = 4095",
-                   [](auto* m) { m->set_c_fragment_bytes(4095); }},
-        BadRequest{"UnknownWeights", grpc::StatusCode::NOT_FOUND, "unknown",
-                   [](auto* m) { m->mutable_gemm()->set_weights("unknown"); }},
+                   "a_bytes = 255",
+                   [](auto* m) { m->mutable_open()->set_a_bytes(255); }},
+        BadRequest{"NoGemm", grpc::StatusCode::INVALID_ARGUMENT, "open.gemm",
+                   [](auto* m) { m->mutable_open()->clear_gemm(); }},
         BadRequest{
-            "RowsThatOverflow", grpc::StatusCode::INVALID_ARGUMENT,
-            "m = ", [](auto* m) { m->mutable_gemm()->set_m(~uint64_t{0}); }}),
+            "AnOperandInOpen", grpc::StatusCode::INVALID_ARGUMENT,
+            "open.gemm.a",
+            [](auto* m) { m->mutable_open()->mutable_gemm()->set_a("x"); }},
+        BadRequest{
+            "TinyFragments", grpc::StatusCode::INVALID_ARGUMENT,
+            "c_fragment_bytes = 4095",
+            [](auto* m) { m->mutable_open()->set_c_fragment_bytes(4095); }},
+        BadRequest{"UnknownWeights", grpc::StatusCode::NOT_FOUND, "unknown",
+                   [](auto* m) {
+                     m->mutable_open()->mutable_gemm()->set_weights("unknown");
+                   }},
+        BadRequest{"RowsThatOverflow", grpc::StatusCode::INVALID_ARGUMENT,
+                   "m = ",
+                   [](auto* m) {
+                     m->mutable_open()->mutable_gemm()->set_m(~uint64_t{0});
+                   }}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(GemmStreamTest, AnOperandOfAllBytesThereAreIsRefusedBeforeItComes) {
   v1::GemmStreamRequest message = ToMessage(5, Request(2));
-  message.set_a_bytes(~uint64_t{0});
+  message.mutable_open()->set_a_bytes(~uint64_t{0});
   StreamClient stream(client_);
   ASSERT_TRUE(stream.Write(message));
   const StreamedAnswer refused = stream.ReadOne();
@@ -120,6 +130,18 @@ TEST_F(GemmStreamTest, AnOperandOfAllBytesThereAreIsRefusedBeforeItComes) {
   EXPECT_THAT(refused.error.message(),
               AllOf(HasSubstr("18446744073709551615"),
                     HasSubstr("--max_stream_operand_bytes")));
+}
+
+TEST_F(GemmStreamTest, AMessageWithoutAPartIsToldWhatIsMissing) {
+  v1::GemmStreamRequest message = ToMessage(5, Request(2));
+  message.clear_part();
+  StreamClient stream(client_);
+  stream.Write(message);
+  const grpc::Status status = stream.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(),
+            "request_id = 5: the message has none of open, fragment and "
+            "cancel; set one of them");
 }
 
 TEST_F(GemmStreamTest, BytesThatAreNoMessageEndTheStream) {
@@ -171,7 +193,7 @@ TEST(GemmStreamLimits, WhatTheQueueCanNeverTakeIsRefusedBeforeItComes) {
   EXPECT_THAT(refused.error.message(),
               AllOf(HasSubstr("768"), HasSubstr("384"), HasSubstr("1000"),
                     HasSubstr("--max_queued_bytes")));
-  EXPECT_EQ(refused.error.retry_delay_ms(), 0u);
+  EXPECT_EQ(refused.error.retry_delay_ns(), 0u);
 }
 
 TEST(GemmStreamLimits, OperandsInPartOfAllStreamsAreBounded) {
@@ -193,7 +215,7 @@ TEST(GemmStreamLimits, OperandsInPartOfAllStreamsAreBounded) {
   const StreamedAnswer refused = second.ReadOne();
   EXPECT_EQ(refused.code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(refused.error.message(), HasSubstr("come in part"));
-  EXPECT_GT(refused.error.retry_delay_ms(), 0u);
+  EXPECT_GT(refused.error.retry_delay_ns(), 0u);
   ASSERT_TRUE(first.Write(messages.back()));
   EXPECT_EQ(first.ReadOne().code(), grpc::StatusCode::OK);
 }

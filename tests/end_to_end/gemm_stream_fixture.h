@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tests of GemmStream start from: a server with one layer.
+// The start of GemmStream's tests: a server with one layer.
 
 #ifndef QGEMM_TESTS_END_TO_END_GEMM_STREAM_FIXTURE_H_
 #define QGEMM_TESTS_END_TO_END_GEMM_STREAM_FIXTURE_H_
@@ -17,7 +17,7 @@ namespace qgemm {
 inline constexpr int64_t kN = 32;
 inline constexpr int64_t kK = 64;
 
-// Of what a stream may have outstanding.
+// Bounds of the requests that a stream may have outstanding.
 inline ServerOptions WithBounds(int64_t max_requests, int64_t max_bytes) {
   ServerOptions options;
   options.stream.max_requests = max_requests;

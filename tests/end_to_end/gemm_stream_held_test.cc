@@ -75,14 +75,11 @@ TEST_F(HeldStreamTest, AnswersComeInTheOrderOfTheirLaunches) {
 TEST_F(HeldStreamTest, ACancelledRequestIsNotComputed) {
   StreamClient stream(client_);
   FillLaunches(&stream);
-  v1::GemmStreamRequest cancel;
-  cancel.set_request_id(3);
-  cancel.set_cancel(true);
   ASSERT_TRUE(stream.Write(Message(3)));
-  ASSERT_TRUE(stream.Write(cancel));
+  ASSERT_TRUE(stream.Write(CancelMessage(3)));
   // An answer to a later message: the cancel was read before.
   v1::GemmStreamRequest unknown = Message(4);
-  unknown.mutable_gemm()->set_weights("unknown");
+  unknown.mutable_open()->mutable_gemm()->set_weights("unknown");
   ASSERT_TRUE(stream.Write(unknown));
   EXPECT_EQ(stream.ReadOne().id, 4u);
   server_.backend().ReleaseAll();
@@ -101,10 +98,10 @@ TEST_F(HeldStreamTest, ARequestBeyondItsTimeoutIsNotComputed) {
   StreamClient stream(client_);
   FillLaunches(&stream);
   v1::GemmStreamRequest late = Message(3);
-  late.set_timeout_ms(1);
+  late.mutable_open()->set_timeout_ns(1'000'000);
   ASSERT_TRUE(stream.Write(late));
   v1::GemmStreamRequest unknown = Message(4);
-  unknown.mutable_gemm()->set_weights("unknown");
+  unknown.mutable_open()->mutable_gemm()->set_weights("unknown");
   ASSERT_TRUE(stream.Write(unknown));
   EXPECT_EQ(stream.ReadOne().id, 4u);
   // The server took it before that answer, by the same clock.

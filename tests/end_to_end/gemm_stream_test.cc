@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GemmStream against a real server: what Gemm answers, whatever the order, the
-// cuts and the errors in between.
+// GemmStream against a real server: its answers equal Gemm's, whatever the
+// order, the cuts and the errors in between.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ std::vector<size_t> RandomCuts(size_t bytes, std::mt19937_64* random) {
   return cuts;
 }
 
-// What an answer of the stream ought to be.
+// The answer that a request of the stream should have.
 struct Expected {
   grpc::StatusCode code = grpc::StatusCode::OK;
   std::string message;
@@ -98,7 +98,7 @@ TEST_F(GemmStreamTest, RandomPipelinesAreAnsweredLikeGemm) {
 
   StreamClient stream(client_);
   std::thread writer([&] {
-    // What is left of the requests whose messages alternate.
+    // Messages left of the requests whose messages alternate.
     std::vector<std::vector<v1::GemmStreamRequest>> open;
     for (int id = 0; id < kRequests || !open.empty();) {
       if (id < kRequests && open.size() < 3) {
@@ -164,9 +164,7 @@ TEST_F(GemmStreamTest, AnOperandInPartCanBeCancelled) {
       ToMessages(5, Request(2), {100});
   StreamClient stream(client_);
   ASSERT_TRUE(stream.Write(fragments[0]));
-  v1::GemmStreamRequest cancel;
-  cancel.set_request_id(5);
-  cancel.set_cancel(true);
+  const v1::GemmStreamRequest cancel = CancelMessage(5);
   ASSERT_TRUE(stream.Write(cancel));
   EXPECT_EQ(stream.ReadOne().code(), grpc::StatusCode::CANCELLED);
   ASSERT_TRUE(stream.Write(cancel)) << "what is answered is ignored";
@@ -202,7 +200,7 @@ TEST(GemmStreamFragments, CarryWhatNoMessageCan) {
     cuts.push_back(at);
   }
   std::vector<v1::GemmStreamRequest> messages = ToMessages(5, request, cuts);
-  messages.front().set_c_fragment_bytes(5000);
+  messages.front().mutable_open()->set_c_fragment_bytes(5000);
   StreamClient stream(client);
   ASSERT_TRUE(stream.Write(messages));
   const StreamedAnswer answer = stream.ReadOne();

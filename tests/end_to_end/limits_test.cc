@@ -24,7 +24,7 @@ using ::testing::Not;
 
 constexpr int64_t kN = 32;
 constexpr int64_t kK = 64;
-// What SchedulerOptions allows by default.
+// The default of SchedulerOptions.
 constexpr int kLaunches = 2;
 
 using GemmFuture = std::future<Answer<v1::GemmResponse>>;

@@ -74,7 +74,7 @@ std::string RandomScales(const WeightsSpec& spec, int64_t size,
   return bytes;
 }
 
-// Whole groups, their members anywhere.
+// Groups of full size, their members anywhere.
 std::string RandomGroupIndex(const WeightsSpec& spec, RandomGenerator* random) {
   const int64_t group = spec.group_size == 0 ? spec.k : spec.group_size;
   std::vector<int32_t> index(spec.k);

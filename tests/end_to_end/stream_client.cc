@@ -17,20 +17,27 @@ std::vector<v1::GemmStreamRequest> ToMessages(uint64_t id,
     const size_t end = i < cuts.size() ? cuts[i] : request.a().size();
     v1::GemmStreamRequest message;
     message.set_request_id(id);
-    message.set_offset(begin);
+    if (i > 0) message.mutable_fragment()->set_offset(begin);
     message.set_a(request.a().substr(begin, end - begin));
     messages.push_back(std::move(message));
     begin = end;
   }
-  v1::GemmRequest* const gemm = messages.front().mutable_gemm();
-  *gemm = request;
-  gemm->clear_a();
-  if (!cuts.empty()) messages.front().set_a_bytes(request.a().size());
+  v1::GemmStreamOpen* const open = messages.front().mutable_open();
+  *open->mutable_gemm() = request;
+  open->mutable_gemm()->clear_a();
+  if (!cuts.empty()) open->set_a_bytes(request.a().size());
   return messages;
 }
 
 v1::GemmStreamRequest ToMessage(uint64_t id, const v1::GemmRequest& request) {
   return ToMessages(id, request, {}).front();
+}
+
+v1::GemmStreamRequest CancelMessage(uint64_t id) {
+  v1::GemmStreamRequest message;
+  message.set_request_id(id);
+  message.mutable_cancel();
+  return message;
 }
 
 StreamClient::StreamClient(const Client& client)

@@ -24,8 +24,10 @@ namespace qgemm {
 std::vector<v1::GemmStreamRequest> ToMessages(uint64_t id,
                                               const v1::GemmRequest& request,
                                               const std::vector<size_t>& cuts);
-// In one message.
+// The one message of a request whose A comes whole.
 v1::GemmStreamRequest ToMessage(uint64_t id, const v1::GemmRequest& request);
+// The message that cancels a request.
+v1::GemmStreamRequest CancelMessage(uint64_t id);
 
 // An answer that has come whole.
 struct StreamedAnswer {
@@ -53,7 +55,7 @@ class StreamClient {
   bool Write(const std::vector<v1::GemmStreamRequest>& messages);
   void WritesDone() { stream_->WritesDone(); }
 
-  // The next answer that is whole; nothing once the call has ended. Fragments
+  // The next answer that is whole; nullopt once the call has ended. Fragments
   // that do not follow one another fail the process.
   std::optional<StreamedAnswer> Read();
   // Read, of which there must be one.

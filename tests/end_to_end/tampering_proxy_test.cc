@@ -37,8 +37,8 @@ class TamperingProxyTest : public ::testing::Test {
     right_ = answer.response.c();
   }
 
-  // Which of `count` answers through the proxy differ, and by what in the last
-  // byte; others than that must be right.
+  // Bits that are wrong in the last byte of each of `count` answers through the
+  // proxy; all other bytes must be right.
   std::vector<int> Damage(const TamperingProxy& proxy, int count) {
     const Client client(proxy.address());
     std::vector<int> damage;

@@ -65,7 +65,7 @@ v1::GemmRequest MakeGemm(const std::string& weights, int64_t m, int64_t k,
 // 0 without one. `port` is the metrics endpoint's.
 double ScrapeMetric(int port, const std::string& prefix);
 
-// What the metrics endpoint answers to GET /metrics, headers included.
+// The metrics endpoint's answer to GET /metrics, headers included.
 std::string ScrapeMetrics(int port);
 
 }  // namespace qgemm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a right upload does: deduplication before the first chunk, names that
+// Uploads that are right: deduplication before the first chunk, names that
 // move whole, listings, and clients that vanish.
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much of normally distributed weights survives quantization to kbit: the
+// Fidelity of normally distributed weights after quantization to kbit: the
 // floors that docs/formats.md promises.
 
 #include <cmath>

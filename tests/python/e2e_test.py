@@ -256,11 +256,12 @@ class EndToEnd(unittest.TestCase):
     # Streams ---------------------------------------------------------------
 
     def stream_request(self, request_id, data, m=M, **fields):
-        fields.setdefault("a", data)
+        gemm = pb.GemmRequest(weights=self.name(), m=m,
+                              a_type=pb.FLOAT_TYPE_FP16,
+                              c_type=pb.FLOAT_TYPE_FP32)
         return pb.GemmStreamRequest(
-            request_id=request_id, gemm=pb.GemmRequest(
-                weights=self.name(), m=m, a_type=pb.FLOAT_TYPE_FP16,
-                c_type=pb.FLOAT_TYPE_FP32), **fields)
+            request_id=request_id, a=data,
+            open=pb.GemmStreamOpen(gemm=gemm, **fields))
 
     def test_a_stream_answers_like_gemm(self):
         self.upload_dense(quantize_kbit=pb.KbitFormat(bits=4))
@@ -282,11 +283,11 @@ class EndToEnd(unittest.TestCase):
         data = np.tile(self.a, (100, 1)).astype("<f2").tobytes()
         step = 4000
         messages = [self.stream_request(
-            7, None, m=100 * M, a=data[:step], a_bytes=len(data),
+            7, data[:step], m=100 * M, a_bytes=len(data),
             c_fragment_bytes=4096)]
-        messages += [pb.GemmStreamRequest(request_id=7, offset=at,
-                                          a=data[at:at + step])
-                     for at in range(step, len(data), step)]
+        messages += [pb.GemmStreamRequest(
+            request_id=7, fragment=pb.GemmStreamFragment(offset=at),
+            a=data[at:at + step]) for at in range(step, len(data), step)]
         answers = list(self.stub.GemmStream(iter(messages), timeout=60))
         self.assertEqual([a.offset for a in answers],
                          list(range(0, 100 * M * N * 4, 4096)))
@@ -310,7 +311,17 @@ class EndToEnd(unittest.TestCase):
             grpc.StatusCode.INVALID_ARGUMENT,
             lambda: list(self.stub.GemmStream(
                 iter([pb.GemmStreamRequest(request_id=3)]), timeout=60)),
-            "request_id = 3")
+            "request_id = 3", "open, fragment and cancel")
+
+    def test_a_request_of_a_stream_can_be_cancelled(self):
+        self.upload_dense(quantize_kbit=pb.KbitFormat(bits=4))
+        data = self.a.astype("<f2").tobytes()
+        answer, = self.stub.GemmStream(iter([
+            self.stream_request(1, data[:100], a_bytes=len(data)),
+            pb.GemmStreamRequest(request_id=1, cancel=pb.GemmStreamCancel())]),
+            timeout=60)
+        self.assertEqual(answer.error.code,
+                         grpc.StatusCode.CANCELLED.value[0])
 
     # Identity and names ----------------------------------------------------
 
@@ -415,6 +426,14 @@ class EndToEnd(unittest.TestCase):
         requests[2].chunk.crc32c ^= 1
         self.assert_code(grpc.StatusCode.DATA_LOSS, self.send(*requests))
 
+    def test_what_is_absent_is_not_checked(self):
+        requests = self.chunk_requests()
+        requests[0].header.ClearField("total_bytes")
+        for request in requests[1:]:
+            request.chunk.ClearField("crc32c")
+        loaded = self.send(*requests)()
+        self.assertEqual(loaded.weights.format, "kbit4")
+
     def test_reordered_chunks(self):
         requests = self.chunk_requests()
         requests[2], requests[3] = requests[3], requests[2]
@@ -489,8 +508,6 @@ class EndToEnd(unittest.TestCase):
             grpc.StatusCode.UNIMPLEMENTED,
             lambda: stub.Freeze(debug_pb2.FreezeRequest(), timeout=60),
             "--enable_freeze")
-        database = ProtoReflectionDescriptorDatabase(self.channel)
-        self.assertNotIn("qgemm.v1.QgemmDebug", database.get_services())
 
     def test_debug_service_by_its_flags(self):
         with ServerProcess(SERVER_BINARY, "--enable_echo",
@@ -500,7 +517,7 @@ class EndToEnd(unittest.TestCase):
                 echoed = stub.Echo(debug_pb2.EchoRequest(
                     answer_bytes=3 << 20, a=bytes(5 << 20)), timeout=60)
                 self.assertEqual(len(echoed.c), 3 << 20)
-                stub.Freeze(debug_pb2.FreezeRequest(milliseconds=1),
+                stub.Freeze(debug_pb2.FreezeRequest(duration_ns=1_000_000),
                             timeout=60)
                 database = ProtoReflectionDescriptorDatabase(channel)
                 self.assertIn("qgemm.v1.QgemmDebug", database.get_services())

@@ -18,7 +18,7 @@
 
 namespace qgemm {
 
-// What to encode random fp32 weights to.
+// Format to encode random fp32 weights to.
 struct EncodeRecipe {
   std::string name;  // letters, digits and underscores
   EncodeOptions options;

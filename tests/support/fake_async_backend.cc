@@ -9,9 +9,8 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "kernels/host/batch_checks.h"
 #include "kernels/reference/reference_matmul.h"
-#include "kernels/reference/reference_memory.h"
-#include "kernels/reference/reference_weights.h"
 
 namespace qgemm {
 
@@ -23,8 +22,8 @@ absl::Status FakeAsyncBackend::Failures::Next() {
 
 FakeAsyncBackend::FakeAsyncBackend(const FakeAsyncBackendOptions& options)
     : options_(options),
-      weights_memory_(options.memory_bytes),
-      staging_memory_(options.memory_bytes),
+      weights_memory_({"weights", options.memory_bytes, "", nullptr}),
+      staging_memory_({"staging", options.memory_bytes, "", nullptr}),
       thread_([this] { CompleteBatches(); }) {}
 
 FakeAsyncBackend::~FakeAsyncBackend() {
@@ -117,12 +116,12 @@ std::vector<int64_t> FakeAsyncBackend::enqueued_rows() const {
 absl::StatusOr<std::unique_ptr<WeightsBuilder>> FakeAsyncBackend::NewBuilder() {
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(builder_failures_.Next());
-  return NewReferenceBuilder(options_.limits, &weights_memory_);
+  return reference::NewReferenceBuilder(options_.limits, &weights_memory_);
 }
 
 int64_t FakeAsyncBackend::EstimateResidentBytes(
-    const WeightsHeader& header) const {
-  return CanonicalBytes(header);
+    const WeightsShape& shape) const {
+  return reference::CanonicalBytes(shape);
 }
 
 absl::StatusOr<StagingLease> FakeAsyncBackend::AcquireStaging(
@@ -132,7 +131,7 @@ absl::StatusOr<StagingLease> FakeAsyncBackend::AcquireStaging(
     RETURN_IF_ERROR(staging_failures_.Next());
   }
   ASSIGN_OR_RETURN(StagingLease lease,
-                   AcquireHostStaging(size_bytes, &staging_memory_));
+                   reference::AcquireHostStaging(size_bytes, &staging_memory_));
   ++leases_;
   uint8_t* const bytes = lease.data();
   return StagingLease(bytes, size_bytes,
@@ -144,14 +143,16 @@ absl::StatusOr<StagingLease> FakeAsyncBackend::AcquireStaging(
 
 absl::Status FakeAsyncBackend::CheckSupport(
     const ResidentWeights& weights, const MatmulSignature& signature) const {
-  return CheckReferenceSupport(
-      static_cast<const ReferenceWeights&>(weights).canonical().header(),
+  return reference::CheckReferenceSupport(
+      static_cast<const reference::ReferenceWeights&>(weights)
+          .canonical()
+          .header(),
       signature);
 }
 
 absl::Status FakeAsyncBackend::Enqueue(GemmBatch batch,
                                        BatchCompletion completion) {
-  RETURN_IF_ERROR(CheckBatchShape(batch, options_.limits));
+  RETURN_IF_ERROR(CheckBatch(batch, options_.limits.max_batch_rows));
   RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
   {
     MutexLock lock(&mutex_);
@@ -193,7 +194,7 @@ void FakeAsyncBackend::Complete(Entry entry) {
     MutexLock lock(&mutex_);
     status = completion_failures_.Next();
   }
-  if (status.ok() && options_.computes) ReferenceMatmul(entry.batch);
+  if (status.ok() && options_.computes) reference::ReferenceMatmul(entry.batch);
   entry.completion(status, BatchTimings{}, std::move(entry.batch));
   {
     MutexLock lock(&mutex_);

@@ -16,9 +16,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/byte_budget.h"
 #include "base/mutex.h"
 #include "kernels/matrix/backend.h"
-#include "kernels/reference/memory_ledger.h"
 
 namespace qgemm {
 
@@ -64,7 +64,7 @@ class FakeAsyncBackend final : public Backend {
   int64_t leases() const { return leases_.load(); }
 
   absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() override;
-  int64_t EstimateResidentBytes(const WeightsHeader& header) const override;
+  int64_t EstimateResidentBytes(const WeightsShape& shape) const override;
   absl::StatusOr<StagingLease> AcquireStaging(int64_t size_bytes) override;
   absl::Status CheckSupport(const ResidentWeights& weights,
                             const MatmulSignature& signature) const override;
@@ -90,8 +90,8 @@ class FakeAsyncBackend final : public Backend {
   void Complete(Entry entry);
 
   const FakeAsyncBackendOptions options_;
-  MemoryLedger weights_memory_;
-  MemoryLedger staging_memory_;
+  ByteBudget weights_memory_;
+  ByteBudget staging_memory_;
   std::atomic<int64_t> leases_{0};
   mutable Mutex mutex_;
   CondVar changed_;

@@ -24,7 +24,7 @@ struct WeightsRecipe {
   bool has_bias = false;
   bool has_permutation = false;
   bool has_tensor_scale = false;
-  // What a legal k is a multiple of.
+  // Every legal k is a multiple of this.
   int64_t k_multiple = 1;
 };
 

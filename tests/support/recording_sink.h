@@ -53,7 +53,7 @@ class RecordingSink final : public WeightsSink {
   }
 
   const CanonicalWeights& weights() const { return weights_; }
-  // How often each code [n, k] was written; empty before Begin.
+  // Count of writes of each code [n, k]; empty before Begin.
   const std::vector<uint8_t>& codes_written() const { return codes_written_; }
   int64_t begin_calls() const { return begin_calls_; }
   int64_t code_panels() const { return code_panels_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where random test data comes from: a fresh seed a test, printed, and the
+// Source of random test data: a fresh seed for each test, printed, and the
 // same again with --gtest_random_seed.
 
 #ifndef QGEMM_TESTS_SUPPORT_SEEDS_H_

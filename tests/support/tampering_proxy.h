@@ -13,12 +13,13 @@
 namespace qgemm {
 
 struct TamperingOptions {
-  // Whose answers, in the order in which they come from the server.
+  // Method whose answers are damaged, in the order in which the server sends
+  // them.
   std::string method = "/qgemm.v1.Qgemm/Gemm";
-  // Of each so many answers one is damaged; 0: none.
+  // One of this many answers is damaged; 0: none.
   int64_t every = 0;
   uint64_t seed = 0;  // of which one that is
-  // What is flipped, of the message's last byte: of a Gemm's answer the last
+  // Bits to flip in the message's last byte: of a Gemm's answer the last
   // byte of its last element, that of the sign and exponent. 0 is the lowest.
   int bit = 6;
 };

@@ -5,9 +5,9 @@
 
 #include <immintrin.h>
 
-#include "kernels/cpu/microkernels/microkernels.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 void FromHalf(const uint16_t* halves, int64_t count, float* floats) {
@@ -35,4 +35,4 @@ void ToHalf(const float* floats, int64_t count, uint16_t* halves) {
 
 HalfConversions F16cHalfConversions() { return {FromHalf, ToHalf}; }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

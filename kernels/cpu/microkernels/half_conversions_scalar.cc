@@ -3,9 +3,9 @@
 // Half conversions in portable C++.
 
 #include "base/float16.h"
-#include "kernels/cpu/microkernels/microkernels.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 void FromHalf(const uint16_t* halves, int64_t count, float* floats) {
@@ -20,4 +20,4 @@ void ToHalf(const float* floats, int64_t count, uint16_t* halves) {
 
 HalfConversions ScalarHalfConversions() { return {FromHalf, ToHalf}; }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -9,9 +9,9 @@
 #include <cstring>
 
 #include "base/float16.h"
-#include "kernels/cpu/microkernel.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 
 // The scale of row `lane` in `group`, an E4M4 one as its sixteenth.
 inline float TileScaleAt(const TileArgs& args, int64_t group, int lane) {
@@ -33,6 +33,6 @@ inline float TileScaleAt(const TileArgs& args, int64_t group, int lane) {
   }
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
 
 #endif  // QGEMM_KERNELS_CPU_MICROKERNELS_TILE_SCALES_SCALAR_H_

@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "base/float16.h"
-#include "kernels/cpu/microkernels/microkernels.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 template <int kFamily>
@@ -56,4 +56,4 @@ MicrokernelRows W16A32ScalarRows() {
   return {kRows, sizeof(kRows) / sizeof(kRows[0])};
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -6,9 +6,9 @@
 
 #include <immintrin.h>
 
-#include "kernels/cpu/microkernels/microkernels.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 #define QGEMM_INLINE static inline __attribute__((always_inline))
@@ -104,4 +104,4 @@ MicrokernelRows W16A32Avx512Rows() {
   return {kRows, sizeof(kRows) / sizeof(kRows[0])};
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/code_packing.h"
-#include "kernels/cpu/microkernels/microkernels.h"
+#include "kernels/cpu/microkernels/code_packing.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 #include "kernels/cpu/microkernels/tile_scales_scalar.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
-// Where element k of a group of 8 is stored (microkernel.h).
+// Position of element k of a group of 8 (microkernel.h).
 constexpr int kStoredAt[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 int32_t BlockDot(const uint8_t* block, int lane, const int8_t* q8) {
@@ -56,4 +56,4 @@ MicrokernelRows W4A8ScalarRows() {
   return {kRows, sizeof(kRows) / sizeof(kRows[0])};
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

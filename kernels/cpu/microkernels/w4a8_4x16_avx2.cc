@@ -7,9 +7,9 @@
 
 #include <immintrin.h>
 
-#include "kernels/cpu/microkernels/microkernels.h"
+#include "kernels/cpu/microkernels/microkernel.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 #define QGEMM_INLINE static inline __attribute__((always_inline))
@@ -134,4 +134,4 @@ MicrokernelRows W4A8Avx2Rows() {
   return {kRows, sizeof(kRows) / sizeof(kRows[0])};
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu

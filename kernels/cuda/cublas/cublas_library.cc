@@ -84,4 +84,19 @@ absl::StatusOr<CublasLibrary> LoadCublasLibrary() {
   return functions;
 }
 
+absl::Status ToStatus(const CublasLibrary& library, cublasStatus_t code,
+                      absl::string_view operation) {
+  if (code == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
+  const std::string message =
+      absl::StrCat(operation, ": ", library.GetStatusString(code));
+  switch (code) {
+    case CUBLAS_STATUS_ALLOC_FAILED:
+      return absl::ResourceExhaustedError(message);
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return absl::UnimplementedError(message);
+    default:
+      return absl::InternalError(message);
+  }
+}
+
 }  // namespace qgemm::cuda

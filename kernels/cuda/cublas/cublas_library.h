@@ -35,6 +35,11 @@ struct CublasLibrary {
 // later.
 absl::StatusOr<CublasLibrary> LoadCublasLibrary();
 
+// OK, or a status that names the operation. RESOURCE_EXHAUSTED: memory.
+// UNIMPLEMENTED: nothing in cuBLAS computes it. INTERNAL: everything else.
+absl::Status ToStatus(const CublasLibrary& library, cublasStatus_t code,
+                      absl::string_view operation);
+
 }  // namespace qgemm::cuda
 
 #endif  // QGEMM_KERNELS_CUDA_CUBLAS_CUBLAS_LIBRARY_H_

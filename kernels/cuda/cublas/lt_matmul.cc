@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "kernels/cuda/cublas/cublas_status.h"
+#include "kernels/cuda/cublas/cublas_library.h"
 
 namespace qgemm::cuda {
 namespace {

@@ -19,7 +19,7 @@
 
 namespace qgemm::cuda {
 
-// How the products of one element of C may be summed.
+// The ways to sum the products of one element of C.
 enum class LtSums : uint8_t {
   kUnsplit,  // all in one block, so that every row is summed alike
   kSplit,    // K may be split; the order depends on the shape alone

@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/tuning/tile_layout.h"
+#include "kernels/cuda/layout/tile_layout.h"
 
 namespace qgemm::cuda {
 
@@ -42,7 +42,7 @@ struct IntegerBase<__nv_bfloat16> {
   static constexpr uint32_t kPair = 0x43004300;
 };
 
-// What a ternary 1 becomes; in fp16 and bf16 alike.
+// The operand of a ternary 1; in fp16 and bf16 alike.
 inline constexpr float kTernaryUnit = 2;
 
 // Fills the table; all `threads` of whole warps take part. The codebook is read
@@ -103,8 +103,8 @@ __device__ __forceinline__ uint32_t PickBits(uint32_t mask, uint32_t a,
   return picked;
 }
 
-// Of each byte the top two bits of a, of b and of c as the low six, from the
-// lowest; above them may be anything.
+// The top two bits of each byte of a, b and c as the low six of that byte, from
+// the lowest; above them may be anything.
 __device__ __forceinline__ uint32_t TopCrumbs(uint32_t a, uint32_t b,
                                               uint32_t c) {
   return PickBits(0x0f0f0f0fu, PickBits(0x03030303u, a >> 6, b >> 4), c >> 2);

@@ -12,11 +12,11 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/tuning/tile_address.h"
+#include "kernels/cuda/layout/tile_address.h"
 
 namespace qgemm::cuda {
 
-// What a lane owns of a tile: word i of half q is words[q][i]
+// A lane's codes of a tile: word i of half q is words[q][i]
 // (tuning/tile_layout.h). Of 3 bits, words[q][3] holds pairs 12 to 15. Ternary
 // codes stand as those of 2 bits do.
 template <int kCodes>
@@ -31,8 +31,8 @@ __device__ __forceinline__ uint2 LoadOnce8(const uint8_t* from) {
   return __ldcs(reinterpret_cast<const uint2*>(from));
 }
 
-// Where the halves of a word hold the codes h = 0 and 1 of eight pairs, puts
-// the two of a pair side by side, as layers of 2 bits have them.
+// The halves of a word hold the codes h = 0 and 1 of eight pairs; puts the two
+// of a pair side by side, as layers of 2 bits have them.
 __device__ __forceinline__ uint32_t InterleaveCrumbs(uint32_t word) {
   word = __byte_perm(word, 0, 0x3120);
   word = (word & 0xf00ff00fu) | (word >> 4 & 0x00f000f0u) |

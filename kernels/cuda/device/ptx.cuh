@@ -56,7 +56,7 @@ __device__ __forceinline__ void BarrierInit(uint32_t barrier, uint32_t count) {
                : "memory");
 }
 
-// Makes initialised barriers visible to the copy engine.
+// Makes initialised barriers visible to TMA.
 __device__ __forceinline__ void BarrierInitFence() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -125,7 +125,7 @@ __device__ __forceinline__ void CopyAsyncArrive(uint32_t barrier) {
                : "memory");
 }
 
-// One contiguous copy by the copy engine; completes on the barrier.
+// One contiguous copy by TMA; completes on the barrier.
 __device__ __forceinline__ void CopyBulk(uint32_t shared, const void* global,
                                          uint32_t bytes, uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
@@ -138,14 +138,14 @@ __device__ __forceinline__ void CopyBulk(uint32_t shared, const void* global,
 }
 
 // Lets the next kernel of the stream start where there is room.
-__device__ __forceinline__ void AllowNextKernel() {
+__device__ __forceinline__ void LaunchDependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
 // Waits until the kernel before in the stream is done and its writes seen.
-__device__ __forceinline__ void WaitForPreviousKernel() {
+__device__ __forceinline__ void GridDependencyWait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
@@ -215,7 +215,7 @@ __device__ __forceinline__ void StoreMatricesTransposed(
 #endif
 }
 
-// One box of a tensor in two dimensions by the copy engine.
+// One box of a tensor in two dimensions by TMA.
 __device__ __forceinline__ void CopyTensor(uint32_t shared,
                                            const CUtensorMap& map, int32_t x,
                                            int32_t y, uint32_t barrier) {

@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/launch/tiled_weights.h"
-#include "kernels/cuda/tuning/tile_address.h"
+#include "kernels/cuda/layout/tile_address.h"
+#include "kernels/cuda/layout/tiled_weights.h"
 
 namespace qgemm::cuda {
 

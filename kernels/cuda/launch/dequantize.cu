@@ -8,19 +8,19 @@
 #include "kernels/cuda/device/octet_codes.cuh"
 #include "kernels/cuda/device/tile_codes.cuh"
 #include "kernels/cuda/launch/dequantize.h"
-#include "kernels/cuda/tuning/tile_address.h"
+#include "kernels/cuda/layout/tile_address.h"
 
 namespace qgemm::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 // 48 registers a thread: 40 of 64 warps, whose loads in flight outdo DRAM.
-constexpr int kBlocksPerMultiprocessor = 5;
+constexpr int kBlocksPerSm = 5;
 constexpr int kTilesPerBlock = kThreads / kLanesPerTile;
 // Tiles of one launch, and row tiles of a layer, are counted in 32 bits.
 constexpr int64_t kMaxTiles = int64_t{1} << 31;
 
-// What the kernel reads of the operands, widths as it computes with them.
+// Kernel parameters, with the widths that the kernel computes in.
 struct Arguments {
   const uint8_t* memory;
   const float* codebook;
@@ -29,16 +29,16 @@ struct Arguments {
   int groups;
   float factor;  // the layer's and the caller's
   float zero_unit;
-  // Of the layer.
-  uint32_t column_tiles;
-  uint32_t row_tiles_per_stage;
+  // The layer's.
+  uint32_t k_tiles;
+  uint32_t n_tiles_per_stage;
   uint32_t code_bytes;
   uint32_t scale_bytes;
   uint32_t stage_bytes;
   int64_t k;
-  // What is asked for.
+  // The rows to write.
   uint32_t tiles;
-  uint32_t first_row_tile;
+  uint32_t first_n_tile;
   int64_t row_begin;
   int64_t row_end;
   uint8_t* out;
@@ -47,7 +47,7 @@ struct Arguments {
 
 // A warp's tile, and what its lane does of it.
 struct WarpTile {
-  uint32_t row_tile;
+  uint32_t n_tile;
   // The tile's parts (tuning/tile_address.h).
   const uint8_t* codes;
   const uint8_t* scales;
@@ -61,25 +61,25 @@ struct WarpTile {
 __device__ __forceinline__ WarpTile PlaceOf(const Arguments& args,
                                             uint32_t tile, int lane) {
   WarpTile place;
-  const uint32_t row = tile / args.column_tiles;
-  const uint32_t column_tile = tile - row * args.column_tiles;
-  place.row_tile = args.first_row_tile + row;
-  const uint32_t block = place.row_tile / args.row_tiles_per_stage;
-  const uint32_t in_stage = place.row_tile - block * args.row_tiles_per_stage;
-  const uint64_t stage = uint64_t{block} * args.column_tiles + column_tile;
+  const uint32_t row = tile / args.k_tiles;
+  const uint32_t k_tile = tile - row * args.k_tiles;
+  place.n_tile = args.first_n_tile + row;
+  const uint32_t block = place.n_tile / args.n_tiles_per_stage;
+  const uint32_t in_stage = place.n_tile - block * args.n_tiles_per_stage;
+  const uint64_t stage = uint64_t{block} * args.k_tiles + k_tile;
   const uint8_t* const memory = args.memory + stage * args.stage_bytes;
   place.codes = memory + in_stage * args.code_bytes;
   const uint8_t* const scales =
-      memory + args.row_tiles_per_stage * args.code_bytes;
+      memory + args.n_tiles_per_stage * args.code_bytes;
   place.scales = scales + in_stage * args.scale_bytes;
-  place.zeros = scales + args.row_tiles_per_stage * args.scale_bytes +
+  place.zeros = scales + args.n_tiles_per_stage * args.scale_bytes +
                 in_stage * static_cast<uint32_t>(args.groups * kTileRows);
-  const int64_t column = int64_t{column_tile} * kTileColumns;
+  const int64_t column = int64_t{k_tile} * kTileColumns;
   place.columns_left =
       static_cast<int>(min(args.k - column, int64_t{kTileColumns}));
   place.stored_left =
       static_cast<int>(min(args.ldo - column, int64_t{kTileColumns}));
-  const int64_t lane_row = int64_t{place.row_tile} * kTileRows + (lane >> 2);
+  const int64_t lane_row = int64_t{place.n_tile} * kTileRows + (lane >> 2);
 #pragma unroll
   for (int hi = 0; hi < 2; ++hi) {
     const int64_t of_run = lane_row + 8 * hi;
@@ -103,7 +103,7 @@ class TileGroups {
       codes_ = LoadOnce8(scales_ + g_ * 8);
     } else if (args.scale_kind == ScaleKind::kRow) {
       const float* rows =
-          args.row_scales + uint64_t{tile.row_tile} * kTileRows + g_;
+          args.row_scales + uint64_t{tile.n_tile} * kTileRows + g_;
       row_scales_[0] = rows[0] * args.factor;
       row_scales_[1] = rows[8] * args.factor;
     }
@@ -165,7 +165,7 @@ __device__ __forceinline__ int EntryOf(int kept) {
 }
 
 template <int kCodes, bool kE4m4, bool kZeros, typename Out>
-__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     Dequantize(const __grid_constant__ Arguments args) {
   const int lane = static_cast<int>(threadIdx.x) % kLanesPerTile;
   const int t = lane & 3;
@@ -255,8 +255,8 @@ bool IsLegal(const DequantizeArgs& args) {
          reinterpret_cast<uintptr_t>(args.out) % 16 == 0;
 }
 
-// row_tiles: those that hold the rows.
-Arguments ArgumentsOf(const DequantizeArgs& args, int64_t row_tiles) {
+// n_tiles: those that hold the rows.
+Arguments ArgumentsOf(const DequantizeArgs& args, int64_t n_tiles) {
   const TileLayout& layout = args.weights.layout;
   Arguments result = {};
   result.memory = args.weights.memory;
@@ -266,15 +266,14 @@ Arguments ArgumentsOf(const DequantizeArgs& args, int64_t row_tiles) {
   result.groups = layout.groups;
   result.factor = args.weights.factor * args.out_factor;
   result.zero_unit = args.weights.zero_unit;
-  result.column_tiles = static_cast<uint32_t>(layout.column_tiles);
-  result.row_tiles_per_stage =
-      static_cast<uint32_t>(layout.partition.row_tiles);
+  result.k_tiles = static_cast<uint32_t>(layout.k_tiles);
+  result.n_tiles_per_stage = static_cast<uint32_t>(layout.tile_config.n_tiles);
   result.code_bytes = static_cast<uint32_t>(layout.code_bytes);
   result.scale_bytes = static_cast<uint32_t>(layout.scale_bytes);
   result.stage_bytes = static_cast<uint32_t>(layout.stage_bytes());
   result.k = layout.k;
-  result.tiles = static_cast<uint32_t>(row_tiles * layout.column_tiles);
-  result.first_row_tile = static_cast<uint32_t>(args.row_begin / kTileRows);
+  result.tiles = static_cast<uint32_t>(n_tiles * layout.k_tiles);
+  result.first_n_tile = static_cast<uint32_t>(args.row_begin / kTileRows);
   result.row_begin = args.row_begin;
   result.row_end = args.row_begin + args.rows;
   result.out = static_cast<uint8_t*>(args.out);
@@ -288,14 +287,14 @@ cudaError_t LaunchDequantize(const DequantizeArgs& args, cudaStream_t stream) {
   if (!IsLegal(args)) return cudaErrorInvalidValue;
   if (args.rows == 0) return cudaSuccess;
   const TileLayout& layout = args.weights.layout;
-  const int64_t last_row_tile = (args.row_begin + args.rows - 1) / kTileRows;
-  const int64_t row_tiles = last_row_tile + 1 - args.row_begin / kTileRows;
+  const int64_t last_n_tile = (args.row_begin + args.rows - 1) / kTileRows;
+  const int64_t n_tiles = last_n_tile + 1 - args.row_begin / kTileRows;
   const Kernel kernel = ChooseKernel(args);
-  if (kernel == nullptr || last_row_tile >= kMaxTiles ||
-      row_tiles > kMaxTiles / layout.column_tiles) {
+  if (kernel == nullptr || last_n_tile >= kMaxTiles ||
+      n_tiles > kMaxTiles / layout.k_tiles) {
     return cudaErrorInvalidValue;
   }
-  const Arguments arguments = ArgumentsOf(args, row_tiles);
+  const Arguments arguments = ArgumentsOf(args, n_tiles);
   const int64_t blocks =
       (arguments.tiles + kTilesPerBlock - 1) / kTilesPerBlock;
   kernel<<<dim3(static_cast<unsigned>(blocks)), kThreads, 0, stream>>>(

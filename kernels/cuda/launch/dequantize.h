@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/launch/tiled_weights.h"
+#include "kernels/cuda/layout/tiled_weights.h"
 #include "kernels/matrix/types.h"
 
 namespace qgemm::cuda {

@@ -46,7 +46,7 @@ __device__ __forceinline__ void Move(const uint8_t* from, uint8_t* to,
 __global__ void __launch_bounds__(kThreads)
     GatherRows(const __grid_constant__ HostRuns runs, uint8_t* device_buffer,
                BatchProgress* progress) {
-  AllowNextKernel();
+  LaunchDependents();
   if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.y == 0) {
     progress->gather_begin = NowNanos();
   }
@@ -78,7 +78,7 @@ __device__ __forceinline__ void Finish(const ScatterRowsArgs& args,
 __global__ void __launch_bounds__(kThreads)
     ScatterRows(const __grid_constant__ HostRuns runs,
                 const __grid_constant__ ScatterRowsArgs args) {
-  WaitForPreviousKernel();
+  GridDependencyWait();
   const unsigned long long begin = NowNanos();  // NOLINT
   const HostRun& run = runs.runs[blockIdx.y];
   Move(args.device_buffer + run.offset, run.host, run.bytes);

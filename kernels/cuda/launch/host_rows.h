@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of requests between page-locked host memory and a launch, moved by
-// kernels instead of the copy engines: one launch for many requests, started
-// and waited for without events.
+// Rows of requests between pinned host memory and a launch, moved by
+// kernels instead of the DMA copy engines: one launch for many requests,
+// started and waited for without events.
 
 #ifndef QGEMM_KERNELS_CUDA_LAUNCH_HOST_ROWS_H_
 #define QGEMM_KERNELS_CUDA_LAUNCH_HOST_ROWS_H_
@@ -15,12 +15,12 @@ namespace qgemm::cuda {
 
 // Runs of rows that one launch moves, at most.
 inline constexpr int kMaxHostRuns = 64;
-// What every address and size is a multiple of.
+// Every address and size is a multiple of this.
 inline constexpr int64_t kHostRunAlignment = 16;
 
 // Bytes of one request.
 struct HostRun {
-  uint8_t* host = nullptr;  // page-locked, which the GPU can address
+  uint8_t* host = nullptr;  // pinned, which the GPU can address
   int64_t offset = 0;       // from the start of the device's buffer
   int64_t bytes = 0;
 };
@@ -30,8 +30,8 @@ struct HostRuns {
   int count = 0;
 };
 
-// Of a batch, in nanoseconds of the GPU's clock. `sequence` is written last,
-// so that the host may poll it.
+// Times of a batch in nanoseconds of the GPU's clock. `sequence` is written
+// last, so that the host may poll it.
 struct BatchStamps {
   uint64_t gather_begin = 0;
   uint64_t gather_end = 0;
@@ -53,7 +53,7 @@ struct BatchProgress {
 cudaError_t LaunchGatherRows(const HostRuns& runs, uint8_t* device_buffer,
                              BatchProgress* progress, cudaStream_t stream);
 
-// Takes the runs out of `device_buffer`, then writes `stamps`, page-locked
+// Takes the runs out of `device_buffer`, then writes `stamps`, pinned
 // host memory, with that sequence. Errors: cudaErrorInvalidValue.
 struct ScatterRowsArgs {
   const uint8_t* device_buffer = nullptr;

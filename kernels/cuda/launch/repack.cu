@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/device/tile_codes.cuh"
 #include "kernels/cuda/launch/repack.h"
-#include "kernels/cuda/tuning/tile_address.h"
+#include "kernels/cuda/layout/tile_address.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -67,8 +67,8 @@ __device__ __forceinline__ bool GatherHalf(const DevicePanel& panel,
   for (int pair = 0; pair < kPairsPerHalf; ++pair) {
     const CodePlace place = {owner, pair, 0};
     const TwoCodes two = LoadTwo<kCodes>(
-        panel, bytes, tile.row_tile * kTileRows + RowOfCode(place),
-        tile.column_tile * kTileColumns + ColumnOfCode(place));
+        panel, bytes, tile.n_tile * kTileRows + RowOfCode(place),
+        tile.k_tile * kTileColumns + ColumnOfCode(place));
     all &= two.mask;
     AddCode(kCodes, pair, 0, two.code[0], half.words);
     AddCode(kCodes, pair, 1, two.code[1], half.words);
@@ -84,13 +84,13 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t unit = thread / kHalvesPerTile;
   if (unit >= batch.units) return;
   const DevicePanel panel = PanelOfUnit(batch, unit);
-  const int64_t first_column_tile = panel.column_begin / kTileColumns;
-  const int64_t column_tiles =
+  const int64_t first_k_tile = panel.column_begin / kTileColumns;
+  const int64_t k_tiles =
       (panel.column_begin + panel.columns - 1) / kTileColumns + 1 -
-      first_column_tile;
+      first_k_tile;
   const int64_t index = unit - panel.first_unit;
-  const TileIndex tile = {panel.row_begin / kTileRows + index / column_tiles,
-                          first_column_tile + index % column_tiles};
+  const TileIndex tile = {panel.row_begin / kTileRows + index / k_tiles,
+                          first_k_tile + index % k_tiles};
   const LaneHalf owner = {static_cast<int>(thread % kLanesPerTile),
                           static_cast<int>(thread / kLanesPerTile % 2)};
   HalfWords<kCodes> half = {};
@@ -104,33 +104,6 @@ __global__ void __launch_bounds__(kThreads)
       *target = half.words[word];
     } else if (half.words[word] != 0) {
       atomicOr(target, half.words[word]);
-    }
-  }
-}
-
-template <int kCodes>
-__global__ void __launch_bounds__(kThreads)
-    UnpackCodes(TiledWeights weights, uint8_t* codes) {
-  const TileLayout& layout = weights.layout;
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads +
-                         static_cast<int64_t>(threadIdx.x);
-  const int64_t unit = thread / kHalvesPerTile;
-  const TileIndex tile = {unit / layout.column_tiles,
-                          unit % layout.column_tiles};
-  if (tile.row_tile * kTileRows >= layout.n) return;
-  const LaneHalf owner = {static_cast<int>(thread % kLanesPerTile),
-                          static_cast<int>(thread / kLanesPerTile % 2)};
-  const HalfWords<kCodes> half =
-      LoadHalf<kCodes>(weights.memory + CodesOffset(layout, tile), owner);
-#pragma unroll
-  for (int i = 0; i < 2 * kPairsPerHalf; ++i) {
-    const CodePlace place = {owner, i >> 1, i & 1};
-    const int64_t row = tile.row_tile * kTileRows + RowOfCode(place);
-    const int64_t column =
-        tile.column_tile * kTileColumns + ColumnOfCode(place);
-    if (row < layout.n && column < layout.k) {
-      codes[row * layout.k + column] =
-          static_cast<uint8_t>(CodeIn(kCodes, i >> 1, i & 1, half.words));
     }
   }
 }
@@ -198,7 +171,7 @@ __global__ void __launch_bounds__(kThreads)
   const DevicePanel panel = PanelOfUnit(batch, unit);
   const int64_t index = unit - panel.first_unit;
   const bool repeat = layout.scale_kind == ScaleKind::kRow;
-  const int64_t columns = repeat ? layout.column_tiles : panel.columns;
+  const int64_t columns = repeat ? layout.k_tiles : panel.columns;
   const int64_t r = index / columns;
   const int64_t c = index % columns;
   const int64_t row = panel.row_begin + r;
@@ -208,6 +181,70 @@ __global__ void __launch_bounds__(kThreads)
                                static_cast<int>(group % layout.groups));
   memory[ZerosOffset(layout, tile) + place] =
       batch.bytes[panel.offset + (repeat ? r : index)];
+}
+
+constexpr int64_t kMaxBlocks = 1024;
+
+// Runs of scales, one a stage.
+struct ScaleRuns {
+  const uint8_t* first = nullptr;
+  int64_t stride_bytes = 0;
+  int64_t run_elements = 0;
+  int64_t elements = 0;  // of all runs
+};
+
+// E4M4: 4 exponent bits with bias 11 over 4 mantissa bits.
+struct E4m4 {
+  uint8_t bits;
+};
+
+__device__ __forceinline__ float Magnitude(float scale) { return fabsf(scale); }
+__device__ __forceinline__ float Magnitude(__half scale) {
+  return fabsf(__half2float(scale));
+}
+__device__ __forceinline__ float Magnitude(__nv_bfloat16 scale) {
+  return fabsf(__bfloat162float(scale));
+}
+__device__ __forceinline__ float Magnitude(E4m4 scale) {
+  const int exponent = scale.bits >> 4;
+  const int mantissa = scale.bits & 15;
+  return exponent == 0 ? ldexpf(mantissa, -14)
+                       : ldexpf(16 + mantissa, exponent - 15);
+}
+
+template <typename Scale>
+__global__ void __launch_bounds__(kThreads)
+    LargestScaleKernel(const ScaleRuns runs, unsigned* largest) {
+  unsigned mine = 0;
+  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+       i < runs.elements; i += int64_t{gridDim.x} * kThreads) {
+    const uint8_t* run = runs.first + i / runs.run_elements * runs.stride_bytes;
+    const Scale scale =
+        reinterpret_cast<const Scale*>(run)[i % runs.run_elements];
+    mine = max(mine, __float_as_uint(Magnitude(scale)));
+  }
+  mine = __reduce_max_sync(~0u, mine);
+  if (threadIdx.x % 32 == 0) atomicMax(largest, mine);
+}
+
+template <typename Scale>
+void Launch(ScaleRuns runs, unsigned* largest, cudaStream_t stream) {
+  const int64_t blocks = (runs.elements + kThreads - 1) / kThreads;
+  LargestScaleKernel<Scale>
+      <<<static_cast<unsigned>(std::min(blocks, kMaxBlocks)), kThreads, 0,
+         stream>>>(runs, largest);
+}
+
+ScaleRuns RunsOf(const TiledWeights& weights, int64_t scale_size) {
+  const TileLayout& layout = weights.layout;
+  if (layout.scale_kind == ScaleKind::kRow) {
+    return {reinterpret_cast<const uint8_t*>(weights.row_scales()), 0, layout.n,
+            layout.n};
+  }
+  const int64_t n_tiles = layout.tile_config.n_tiles;
+  const int64_t run = n_tiles * layout.scale_bytes / scale_size;
+  return {weights.memory + n_tiles * layout.code_bytes, layout.stage_bytes(),
+          run, run * layout.k_tiles * layout.tile_config.n_blocks};
 }
 
 unsigned Blocks(int64_t threads) {
@@ -248,12 +285,12 @@ cudaError_t StartForCodes(int codes, Start start) {
 
 int64_t CodeUnits(const DevicePanel& panel) {
   if (panel.rows < 1 || panel.columns < 1) return 0;
-  const int64_t row_tiles = (panel.row_begin + panel.rows - 1) / kTileRows + 1 -
-                            panel.row_begin / kTileRows;
-  const int64_t column_tiles =
+  const int64_t n_tiles = (panel.row_begin + panel.rows - 1) / kTileRows + 1 -
+                          panel.row_begin / kTileRows;
+  const int64_t k_tiles =
       (panel.column_begin + panel.columns - 1) / kTileColumns + 1 -
       panel.column_begin / kTileColumns;
-  return row_tiles * column_tiles;
+  return n_tiles * k_tiles;
 }
 
 int64_t ScaleUnits(const DevicePanel& panel) {
@@ -261,7 +298,7 @@ int64_t ScaleUnits(const DevicePanel& panel) {
 }
 
 int64_t ZeroUnits(const TileLayout& layout, const DevicePanel& panel) {
-  return layout.scale_kind == ScaleKind::kRow ? panel.rows * layout.column_tiles
+  return layout.scale_kind == ScaleKind::kRow ? panel.rows * layout.k_tiles
                                               : panel.rows * panel.columns;
 }
 
@@ -297,17 +334,28 @@ cudaError_t LaunchScatterZeros(const TileLayout& layout,
   return cudaGetLastError();
 }
 
-cudaError_t LaunchUnpackCodes(const TiledWeights& weights, uint8_t* codes,
-                              cudaStream_t stream) {
-  const TileLayout& layout = weights.layout;
-  const int64_t row_tiles = (layout.n + kTileRows - 1) / kTileRows;
-  const int64_t tiles = row_tiles * layout.column_tiles;
-  if (tiles > kMaxUnits) return cudaErrorInvalidValue;
-  const unsigned blocks = Blocks(tiles * kHalvesPerTile);
-  return StartForCodes(layout.codes, [&](auto codes_as_type) {
-    UnpackCodes<codes_as_type()>
-        <<<blocks, kThreads, 0, stream>>>(weights, codes);
-  });
+cudaError_t LaunchLargestScale(const TiledWeights& weights, float* largest,
+                               cudaStream_t stream) {
+  const cudaError_t cleared =
+      cudaMemsetAsync(largest, 0, sizeof(*largest), stream);
+  if (cleared != cudaSuccess) return cleared;
+  unsigned* const bits = reinterpret_cast<unsigned*>(largest);
+  switch (weights.layout.scale_kind) {
+    case ScaleKind::kE4m4:
+      Launch<E4m4>(RunsOf(weights, 1), bits, stream);
+      break;
+    case ScaleKind::kFloat16:
+      Launch<__half>(RunsOf(weights, 2), bits, stream);
+      break;
+    case ScaleKind::kBFloat16:
+      Launch<__nv_bfloat16>(RunsOf(weights, 2), bits, stream);
+      break;
+    case ScaleKind::kFloat32:
+    case ScaleKind::kRow:
+      Launch<float>(RunsOf(weights, 4), bits, stream);
+      break;
+  }
+  return cudaGetLastError();
 }
 
 }  // namespace qgemm::cuda

@@ -14,8 +14,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/launch/tiled_weights.h"
-#include "kernels/cuda/tuning/tile_layout.h"
+#include "kernels/cuda/layout/tile_layout.h"
+#include "kernels/cuda/layout/tiled_weights.h"
 #include "kernels/matrix/types.h"
 
 namespace qgemm::cuda {
@@ -35,12 +35,12 @@ struct PanelBatch {
   const DevicePanel* panels = nullptr;  // device, [count]
   int64_t count = 0;
   int64_t units = 0;               // of all panels
-  const uint8_t* bytes = nullptr;  // device; what offsets count from
+  const uint8_t* bytes = nullptr;  // device; offsets count from here
 };
 
 // Units of work of a panel of codes: the tiles that it touches.
 int64_t CodeUnits(const DevicePanel& panel);
-// Of a panel of scales, and of zeros: elements to write.
+// Units of a panel of scales, and of zeros: elements to write.
 int64_t ScaleUnits(const DevicePanel& panel);
 int64_t ZeroUnits(const TileLayout& layout, const DevicePanel& panel);
 
@@ -58,9 +58,10 @@ cudaError_t LaunchScatterZeros(const TileLayout& layout,
                                const PanelBatch& batch, uint8_t* memory,
                                cudaStream_t stream);
 
-// Writes the codes to `codes`, [n, k] row-major, one a byte.
-cudaError_t LaunchUnpackCodes(const TiledWeights& weights, uint8_t* codes,
-                              cudaStream_t stream);
+// Writes max |scale| over the layer, scales as stored, to `largest` (device).
+// Enqueues on `stream`; `largest` stays borrowed until it passes.
+cudaError_t LaunchLargestScale(const TiledWeights& weights, float* largest,
+                               cudaStream_t stream);
 
 }  // namespace qgemm::cuda
 

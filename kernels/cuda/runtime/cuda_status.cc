@@ -5,6 +5,7 @@
 #include "kernels/cuda/runtime/cuda_status.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -60,6 +61,12 @@ absl::Status ToStatus(cudaError_t code, absl::string_view operation) {
   return absl::Status(CodeOf(code),
                       absl::StrCat(operation, ": ", cudaGetErrorString(code),
                                    " (", cudaGetErrorName(code), ")", remedy));
+}
+
+void LogFailure(cudaError_t code, absl::string_view operation) {
+  if (code == cudaErrorCudartUnloading) return;
+  const absl::Status status = ToStatus(code, operation);
+  if (!status.ok()) LOG(ERROR) << status.message();
 }
 
 }  // namespace qgemm::cuda

@@ -22,6 +22,10 @@ bool IsSticky(cudaError_t code);
 // says what is to be done.
 absl::Status ToStatus(cudaError_t code, absl::string_view operation);
 
+// Logs the error, if it is one. Silent while the process ends, when the
+// driver has gone before its clients.
+void LogFailure(cudaError_t code, absl::string_view operation);
+
 }  // namespace qgemm::cuda
 
 #endif  // QGEMM_KERNELS_CUDA_RUNTIME_CUDA_STATUS_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Backends by name, and options that only some of them take.
+// Backends by kind, and options that only some of them take.
 
 #include "kernels/backends/backends.h"
 
@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,32 +16,35 @@
 namespace qgemm {
 namespace {
 
+using cuda::KernelPath;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-BackendOptions Named(const std::string& name, int threads = 1) {
+BackendOptions OfKind(BackendKind kind, int threads = 1) {
   BackendOptions options;
-  options.name = name;
-  options.threads = threads;
+  options.kind = kind;
+  options.cpu.threads = threads;
   return options;
 }
 
-BackendOptions WithKernel(const std::string& name, const std::string& kernel) {
-  BackendOptions options = Named(name);
-  options.kernel = kernel;
+BackendOptions WithKernel(BackendKind kind, KernelPath kernel) {
+  BackendOptions options = OfKind(kind);
+  options.cuda.kernel = kernel;
   return options;
 }
 
-BackendOptions WithTuning(const std::string& name, const std::string& file) {
-  BackendOptions options = Named(name);
-  options.tuning_file = file;
+BackendOptions WithTuning(BackendKind kind, const std::string& file) {
+  BackendOptions options = OfKind(kind);
+  options.cuda.tuning_file = file;
   return options;
 }
 
-bool BuildNamesCuda() { return BackendNames().front() == "cuda"; }
-bool HostRunsCuda() { return CreateBackend(Named("cuda")).ok(); }
+bool BuildHasCuda() {
+  return absl::c_linear_search(BackendsInBuild(), BackendKind::kCuda);
+}
+bool HostRunsCuda() { return CreateBackend(OfKind(BackendKind::kCuda)).ok(); }
 
-// The error's code and words; the backend must not be made.
+// Expects the error's code and words.
 void ExpectRefused(const BackendOptions& options, absl::StatusCode code,
                    const ::testing::Matcher<std::string>& message) {
   const absl::Status status = CreateBackend(options).status();
@@ -48,97 +52,75 @@ void ExpectRefused(const BackendOptions& options, absl::StatusCode code,
   EXPECT_THAT(std::string(status.message()), message);
 }
 
-TEST(BackendsTest, MakesEachThatItNamesAndThisHostRuns) {
-  ASSERT_FALSE(BackendNames().empty());
-  for (const std::string& name : BackendNames()) {
-    const auto backend = CreateBackend(Named(name));
-    if (name == "cuda" && absl::IsFailedPrecondition(backend.status())) {
+TEST(BackendsTest, MakesEachThatIsInTheBuildAndThisHostRuns) {
+  ASSERT_FALSE(BackendsInBuild().empty());
+  for (const BackendKind kind : BackendsInBuild()) {
+    const auto backend = CreateBackend(OfKind(kind));
+    if (kind == BackendKind::kCuda &&
+        absl::IsFailedPrecondition(backend.status())) {
       continue;
     }
     ASSERT_TRUE(backend.ok()) << backend.status();
-    EXPECT_EQ((*backend)->describe().name, name);
+    EXPECT_EQ((*backend)->describe().name, Name(kind));
   }
 }
 
 TEST(BackendsTest, AutoIsTheFirstThatThisHostRuns) {
-  const auto backend = CreateBackend(Named("auto"));
+  const auto backend = CreateBackend(OfKind(BackendKind::kAuto));
   ASSERT_TRUE(backend.ok()) << backend.status();
   EXPECT_EQ((*backend)->describe().name, HostRunsCuda() ? "cuda" : "cpu");
 }
 
 TEST(BackendsTest, HandsThreadsOnToTheProcessor) {
-  const auto backend = CreateBackend(Named("cpu", 3));
+  const auto backend = CreateBackend(OfKind(BackendKind::kCpu, 3));
   ASSERT_TRUE(backend.ok()) << backend.status();
   EXPECT_EQ((*backend)->describe().parallelism, 3);
 }
 
-TEST(BackendsTest, SaysWhatStandsInForCuda) {
+TEST(BackendsTest, NamesTheBackendsThatReplaceCuda) {
   if (HostRunsCuda()) GTEST_SKIP() << "this host has a GPU";
   ExpectRefused(
-      Named("cuda"), absl::StatusCode::kFailedPrecondition,
-      HasSubstr(BuildNamesCuda() ? "CUDA device" : "it has: cpu, reference"));
-}
-
-TEST(BackendsTest, RefusesANameThatIsNone) {
-  ExpectRefused(Named("tpu"), absl::StatusCode::kInvalidArgument,
-                HasSubstr("\"tpu\""));
+      OfKind(BackendKind::kCuda), absl::StatusCode::kFailedPrecondition,
+      HasSubstr(BuildHasCuda() ? "CUDA device" : "it has: cpu, reference"));
 }
 
 TEST(BackendsTest, RefusesNegativeThreads) {
-  ExpectRefused(Named("reference", -1), absl::StatusCode::kInvalidArgument,
-                HasSubstr("threads = -1"));
+  ExpectRefused(OfKind(BackendKind::kReference, -1),
+                absl::StatusCode::kInvalidArgument, HasSubstr("threads = -1"));
 }
 
-TEST(BackendsTest, RefusesRowMovesThatAreNone) {
-  BackendOptions options = Named("cpu");
-  options.row_moves = "kernels";
-  ExpectRefused(options, absl::StatusCode::kInvalidArgument,
-                HasSubstr("--row_moves = \"kernels\"; legal: auto, "
-                          "copy_engines"));
-  options.row_moves = "copy_engines";
-  ExpectRefused(options, absl::StatusCode::kInvalidArgument,
-                HasSubstr("backend cpu reads rows in place"));
-}
-
-TEST(BackendsTest, RefusesAFamilyThatIsNone) {
-  for (const char* name : {"auto", "cpu", "cuda", "reference"}) {
-    ExpectRefused(WithKernel(name, "medium"),
+TEST(BackendsTest, RefusesAKernelForABackendWithoutAChoice) {
+  for (const BackendKind kind : {BackendKind::kCpu, BackendKind::kReference}) {
+    ExpectRefused(WithKernel(kind, KernelPath::kDecode),
                   absl::StatusCode::kInvalidArgument,
-                  HasSubstr("--kernel = \"medium\"; legal: auto, small, "
-                            "wide, large"));
+                  AllOf(HasSubstr("--kernel = \"decode\""),
+                        HasSubstr(absl::StrCat("backend ", Name(kind)))));
+    EXPECT_TRUE(CreateBackend(WithKernel(kind, KernelPath::kAuto)).ok());
   }
 }
 
-TEST(BackendsTest, RefusesAFamilyOfABackendThatHasOne) {
-  for (const char* name : {"cpu", "reference"}) {
-    ExpectRefused(WithKernel(name, "small"), absl::StatusCode::kInvalidArgument,
-                  AllOf(HasSubstr("--kernel = \"small\""),
-                        HasSubstr(absl::StrCat("backend ", name))));
-    EXPECT_TRUE(CreateBackend(WithKernel(name, "auto")).ok());
-  }
-}
-
-TEST(BackendsTest, RefusesATuningOfABackendThatHasNone) {
-  for (const char* name : {"cpu", "reference"}) {
-    ExpectRefused(WithTuning(name, "/some/file"),
+TEST(BackendsTest, RefusesATuningForABackendThatReadsNone) {
+  for (const BackendKind kind : {BackendKind::kCpu, BackendKind::kReference}) {
+    ExpectRefused(WithTuning(kind, "/some/file"),
                   absl::StatusCode::kInvalidArgument,
                   AllOf(HasSubstr("--tuning_file = \"/some/file\""),
-                        HasSubstr(absl::StrCat("backend ", name))));
+                        HasSubstr(absl::StrCat("backend ", Name(kind)))));
   }
 }
 
-TEST(BackendsTest, AutoDoesNotDropWhatOnlyCudaTakes) {
+TEST(BackendsTest, AutoKeepsOptionsThatOnlyCudaTakes) {
   if (HostRunsCuda()) GTEST_SKIP() << "this host has a GPU";
   ExpectRefused(
-      WithKernel("auto", "large"), absl::StatusCode::kInvalidArgument,
-      AllOf(HasSubstr("--kernel = \"large\": backend cpu"),
-            HasSubstr(BuildNamesCuda() ? "auto took it because: " : "")));
+      WithKernel(BackendKind::kAuto, KernelPath::kCublas),
+      absl::StatusCode::kInvalidArgument,
+      AllOf(HasSubstr("--kernel = \"cublas\": backend cpu"),
+            HasSubstr(BuildHasCuda() ? "auto took it because: " : "")));
 }
 
 class TuningOptionTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!BuildNamesCuda()) GTEST_SKIP() << "a build without CUDA";
+    if (!BuildHasCuda()) GTEST_SKIP() << "a build without CUDA";
   }
   ~TuningOptionTest() override { std::remove(path_.c_str()); }
 
@@ -147,38 +129,39 @@ class TuningOptionTest : public ::testing::Test {
 
 // The file's errors come first, with and without a GPU.
 TEST_F(TuningOptionTest, AMissingFileIsNamed) {
-  for (const char* name : {"auto", "cuda"}) {
-    ExpectRefused(WithTuning(name, path_), absl::StatusCode::kNotFound,
+  for (const BackendKind kind : {BackendKind::kAuto, BackendKind::kCuda}) {
+    ExpectRefused(WithTuning(kind, path_), absl::StatusCode::kNotFound,
                   HasSubstr(path_));
   }
 }
 
 TEST_F(TuningOptionTest, AnIllegalFileIsRefused) {
   std::ofstream(path_) << R"({"version": 7})";
-  for (const char* name : {"auto", "cuda"}) {
-    ExpectRefused(WithTuning(name, path_), absl::StatusCode::kInvalidArgument,
+  for (const BackendKind kind : {BackendKind::kAuto, BackendKind::kCuda}) {
+    ExpectRefused(WithTuning(kind, path_), absl::StatusCode::kInvalidArgument,
                   AllOf(HasSubstr(path_), HasSubstr("version = 7")));
   }
 }
 
 TEST_F(TuningOptionTest, ATuningOfAnotherDeviceIsUsed) {
-  std::ofstream(path_) << R"({"version": 1, "device": "another",)"
-                       << R"( "max_small_rows":)"
-                       << R"( {"2": 64, "3": 64, "4": 128, "5": 64}})";
+  cuda::Tuning tuning = cuda::DefaultTuning();
+  tuning.device = "another";
+  std::ofstream(path_) << cuda::FormatTuning(tuning);
   if (!HostRunsCuda()) GTEST_SKIP() << "no GPU to use it on";
-  EXPECT_TRUE(CreateBackend(WithTuning("cuda", path_)).ok());
+  EXPECT_TRUE(CreateBackend(WithTuning(BackendKind::kCuda, path_)).ok());
 }
 
-TEST_F(TuningOptionTest, EachFamilyCanBeForced) {
+TEST_F(TuningOptionTest, EachKernelCanBeForced) {
   if (!HostRunsCuda()) GTEST_SKIP() << "no GPU to force it on";
-  for (const char* kernel : {"auto", "small"}) {
-    const auto backend = CreateBackend(WithKernel("cuda", kernel));
+  for (const KernelPath kernel : {KernelPath::kAuto, KernelPath::kDecode}) {
+    const auto backend = CreateBackend(WithKernel(BackendKind::kCuda, kernel));
     EXPECT_TRUE(backend.ok()) << backend.status();
   }
-  // Without cuBLASLt there is no large family to force.
-  const auto large = CreateBackend(WithKernel("cuda", "large"));
-  EXPECT_TRUE(large.ok() || absl::IsFailedPrecondition(large.status()))
-      << large.status();
+  // A system without cuBLASLt has no such path to force.
+  const auto cublas =
+      CreateBackend(WithKernel(BackendKind::kCuda, KernelPath::kCublas));
+  EXPECT_TRUE(cublas.ok() || absl::IsFailedPrecondition(cublas.status()))
+      << cublas.status();
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 class AlignedMemoryTest : public testing::TestWithParam<int64_t> {};
@@ -45,4 +45,4 @@ TEST(AlignedMemoryLimitTest, ImpossibleSizeIsResourceExhausted) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -2,7 +2,7 @@
 //
 // The block layout: codes come back, and lie where the header says.
 
-#include "kernels/cpu/code_packing.h"
+#include "kernels/cpu/microkernels/code_packing.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/seeds.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 constexpr int kRows = 16;
@@ -118,4 +118,4 @@ TEST(CodePackingLayoutTest, LastThreeBitCodesFillTheSpareBits) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::cpu

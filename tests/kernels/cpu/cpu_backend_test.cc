@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the conformance suite cannot know of the CPU backend: equal bits for
-// any number of threads and any panels, accounting, options, refusals.
+// Properties of the CPU backend that the conformance suite cannot know: equal
+// bits for any number of threads and any panels, accounting, options, refusals.
 
 #include "kernels/cpu/cpu_backend.h"
 
@@ -18,17 +18,17 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/seeds.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
-std::unique_ptr<Backend> MakeBackend(const CpuBackendOptions& options) {
+std::unique_ptr<Backend> MakeBackend(const CpuOptions& options) {
   auto backend = CreateCpuBackend(options);
   EXPECT_TRUE(backend.ok()) << backend.status();
   return *std::move(backend);
 }
 
 std::unique_ptr<Backend> WithThreads(int threads) {
-  CpuBackendOptions options;
+  CpuOptions options;
   options.threads = threads;
   return MakeBackend(options);
 }
@@ -105,7 +105,7 @@ WeightsHeader LargeHeader() {
 }
 
 TEST(CpuBackendTest, RefusesWeightsBeyondItsLimit) {
-  CpuBackendOptions options;
+  CpuOptions options;
   options.max_weights_bytes = 1 << 20;
   const auto backend = MakeBackend(options);
   auto builder = backend->NewBuilder();
@@ -116,7 +116,7 @@ TEST(CpuBackendTest, RefusesWeightsBeyondItsLimit) {
 }
 
 TEST(CpuBackendTest, RefusesShapesBeyondItsLimit) {
-  CpuBackendOptions options;
+  CpuOptions options;
   options.max_n = 4095;
   const auto backend = MakeBackend(options);
   auto builder = backend->NewBuilder();
@@ -154,14 +154,14 @@ TEST(CpuBackendTest, SaysWhichModesAreOffered) {
 }
 
 TEST(CpuBackendTest, NegativeOptionIsInvalid) {
-  CpuBackendOptions options;
+  CpuOptions options;
   options.threads = -1;
   EXPECT_EQ(CreateCpuBackend(options).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 
 TEST(CpuBackendTest, DescribesTheForcedInstructionSet) {
-  CpuBackendOptions options;
+  CpuOptions options;
   options.isa = CpuIsa::kScalar;
   options.threads = 3;
   const BackendDescription description = MakeBackend(options)->describe();
@@ -170,4 +170,4 @@ TEST(CpuBackendTest, DescribesTheForcedInstructionSet) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 TEST(IsaTest, PortableSetIsAlwaysSupportedAndWorst) {
@@ -31,4 +31,4 @@ TEST(IsaTest, UnknownNameIsNone) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::cpu

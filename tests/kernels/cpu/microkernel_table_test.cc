@@ -12,11 +12,11 @@
 
 #include "base/float16.h"
 #include "gtest/gtest.h"
-#include "kernels/cpu/code_packing.h"
+#include "kernels/cpu/microkernels/code_packing.h"
 #include "kernels/matrix/types.h"
 #include "tests/support/seeds.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 constexpr ScaleType kScaleTypes[] = {ScaleType::kE4m4, ScaleType::kFloat16,
@@ -29,12 +29,12 @@ std::vector<uint8_t> RandomBytes(int64_t count, int limit,
   return bytes;
 }
 
-// Whether the family reads 16-bit activations, and of which type.
+// The type of 16-bit activations that the family reads, if it does.
 bool TakesBFloat16(const Microkernel& kernel) {
-  return kernel.family == kFamilyWqABFloat16;
+  return kernel.family == kFamilyQuantABFloat16;
 }
 bool TakesFloat16(const Microkernel& kernel) {
-  return kernel.family == kFamilyWqAFloat16;
+  return kernel.family == kFamilyQuantAFloat16;
 }
 
 int LeastRows(const Microkernel& kernel) {
@@ -120,7 +120,7 @@ class Tile {
 
   bool dense() const { return kernel_.bits == 0; }
 
-  // Where differences from zeros are looked up, code i stands for i units.
+  // Code i stands for i units where differences from zeros are looked up.
   void AddEntry(int i, RandomGenerator* random) {
     const int code = i % (1 << kernel_.bits);
     float entry = RandomSigned(random);
@@ -355,11 +355,11 @@ TEST_P(MicrokernelTableTest, RowsAgreeWhereProductsAreSubnormal) {
 }
 
 TEST_P(MicrokernelTableTest, ChoosesTheWidestThatFits) {
-  const MicrokernelChoice choice = Choose(table_, {kFamilyWqA32, 4, false});
+  const MicrokernelChoice choice = Choose(table_, {kFamilyQuantA32, 4, false});
   int widest = 0;
   for (int rows = 1; rows <= kMaxMr; ++rows) {
     for (const Microkernel& kernel : table_.rows) {
-      if (kernel.family == kFamilyWqA32 && kernel.mr <= rows) {
+      if (kernel.family == kFamilyQuantA32 && kernel.mr <= rows) {
         widest = std::max(widest, kernel.mr);
       }
     }
@@ -371,7 +371,7 @@ TEST_P(MicrokernelTableTest, ChoosesTheWidestThatFits) {
 TEST_P(MicrokernelTableTest, TilesTakeAllRowsFromTheirLeastOn) {
   if (GetParam() != CpuIsa::kAmx) GTEST_SKIP() << "this set has no tiles";
   const MicrokernelChoice choice =
-      Choose(table_, {kFamilyWqABFloat16, 4, false});
+      Choose(table_, {kFamilyQuantABFloat16, 4, false});
   EXPECT_EQ(choice.by_rows[0]->mr, 1);
   for (int rows = 2; rows <= kMaxMr; ++rows) {
     EXPECT_EQ(choice.by_rows[rows - 1]->mr, kMaxMr) << rows;
@@ -380,8 +380,9 @@ TEST_P(MicrokernelTableTest, TilesTakeAllRowsFromTheirLeastOn) {
 
 TEST_P(MicrokernelTableTest, HasEveryFamilyAndWidth) {
   for (int bits = 2; bits <= 5; ++bits) {
-    EXPECT_FALSE(Choose(table_, {kFamilyWqA32, bits, false}).empty()) << bits;
-    EXPECT_FALSE(Choose(table_, {kFamilyWqA32, bits, true}).empty()) << bits;
+    EXPECT_FALSE(Choose(table_, {kFamilyQuantA32, bits, false}).empty())
+        << bits;
+    EXPECT_FALSE(Choose(table_, {kFamilyQuantA32, bits, true}).empty()) << bits;
   }
   EXPECT_FALSE(Choose(table_, {kFamilyW4A8, 4, false}).empty());
   EXPECT_FALSE(Choose(table_, {kFamilyFloat16}).empty());
@@ -391,7 +392,7 @@ TEST_P(MicrokernelTableTest, HasEveryFamilyAndWidth) {
 TEST_P(MicrokernelTableTest, HasTilesOfEveryWidthOrOfNone) {
   const bool has_tiles = GetParam() == CpuIsa::kAmx;
   EXPECT_EQ(table_.split_row != nullptr, has_tiles);
-  for (const int family : {kFamilyWqABFloat16, kFamilyWqAFloat16}) {
+  for (const int family : {kFamilyQuantABFloat16, kFamilyQuantAFloat16}) {
     for (int bits = 2; bits <= 5; ++bits) {
       EXPECT_EQ(Choose(table_, {family, bits, false}).empty(), !has_tiles);
     }
@@ -417,4 +418,4 @@ INSTANTIATE_TEST_SUITE_P(Isas, MicrokernelTableTest,
                          });
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -17,7 +17,7 @@
 #include "kernels/matrix/canonical_weights.h"
 #include "tests/support/panel_writer.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 
 // `weights` loaded whole, which must succeed.
 inline std::shared_ptr<const ResidentWeights> LoadWhole(
@@ -53,6 +53,6 @@ inline std::vector<uint8_t> RunRequest(
   return {c_lease->data(), c_lease->data() + c_bytes};
 }
 
-}  // namespace qgemm
+}  // namespace qgemm::cpu
 
 #endif  // QGEMM_TESTS_KERNELS_CPU_ONE_REQUEST_H_

@@ -2,11 +2,10 @@
 //
 // Sizes of resident layers, and the layers that have no layout.
 
-#include "kernels/cpu/packed_layout.h"
-
 #include "gtest/gtest.h"
+#include "kernels/cpu/cpu_weights.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 WeightsHeader FourBitHeader(int64_t n, int64_t k) {
@@ -79,4 +78,4 @@ TEST(PackedLayoutTest, OtherGroupSizeIsUnimplemented) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::cpu

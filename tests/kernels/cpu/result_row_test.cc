@@ -2,15 +2,14 @@
 //
 // Results are scaled, biased and rounded once.
 
-#include "kernels/cpu/result_row.h"
-
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/microkernel_table.h"
+#include "kernels/cpu/row_conversion.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 class ResultRowTest : public testing::TestWithParam<CpuIsa> {
@@ -57,4 +56,4 @@ INSTANTIATE_TEST_SUITE_P(Isas, ResultRowTest,
                          });
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 void Nothing(const TileArgs*) {}
@@ -17,14 +17,14 @@ void Nothing(const TileArgs*) {}
 // Single rows and fours of one family, tiles of another.
 MicrokernelTable SmallTable() {
   MicrokernelTable table;
-  table.rows = {{"base_4", kFamilyWqA32, 4, 0, 4, Nothing},
-                {"base_1", kFamilyWqA32, 4, 0, 1, Nothing},
-                {"tile", kFamilyWqAFloat16, 4, 0, kMaxMr, Nothing, 1}};
+  table.rows = {{"base_4", kFamilyQuantA32, 4, 0, 4, Nothing},
+                {"base_1", kFamilyQuantA32, 4, 0, 1, Nothing},
+                {"tile", kFamilyQuantAFloat16, 4, 0, kMaxMr, Nothing, 1}};
   return table;
 }
 
-constexpr MicrokernelKey kBaseKey = {kFamilyWqA32, 4, false};
-constexpr MicrokernelKey kTileKey = {kFamilyWqAFloat16, 4, false};
+constexpr MicrokernelKey kBaseKey = {kFamilyQuantA32, 4, false};
+constexpr MicrokernelKey kTileKey = {kFamilyQuantAFloat16, 4, false};
 constexpr int64_t kLeastRows = 8;
 
 class RowStripsTest : public testing::Test {
@@ -85,4 +85,4 @@ TEST_F(RowStripsTest, SetWithoutTheFamilyTakesTheBase) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 
-namespace qgemm {
+namespace qgemm::cpu {
 namespace {
 
 class ThreadPoolTest : public testing::TestWithParam<int> {};
@@ -37,4 +37,4 @@ TEST(AvailableProcessorsTest, IsAtLeastOne) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::cpu

@@ -28,7 +28,7 @@ namespace qgemm::cuda {
 
 // Aborts where the backend refuses.
 inline std::unique_ptr<Backend> NewBackend() {
-  auto backend = CreateCudaBackend(CudaBackendOptions());
+  auto backend = CreateCudaBackend(CudaOptions());
   CHECK(backend.ok()) << backend.status();
   return *std::move(backend);
 }

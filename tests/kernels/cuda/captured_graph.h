@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a stream's capture recorded, to be launched again and again.
+// The recording of a stream's capture, to be launched again and again.
 
 #ifndef QGEMM_TESTS_KERNELS_CUDA_CAPTURED_GRAPH_H_
 #define QGEMM_TESTS_KERNELS_CUDA_CAPTURED_GRAPH_H_

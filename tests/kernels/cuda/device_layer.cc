@@ -4,9 +4,9 @@
 
 #include "tests/kernels/cuda/device_layer.h"
 
-#include <atomic>
 #include <utility>
 
+#include "base/byte_budget.h"
 #include "base/check.h"
 #include "kernels/cuda/cuda_weights_builder.h"
 #include "tests/support/panel_writer.h"
@@ -23,10 +23,9 @@ std::shared_ptr<const CudaWeights> Load(const CanonicalWeights& weights,
                                         const DeviceTraits& device) {
   CudaWeightsBudget budget;
   budget.device = device;
-  budget.max_n = 1 << 20;
-  budget.max_k = 1 << 20;
-  budget.max_bytes = int64_t{1} << 30;
-  budget.used_bytes = std::make_shared<std::atomic<int64_t>>(0);
+  budget.limits.max_n = 1 << 20;
+  budget.limits.max_k = 1 << 20;
+  budget.weights = std::make_shared<ByteBudget>(ByteBudgetOptions());
   CudaWeightsBuilder builder(budget);
   CHECK_OK(WriteWhole(weights, &builder));
   const auto built = builder.Finish();

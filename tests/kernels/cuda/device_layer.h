@@ -12,8 +12,8 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/cuda_weights.h"
-#include "kernels/cuda/runtime/device_buffer.h"
-#include "kernels/cuda/tuning/device_traits.h"
+#include "kernels/cuda/layout/device_traits.h"
+#include "kernels/cuda/runtime/buffers.h"
 #include "kernels/matrix/canonical_weights.h"
 #include "tests/support/random_weights.h"
 

@@ -6,23 +6,22 @@
 #define QGEMM_TESTS_KERNELS_CUDA_DEVICE_TEST_H_
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/runtime/device_info.h"
+#include "kernels/cuda/runtime/device.h"
 
 namespace qgemm::cuda {
 
 class DeviceTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const absl::StatusOr<DeviceTraits> device = QueryDevice(0);
+    const absl::StatusOr<Device> device = OpenDevice(0);
     if (absl::IsFailedPrecondition(device.status())) {
       GTEST_SKIP() << device.status();
     }
     ASSERT_TRUE(device.ok()) << device.status();
     device_ = *device;
-    ASSERT_TRUE(SetCurrentDevice(0).ok());
   }
 
-  DeviceTraits device_;
+  Device device_;
 };
 
 }  // namespace qgemm::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What kernels gather from the host and scatter to it is every byte of every
+// Kernels gather from the host and scatter to it every byte of every
 // run and no other, and the stamps tell of it.
 
 #include "kernels/cuda/launch/host_rows.h"
@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/runtime/device_buffer.h"
-#include "kernels/cuda/runtime/pinned_buffer.h"
+#include "kernels/cuda/runtime/buffers.h"
 #include "tests/kernels/cuda/device_test.h"
 #include "tests/support/random_matrix.h"
 #include "tests/support/seeds.h"

@@ -9,8 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/cuda/runtime/device_buffer.h"
-#include "kernels/cuda/runtime/pinned_buffer.h"
+#include "tests/kernels/cuda/allocation_counts.h"
 #include "tests/kernels/cuda/backend_test.h"
 
 namespace qgemm::cuda {

@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/runtime/device_buffer.h"
+#include "kernels/cuda/runtime/buffers.h"
 #include "tests/kernels/cuda/device_test.h"
 #include "tests/support/random_matrix.h"
 #include "tests/support/seeds.h"

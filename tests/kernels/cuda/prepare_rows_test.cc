@@ -2,8 +2,6 @@
 //
 // Prepared rows are the input's elements in the layer's order, rounded once.
 
-#include "kernels/cuda/launch/prepare_rows.h"
-
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -12,7 +10,8 @@
 
 #include "base/checked_math.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/runtime/device_buffer.h"
+#include "kernels/cuda/launch/rows.h"
+#include "kernels/cuda/runtime/buffers.h"
 #include "kernels/matrix/types.h"
 #include "tests/kernels/cuda/device_test.h"
 #include "tests/support/random_matrix.h"

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a builder makes of a layer on the GPU: every code, scale and zero comes
+// A layer on the GPU as a builder makes it: every code, scale and zero comes
 // back, and dequantized weights are the exact ones, rounded.
 
 #include "kernels/cuda/launch/repack.h"
 
 #include <cuda_runtime_api.h>
 
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -21,8 +20,8 @@
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/cuda/cuda_weights_builder.h"
 #include "kernels/cuda/launch/dequantize.h"
-#include "kernels/cuda/runtime/device_buffer.h"
-#include "kernels/cuda/tuning/tile_address.h"
+#include "kernels/cuda/layout/tile_address.h"
+#include "kernels/cuda/runtime/buffers.h"
 #include "kernels/matrix/canonical_weights.h"
 #include "tests/kernels/cuda/device_test.h"
 #include "tests/support/panel_writer.h"
@@ -48,14 +47,19 @@ std::vector<uint8_t> ReadBack(const void* device, int64_t count) {
 class RepackTest : public DeviceTest,
                    public testing::WithParamInterface<WeightsRecipe> {
  protected:
-  std::unique_ptr<CudaWeightsBuilder> NewBuilder(int64_t max_bytes = int64_t{1}
-                                                                     << 30) {
+  static std::shared_ptr<ByteBudget> NewBudget(int64_t max_bytes) {
+    ByteBudgetOptions options;
+    options.name = "weights of a test";
+    options.limit_bytes = max_bytes;
+    return std::make_shared<ByteBudget>(std::move(options));
+  }
+
+  std::unique_ptr<CudaWeightsBuilder> NewBuilder() {
     CudaWeightsBudget budget;
-    budget.device = device_;
-    budget.max_n = 1 << 20;
-    budget.max_k = 1 << 20;
-    budget.max_bytes = max_bytes;
-    budget.used_bytes = used_bytes_;
+    budget.device = device_.traits;
+    budget.limits.max_n = 1 << 20;
+    budget.limits.max_k = 1 << 20;
+    budget.weights = budget_;
     return std::make_unique<CudaWeightsBuilder>(budget);
   }
 
@@ -84,21 +88,37 @@ class RepackTest : public DeviceTest,
     return shapes;
   }
 
-  const std::shared_ptr<std::atomic<int64_t>> used_bytes_ =
-      std::make_shared<std::atomic<int64_t>>(0);
+  std::shared_ptr<ByteBudget> budget_ = NewBudget(int64_t{1} << 30);
   RandomGenerator random_{FreshSeed()};
 };
 
 class QuantizedRepackTest : public RepackTest {};
 class DenseRepackTest : public RepackTest {};
 
+// The codes, [n, k] row-major, one a byte, by the layout's own arithmetic.
 std::vector<uint8_t> UnpackedCodes(const CudaWeights& weights) {
-  const int64_t count = weights.n() * weights.k();
-  const auto codes = DeviceBuffer::Allocate(count);
-  EXPECT_TRUE(codes.ok()) << codes.status();
-  EXPECT_EQ(LaunchUnpackCodes(weights.tiled(), codes->data(), nullptr),
-            cudaSuccess);
-  return ReadBack(codes->data(), count);
+  const TileLayout& layout = weights.tiled().layout;
+  const std::vector<uint8_t> memory =
+      ReadBack(weights.tiled().memory, layout.total_bytes);
+  std::vector<uint8_t> codes;
+  for (int64_t row = 0; row < layout.n; ++row) {
+    for (int64_t column = 0; column < layout.k; ++column) {
+      const TileIndex tile = {row / kTileRows, column / kTileColumns};
+      const CodePlace place =
+          PlaceOfCode(static_cast<int>(row % kTileRows),
+                      static_cast<int>(column % kTileColumns));
+      uint32_t words[kMaxWordsPerHalf];
+      for (int word = 0; word < BitsOf(layout.codes); ++word) {
+        std::memcpy(&words[word],
+                    &memory[CodesOffset(layout, tile) +
+                            WordOffset(layout.codes, place.owner, word)],
+                    sizeof(uint32_t));
+      }
+      codes.push_back(static_cast<uint8_t>(
+          CodeIn(layout.codes, place.pair, place.element, words)));
+    }
+  }
+  return codes;
 }
 
 TEST_P(QuantizedRepackTest, CodesComeBack) {
@@ -142,7 +162,7 @@ class GroupReader {
  public:
   explicit GroupReader(const CudaWeights& weights)
       : layout_(weights.tiled().layout),
-        scale_type_(weights.traits().scale_type),
+        scale_type_(weights.shape().scale_type),
         memory_(ReadBack(weights.tiled().memory, layout_.total_bytes)) {}
 
   float Scale(int64_t row, int64_t column) const {
@@ -366,21 +386,23 @@ TEST_P(QuantizedRepackTest, HoldsWhatWasEstimatedAndGivesItBack) {
   const CanonicalWeights weights = RandomWeights(GetParam(), 259, k, &random_);
   auto built = Build(weights);
   EXPECT_EQ(built->resident_bytes(),
-            EstimateResidentBytes(weights.header(), device_));
-  EXPECT_EQ(used_bytes_->load(), built->resident_bytes());
+            EstimateResidentBytes(weights.header(), device_.traits));
+  EXPECT_EQ(budget_->used_bytes(), built->resident_bytes());
   built.reset();
-  EXPECT_EQ(used_bytes_->load(), 0);
+  EXPECT_EQ(budget_->used_bytes(), 0);
 }
 
 TEST_P(QuantizedRepackTest, RefusesALayerBeyondTheBudget) {
   const CanonicalWeights weights =
       RandomWeights(GetParam(), 256, 384, &random_);
-  const int64_t bytes = EstimateResidentBytes(weights.header(), device_);
-  EXPECT_EQ(NewBuilder(bytes - 1)->Begin(weights.header()).code(),
+  const int64_t bytes = EstimateResidentBytes(weights.header(), device_.traits);
+  budget_ = NewBudget(bytes - 1);
+  EXPECT_EQ(NewBuilder()->Begin(weights.header()).code(),
             absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(used_bytes_->load(), 0);
-  EXPECT_EQ(NewBuilder(bytes)->Begin(weights.header()), absl::OkStatus());
-  EXPECT_EQ(used_bytes_->load(), 0);
+  EXPECT_EQ(budget_->used_bytes(), 0);
+  budget_ = NewBudget(bytes);
+  EXPECT_EQ(NewBuilder()->Begin(weights.header()), absl::OkStatus());
+  EXPECT_EQ(budget_->used_bytes(), 0);
 }
 
 TEST_P(DenseRepackTest, ElementsAndBiasComeBack) {
@@ -389,7 +411,7 @@ TEST_P(DenseRepackTest, ElementsAndBiasComeBack) {
     const auto built = Build(weights);
     const DenseWeights& dense = built->dense();
     EXPECT_EQ(built->resident_bytes(),
-              EstimateResidentBytes(weights.header(), device_));
+              EstimateResidentBytes(weights.header(), device_.traits));
     EXPECT_TRUE(ReadBack(dense.memory, n * k * 2) == weights.dense())
         << n << " x " << k;
     const std::vector<float>& bias = weights.header().bias;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tests/kernels/cuda/device_gemm.h"
+#include "tests/kernels/cuda/device_decode.h"
 #include "tests/kernels/cuda/device_layer.h"
 #include "tests/kernels/cuda/device_test.h"
 
@@ -24,7 +24,7 @@ class RepeatTest : public DeviceTest,
                    public testing::WithParamInterface<WeightsRecipe> {
  protected:
   // Launches one after another, without a pause between them.
-  static void ExpectEqualResults(const DeviceGemm& gemm, int64_t m) {
+  static void ExpectEqualResults(const DeviceDecode& gemm, int64_t m) {
     const GemmBuffers buffers = gemm.NewBuffers(kChunk);
     std::vector<uint8_t> first;
     for (int repeat = 0; repeat < kRepeats; repeat += kChunk) {
@@ -34,8 +34,9 @@ class RepeatTest : public DeviceTest,
       for (int i = 0; i < kChunk; ++i) {
         const std::vector<uint8_t> c = gemm.Read(m, i, buffers);
         if (first.empty()) first = c;
-        ASSERT_TRUE(c == first) << "m = " << m << ", splits = " << gemm.splits()
-                                << ", repeat " << repeat + i;
+        ASSERT_TRUE(c == first)
+            << "m = " << m << ", split_k = " << gemm.split_k() << ", repeat "
+            << repeat + i;
       }
     }
   }
@@ -45,17 +46,17 @@ class RepeatTest : public DeviceTest,
 
 TEST_P(RepeatTest, GivesTheSameBitsAThousandTimes) {
   int most_splits = 0;
-  for (const int splits : {1, 2, 4, 8}) {
-    const auto shape = ShapeWith(splits, 1, device_);
+  for (const int split_k : {1, 2, 4, 8}) {
+    const auto shape = ShapeWith(split_k, 1, device_.traits);
     if (!shape.has_value()) continue;
-    most_splits = splits;
-    const DeviceGemm gemm(
+    most_splits = split_k;
+    const DeviceDecode gemm(
         RandomWeights(GetParam(), shape->n, shape->k, &random_), device_,
         FloatType::kFloat16, &random_);
-    ASSERT_EQ(gemm.splits(), splits);
+    ASSERT_EQ(gemm.split_k(), split_k);
     for (const int64_t m : {1, 16, 64}) ExpectEqualResults(gemm, m);
   }
-  EXPECT_EQ(most_splits > 1, device_.has_clusters());
+  EXPECT_EQ(most_splits > 1, device_.traits.has_clusters());
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, RepeatTest,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From Enqueue to completion, once buffers have grown: no device memory, no
-// page-locked memory and nothing from the host's heap is taken or given back.
+// pinned memory and nothing from the host's heap is taken or given back.
 // This binary counts every operator new.
 
 #include <atomic>
@@ -12,8 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/runtime/device_buffer.h"
-#include "kernels/cuda/runtime/pinned_buffer.h"
+#include "tests/kernels/cuda/allocation_counts.h"
 #include "tests/kernels/cuda/backend_test.h"
 
 namespace {
@@ -52,7 +51,7 @@ void operator delete(void* memory, size_t, std::align_val_t) noexcept {
 namespace qgemm::cuda {
 namespace {
 
-// What has been taken and given back so far.
+// Calls so far that took or gave back memory.
 struct Counts {
   int64_t device;
   int64_t pinned;
@@ -94,7 +93,7 @@ class SteadyStateTest : public DeviceTest,
     backend_.reset();
   }
 
-  // What `times` rounds of all batches take and give back.
+  // The calls of `times` rounds of all batches.
   Counts Run(int times) {
     const Counts before = CountsNow();
     for (const auto& batch : batches_) batch->Start(times);
@@ -121,10 +120,10 @@ class SteadyStateTest : public DeviceTest,
   std::vector<std::unique_ptr<RepeatedBatch>> batches_;
 };
 
-using SmallFamilyTest = SteadyStateTest;
+using DecodeTest = SteadyStateTest;
 using CublasTest = SteadyStateTest;
 
-TEST_P(SmallFamilyTest, TakesNoMemory) {
+TEST_P(DecodeTest, TakesNoMemory) {
   WarmUp();
   const Counts taken = Run(100);
   EXPECT_EQ(taken.device, 0);
@@ -132,7 +131,7 @@ TEST_P(SmallFamilyTest, TakesNoMemory) {
   EXPECT_EQ(taken.host, 0);
 }
 
-// What cuBLASLt takes of the host's heap is its own affair.
+// cuBLASLt's use of the host's heap is its own.
 TEST_P(CublasTest, TakesNoDeviceMemory) {
   WarmUp();
   const Counts taken = Run(100);
@@ -147,7 +146,7 @@ std::string NameOf(const testing::TestParamInfo<SteadyCase>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Batches, SmallFamilyTest,
+    Batches, DecodeTest,
     testing::Values(SteadyCase{"kbit4", 1}, SteadyCase{"kbit2", 64},
                     SteadyCase{"q4_0", 16},
                     SteadyCase{"int4_g128_zeros_fp16_act_order", 8}),

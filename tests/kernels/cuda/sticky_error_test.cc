@@ -19,7 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Whether the status says what has happened and what is to be done.
+// True if the status says what has happened and what to do.
 bool IsClear(const absl::Status& status) {
   std::cerr << status << "\n";
   return absl::IsInternal(status) &&

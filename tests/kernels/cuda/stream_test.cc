@@ -13,7 +13,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/kernels/cuda/captured_graph.h"
-#include "tests/kernels/cuda/device_gemm.h"
+#include "tests/kernels/cuda/device_decode.h"
 #include "tests/kernels/cuda/device_test.h"
 
 namespace qgemm::cuda {
@@ -27,8 +27,8 @@ class StreamTest : public DeviceTest,
   void SetUp() override {
     DeviceTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    const LayerShape shape =
-        ShapeWith(2, 1, device_).value_or(LayerShape{200, 512});
+    const LayerSize shape =
+        ShapeWith(2, 1, device_.traits).value_or(LayerSize{200, 512});
     gemm_.emplace(RandomWeights(WeightsRecipeNamed(GetParam()), shape.n,
                                 shape.k, &random_),
                   device_, FloatType::kBFloat16, &random_);
@@ -53,7 +53,7 @@ class StreamTest : public DeviceTest,
   }
 
   RandomGenerator random_{FreshSeed()};
-  std::optional<DeviceGemm> gemm_;
+  std::optional<DeviceDecode> gemm_;
   std::vector<std::vector<uint8_t>> alone_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The smallest sweep of the small-M family that reaches each of its parts:
+// The smallest sweep of the decode kernel that reaches each of its parts:
 // for tools that are slow, such as compute-sanitizer. Cases are named by the
 // splits of K, which exchange sums between blocks, the row tiles of a block,
 // and the recipe.
@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/matrix/fp64_oracle.h"
-#include "tests/kernels/cuda/device_gemm.h"
+#include "tests/kernels/cuda/device_decode.h"
 #include "tests/kernels/cuda/device_layer.h"
 #include "tests/kernels/cuda/device_test.h"
 #include "tests/kernels/cuda/oracle_rows.h"
@@ -28,8 +28,8 @@ constexpr int64_t kColumnStride = 7;
 constexpr int64_t kRows[] = {1, 9, 17, 33, 64, 130};
 
 struct Shares {
-  int splits;     // of K
-  int row_tiles;  // of a block
+  int split_k;  // of K
+  int n_tiles;  // of a block
 };
 
 using SweepCase = std::tuple<Shares, WeightsRecipe>;
@@ -41,19 +41,18 @@ class SweepTest : public DeviceTest,
 };
 
 // Multiplies a random layer as it is laid out for `device`, and compares.
-void ExpectWithinTolerance(const WeightsRecipe& recipe, const LayerShape& shape,
-                           const DeviceTraits& device,
-                           RandomGenerator* random) {
+void ExpectWithinTolerance(const WeightsRecipe& recipe, const LayerSize& shape,
+                           const Device& device, RandomGenerator* random) {
   const MatmulSignature signature = {
       RandomInt(0, 1, random) == 0 ? FloatType::kFloat16 : FloatType::kBFloat16,
       FloatType::kFloat32};
   const CanonicalWeights weights =
       RandomWeights(recipe, shape.n, shape.k, random);
-  const DeviceGemm gemm(weights, device, signature.a_type, random);
+  const DeviceDecode gemm(weights, device, signature.a_type, random);
   const OracleColumns columns = {RandomInt(0, kColumnStride - 1, random),
                                  kColumnStride};
   const OracleProduct oracle =
-      Fp64Matmul(weights, signature, gemm.a(), DeviceGemm::kMaxM, columns);
+      Fp64Matmul(weights, signature, gemm.a(), DeviceDecode::kMaxM, columns);
   const GemmBuffers buffers = gemm.NewBuffers(std::size(kRows));
   for (size_t i = 0; i < std::size(kRows); ++i) {
     ASSERT_EQ(gemm.Enqueue(kRows[i], i, buffers, nullptr), cudaSuccess);
@@ -68,7 +67,7 @@ void ExpectWithinTolerance(const WeightsRecipe& recipe, const LayerShape& shape,
 
 TEST_P(SweepTest, IsWithinTheTolerance) {
   const auto& [shares, recipe] = GetParam();
-  const auto shape = ShapeWith(shares.splits, shares.row_tiles, device_);
+  const auto shape = ShapeWith(shares.split_k, shares.n_tiles, device_.traits);
   if (!shape.has_value()) GTEST_SKIP() << "no layer is shared out so here";
   ExpectWithinTolerance(recipe, *shape, device_, &random_);
 }
@@ -81,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::ValuesIn(QuantizedRecipes())),
     [](const auto& info) {
       const Shares& shares = std::get<0>(info.param);
-      return absl::StrCat("splits", shares.splits, "_rows", shares.row_tiles,
+      return absl::StrCat("split_k", shares.split_k, "_rows", shares.n_tiles,
                           "_", std::get<1>(info.param).name);
     });
 
@@ -94,17 +93,18 @@ class OlderDeviceTest : public DeviceTest,
 };
 
 TEST_P(OlderDeviceTest, IsWithinTheToleranceAsLaidOutForSm80) {
-  device_.compute_capability = 80;
-  device_.multiprocessors = 108;
-  device_.shared_bytes_per_block = 163 << 10;
+  device_.traits.compute_capability = 80;
+  device_.traits.sm_count = 108;
+  device_.traits.shared_bytes_per_block = 163 << 10;
   ExpectWithinTolerance(GetParam(), {1000, 1536}, device_, &random_);
 }
 
 TEST_P(OlderDeviceTest, IsWithinTheToleranceAsLaidOutForSm89) {
-  if (GetParam().header.bits == 5) GTEST_SKIP() << "5 bits go by slabs there";
-  device_.compute_capability = 89;
-  device_.multiprocessors = 128;
-  device_.shared_bytes_per_block = 99 << 10;
+  if (GetParam().header.bits == 5)
+    GTEST_SKIP() << "5 bits go by n_chunks there";
+  device_.traits.compute_capability = 89;
+  device_.traits.sm_count = 128;
+  device_.traits.shared_bytes_per_block = 99 << 10;
   ExpectWithinTolerance(GetParam(), {1000, 1536}, device_, &random_);
 }
 

@@ -3,7 +3,7 @@
 // Codes, words and tiles lie where tile_layout.h says, each in a place of its
 // own.
 
-#include "kernels/cuda/tuning/tile_address.h"
+#include "kernels/cuda/layout/tile_address.h"
 
 #include <set>
 #include <vector>
@@ -187,17 +187,17 @@ TEST(GroupIndexTest, OrdersByLaneThenGroupThenHalfOfRows) {
 TEST(TileOffsetsTest, PartsOfAStageFollowEachOtherWithoutGaps) {
   TileLayout layout;
   layout.bits = 4;
-  layout.partition.row_tiles = 3;
-  layout.partition.row_blocks = 2;
-  layout.column_tiles = 5;
+  layout.tile_config.n_tiles = 3;
+  layout.tile_config.n_blocks = 2;
+  layout.k_tiles = 5;
   layout.code_bytes = 1024;
   layout.scale_bytes = 128;
   layout.zero_bytes = 64;
   int64_t offset = 0;
   for (int64_t block = 0; block < 2; ++block) {
-    for (int64_t column_tile = 0; column_tile < 5; ++column_tile) {
+    for (int64_t k_tile = 0; k_tile < 5; ++k_tile) {
       const auto tile = [&](int64_t i) {
-        return TileIndex{block * 3 + i, column_tile};
+        return TileIndex{block * 3 + i, k_tile};
       };
       for (int64_t i = 0; i < 3; ++i, offset += 1024) {
         EXPECT_EQ(CodesOffset(layout, tile(i)), offset);

@@ -2,7 +2,7 @@
 //
 // The size and alignment of a layer in device memory, and what is refused.
 
-#include "kernels/cuda/tuning/tile_layout.h"
+#include "kernels/cuda/layout/tile_layout.h"
 
 #include <limits>
 #include <ostream>
@@ -11,7 +11,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/tuning/shared_plan.h"
+#include "kernels/cuda/plan/smem_layout.h"
+#include "kernels/cuda/plan/tile_plan.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -62,7 +63,7 @@ WeightsHeader HeaderOf(const Recipe& recipe, int64_t n, int64_t k) {
   return header;
 }
 
-// What the layer's codes, scales and zeros take without any padding; a zero
+// Bytes of the layer's codes, scales and zeros without any padding; a zero
 // of an INT4 layer has four bits on the wire and eight in canonical form.
 double PackedBytes(const WeightsHeader& header) {
   const double groups = static_cast<double>(header.n) * header.groups_per_row();
@@ -74,7 +75,7 @@ double PackedBytes(const WeightsHeader& header) {
 class TileLayoutTest : public ::testing::TestWithParam<Recipe> {
  protected:
   absl::StatusOr<TileLayout> LayoutOf(int64_t n, int64_t k) const {
-    return TileLayoutOf(HeaderOf(GetParam(), n, k), DeviceTraits());
+    return PlanTileLayout(HeaderOf(GetParam(), n, k), DeviceTraits());
   }
 };
 
@@ -115,7 +116,7 @@ TEST_P(TileLayoutTest, AlignsEveryPartToSixteenBytes) {
   header.bias.resize(100);
   header.permutation.resize(333);
   const absl::StatusOr<TileLayout> layout =
-      TileLayoutOf(header, DeviceTraits());
+      PlanTileLayout(header, DeviceTraits());
   ASSERT_TRUE(layout.ok()) << layout.status();
   for (const int64_t part : {layout->code_bytes, layout->scale_bytes,
                              layout->zero_bytes, layout->row_scales_offset,
@@ -130,7 +131,7 @@ TEST_P(TileLayoutTest, KeepsPartsApart) {
   header.bias.resize(100);
   header.permutation.resize(333);
   const absl::StatusOr<TileLayout> layout =
-      TileLayoutOf(header, DeviceTraits());
+      PlanTileLayout(header, DeviceTraits());
   ASSERT_TRUE(layout.ok()) << layout.status();
   const int64_t row_scales =
       layout->scale_kind == ScaleKind::kRow ? layout->padded_n() * 4 : 0;
@@ -155,7 +156,7 @@ WeightsHeader Ternary(int64_t n, int64_t k) {
 
 int CodesOf(const WeightsHeader& header) {
   const absl::StatusOr<TileLayout> layout =
-      TileLayoutOf(header, DeviceTraits());
+      PlanTileLayout(header, DeviceTraits());
   return layout.ok() ? layout->codes : -1;
 }
 
@@ -179,7 +180,7 @@ WeightsHeader Kbit4(int64_t n, int64_t k) {
 }
 
 absl::Status Refusal(const WeightsHeader& header) {
-  return TileLayoutOf(header, DeviceTraits()).status();
+  return PlanTileLayout(header, DeviceTraits()).status();
 }
 
 TEST(TileLayoutErrorsTest, ShapesBelowOne) {
@@ -235,7 +236,7 @@ absl::StatusOr<TileLayout> LayoutOn(int64_t shared_bytes,
   DeviceTraits device;
   device.compute_capability = 80;
   device.shared_bytes_per_block = shared_bytes;
-  return TileLayoutOf(header, device);
+  return PlanTileLayout(header, device);
 }
 
 TEST(TileLayoutSharedMemoryTest, KeepsToWhatTheChipGives) {
@@ -245,16 +246,16 @@ TEST(TileLayoutSharedMemoryTest, KeepsToWhatTheChipGives) {
       header.bits = bits;
       const absl::StatusOr<TileLayout> layout = LayoutOn(shared_bytes, header);
       ASSERT_TRUE(layout.ok());
-      if (!layout->has_small_family) continue;
-      SharedShape shape;
+      if (!layout->has_decode_kernel) continue;
+      DecodeSmemShape shape;
       shape.codes = bits;
-      shape.tokens = 64;
+      shape.tile_m = 64;
       shape.stage_bytes = static_cast<int>(layout->stage_bytes());
-      shape.row_tiles = layout->partition.row_tiles;
-      shape.column_warps = layout->partition.column_warps;
+      shape.n_tiles = layout->tile_config.n_tiles;
+      shape.k_warps = layout->tile_config.k_warps;
       shape.block_bytes = layout->block_bytes;
-      ASSERT_GE(SlotsThatFit(shape), layout->partition.column_warps);
-      EXPECT_LE(PlanShared(shape, layout->partition.column_warps).total,
+      ASSERT_GE(SlotsThatFit(shape), layout->tile_config.k_warps);
+      EXPECT_LE(DecodeSmemLayoutOf(shape, layout->tile_config.k_warps).total,
                 shared_bytes)
           << bits << " bits";
     }
@@ -267,7 +268,7 @@ TEST(TileLayoutSharedMemoryTest, OnlyFiveBitsLackASmallFamily) {
     header.bits = bits;
     const absl::StatusOr<TileLayout> layout = LayoutOn(kMinBlockBytes, header);
     ASSERT_TRUE(layout.ok());
-    EXPECT_EQ(layout->has_small_family, bits != 5);
+    EXPECT_EQ(layout->has_decode_kernel, bits != 5);
   }
 }
 

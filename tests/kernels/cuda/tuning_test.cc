@@ -3,7 +3,7 @@
 // A tuning's text: there and back, and every way in which it can be wrong
 // refused with its field, value and what is legal. Then the file around it.
 
-#include "kernels/cuda/tuning/tuning.h"
+#include "kernels/cuda/plan/tuning.h"
 
 #include <cstdio>
 #include <fstream>
@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/tuning/tuning_file.h"
+#include "kernels/cuda/plan/tuning.h"
 #include "tests/support/seeds.h"
 
 namespace qgemm::cuda {
@@ -23,8 +23,8 @@ using ::testing::HasSubstr;
 using ::testing::Matcher;
 
 constexpr char kLegal[] =
-    R"({"version": 1, "device": "NVIDIA H100 80GB HBM3",)"
-    R"( "max_small_rows": {"2": 64, "3": 128, "4": 192, "5": 4096}})";
+    R"({"version": 2, "device": "NVIDIA H100 80GB HBM3",)"
+    R"( "max_decode_rows": {"2": 64, "3": 128, "4": 192, "5": 4096}})";
 
 // The legal text with its first `part` replaced.
 std::string With(const std::string& part, const std::string& other) {
@@ -45,7 +45,7 @@ TEST(TuningTest, ReadsEveryField) {
   const absl::StatusOr<Tuning> tuning = ParseTuning(kLegal);
   ASSERT_TRUE(tuning.ok()) << tuning.status();
   EXPECT_EQ(tuning->device, "NVIDIA H100 80GB HBM3");
-  EXPECT_THAT(tuning->max_small_rows,
+  EXPECT_THAT(tuning->max_decode_rows,
               ::testing::ElementsAre(64, 128, 192, 4096));
 }
 
@@ -56,13 +56,13 @@ TEST(TuningTest, ComesBackFromItsText) {
     for (int64_t i = RandomInt(0, 20, &random); i > 0; --i) {
       tuning.device += static_cast<char>(RandomInt(1, 127, &random));
     }
-    for (int64_t& rows : tuning.max_small_rows) {
+    for (int64_t& rows : tuning.max_decode_rows) {
       rows = 64 * RandomInt(1, 64, &random);
     }
     const absl::StatusOr<Tuning> read = ParseTuning(FormatTuning(tuning));
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_EQ(read->device, tuning.device);
-    EXPECT_EQ(read->max_small_rows, tuning.max_small_rows);
+    EXPECT_EQ(read->max_decode_rows, tuning.max_decode_rows);
   }
 }
 
@@ -70,7 +70,7 @@ TEST(TuningTest, TheDefaultIsLegal) {
   const absl::StatusOr<Tuning> read =
       ParseTuning(FormatTuning(DefaultTuning()));
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(read->max_small_rows, DefaultTuning().max_small_rows);
+  EXPECT_EQ(read->max_decode_rows, DefaultTuning().max_decode_rows);
 }
 
 TEST(TuningTest, WritesADeviceThatIsNoUtf8) {
@@ -80,27 +80,27 @@ TEST(TuningTest, WritesADeviceThatIsNoUtf8) {
 }
 
 TEST(TuningTest, RefusesAnotherVersion) {
-  for (const char* other : {"0", "2", "1.0", "\"1\"", "null", "[1]"}) {
-    ExpectRefused(With("\"version\": 1", absl::StrCat("\"version\": ", other)),
-                  AllOf(HasSubstr("version = "), HasSubstr("legal: 1")));
+  for (const char* other : {"0", "1", "3", "2.0", "\"1\"", "null", "[1]"}) {
+    ExpectRefused(With("\"version\": 2", absl::StrCat("\"version\": ", other)),
+                  AllOf(HasSubstr("version = "), HasSubstr("allowed: 2")));
   }
-  ExpectRefused(With("\"version\": 1, ", ""), HasSubstr("version is missing"));
+  ExpectRefused(With("\"version\": 2, ", ""), HasSubstr("version is missing"));
 }
 
 TEST(TuningTest, RefusesADeviceThatIsNoText) {
   ExpectRefused(With("\"NVIDIA H100 80GB HBM3\"", "7"),
-                HasSubstr("device = 7; legal: the device's name"));
+                HasSubstr("device = 7; allowed: the device's name"));
   ExpectRefused(With("\"device\": \"NVIDIA H100 80GB HBM3\",", ""),
                 HasSubstr("device is missing"));
 }
 
 TEST(TuningTest, RefusesAMissingWidth) {
   ExpectRefused(With("\"4\": 192, ", ""),
-                AllOf(HasSubstr("max_small_rows[\"4\"] is missing"),
+                AllOf(HasSubstr("max_decode_rows[\"4\"] is missing"),
                       HasSubstr("multiples of 64 from 64 to 4096")));
   ExpectRefused(With("{\"2\": 64, \"3\": 128, \"4\": 192, \"5\": 4096}", "[]"),
-                HasSubstr("max_small_rows = an array; legal: an object"));
-  ExpectRefused(With(", \"max_small_rows\"", ", \"max_small_row\""),
+                HasSubstr("max_decode_rows = an array; allowed: an object"));
+  ExpectRefused(With(", \"max_decode_rows\"", ", \"max_small_row\""),
                 HasSubstr("\"max_small_row\", which is no field"));
 }
 
@@ -110,16 +110,16 @@ TEST(TuningTest, RefusesRowsThatAreNoThreshold) {
         "null", "18446744073709551615", "-9223372036854775808", "1e300",
         "18446744073709551680", "{}"}) {
     ExpectRefused(With("\"4\": 192", absl::StrCat("\"4\": ", rows)),
-                  AllOf(HasSubstr("max_small_rows[\"4\"] = "),
-                        HasSubstr("legal: multiples of 64 from 64 to 4096")));
+                  AllOf(HasSubstr("max_decode_rows[\"4\"] = "),
+                        HasSubstr("allowed: multiples of 64 from 64 to 4096")));
   }
 }
 
 TEST(TuningTest, RefusesAFieldThatItDoesNotKnow) {
   ExpectRefused(With("\"version\"", "\"colour\": 1, \"version\""),
-                HasSubstr("\"colour\", which is no field; legal: version"));
+                HasSubstr("\"colour\", which is no field; allowed: version"));
   ExpectRefused(With("\"5\"", "\"6\": 64, \"5\""),
-                HasSubstr("max_small_rows holds \"6\""));
+                HasSubstr("max_decode_rows holds \"6\""));
 }
 
 TEST(TuningTest, RefusesAFieldThatComesTwice) {
@@ -139,7 +139,7 @@ TEST(TuningTest, RefusesWhatIsNoJsonObject) {
 
 TEST(TuningTest, ADeepValueIsRefusedAsAnyOther) {
   const std::string deep = std::string(20'000, '[') + std::string(20'000, ']');
-  ExpectRefused(With("\"version\": 1", "\"version\": " + deep),
+  ExpectRefused(With("\"version\": 2", "\"version\": " + deep),
                 HasSubstr("version = an array"));
 }
 
@@ -169,8 +169,8 @@ TEST(TuningTest, TakesNothingIllegalFromABrokenText) {
       ASSERT_EQ(tuning.status().code(), absl::StatusCode::kInvalidArgument);
       continue;
     }
-    for (const int64_t rows : tuning->max_small_rows) {
-      ASSERT_TRUE(rows >= kMinSmallRowsLimit && rows <= kMaxSmallRowsLimit &&
+    for (const int64_t rows : tuning->max_decode_rows) {
+      ASSERT_TRUE(rows >= kMinDecodeRowsLimit && rows <= kMaxDecodeRowsLimit &&
                   rows % 64 == 0)
           << text;
     }
@@ -187,11 +187,11 @@ class TuningFileTest : public ::testing::Test {
 
 TEST_F(TuningFileTest, IsRead) {
   Tuning tuning;
-  tuning.max_small_rows = {64, 128, 256, 512};
+  tuning.max_decode_rows = {64, 128, 256, 512};
   std::ofstream(path_) << FormatTuning(tuning);
   const absl::StatusOr<Tuning> read = ReadTuningFile(path_);
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(read->max_small_rows, tuning.max_small_rows);
+  EXPECT_EQ(read->max_decode_rows, tuning.max_decode_rows);
 }
 
 TEST_F(TuningFileTest, ThatIsMissingIsNotFound) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long a layer takes from its last byte to the first result: printed and
-// recorded, for a person to judge. What is asserted is that it is right.
+// Time of a layer from its last byte to the first result: printed and recorded,
+// for a person to judge. The test asserts only that the result is right.
 
 #include <iostream>
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the codec tests share: random bytes from a printed seed, decoding of
+// Parts of all codec tests: random bytes from a printed seed, decoding of
 // an upload cut into pieces, and a sink that counts what it is given.
 
 #ifndef QGEMM_TESTS_KERNELS_FORMATS_CODEC_TESTING_H_
@@ -93,7 +93,7 @@ class Upload {
   std::vector<EncodedWeights::SectionBytes> sections_;
 };
 
-// Whether everything but the header's bias is equal, bit for bit.
+// True if everything but the header's bias is equal, bit for bit.
 bool SameWeights(const CanonicalWeights& a, const CanonicalWeights& b);
 
 // A spec that decodes; a test changes what it needs.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kernels/formats/gptq_awq.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/formats/int4.h"
 #include "tests/kernels/formats/codec_testing.h"
 
 namespace qgemm {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kernels/formats/nearest_code.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -37,7 +37,7 @@ TEST(Q4_0Decoder, FollowsTheFormula) {
 }
 
 TEST(Q4_0Decoder, OffersIntegerModes) {
-  const WeightsHeader header = ShapeOf(Q4_0Spec(1, 32));
+  const WeightsHeader header = HeaderOf(Q4_0Spec(1, 32));
   EXPECT_TRUE(header.supports_a8);
   EXPECT_TRUE(header.integer_codes);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every decoder has in common, over every kind of upload.
+// Properties of every decoder, over every kind of upload.
 
 #include "kernels/formats/weights_decoder.h"
 
@@ -65,7 +65,7 @@ TEST(WeightsDecoder, HeaderIsTheShapeOfTheSpec) {
     const auto decoded = RandomUpload(spec, &random).Decode();
     ASSERT_TRUE(decoded.ok()) << decoded.status();
     const WeightsHeader& header = decoded->weights.header();
-    const WeightsHeader shape = ShapeOf(spec);
+    const WeightsHeader shape = HeaderOf(spec);
     EXPECT_EQ(header.kind, shape.kind);
     EXPECT_EQ(header.bits, shape.bits);
     EXPECT_EQ(header.codebook.size(), shape.codebook.size());

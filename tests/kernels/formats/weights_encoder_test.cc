@@ -205,7 +205,7 @@ TEST(EncodeWeights, TernaryFollowsTheFormulaInEveryCoding) {
   }
 }
 
-// What the server makes of the same weights as a dense upload.
+// The form that the server gives the same weights of a dense upload.
 CanonicalWeights QuantizeOnServer(const std::vector<float>& w, int64_t n,
                                   int64_t k, const EncodeOptions& options) {
   WeightsSpec spec = DenseSpec(n, k, FloatType::kFloat32);

@@ -191,9 +191,9 @@ TEST(SectionsOf, TiledKbitIsPaddedTo64Columns) {
   EXPECT_EQ(TotalBytes(spec), 128 * 4 * (1 + 3 * 4));
 }
 
-TEST(ShapeOf, GroupCountsAndSizesFollowTheSpec) {
+TEST(HeaderOf, GroupCountsAndSizesFollowTheSpec) {
   for (const WeightsSpec& spec : AllSpecs()) {
-    const WeightsHeader header = ShapeOf(spec);
+    const WeightsHeader header = HeaderOf(spec);
     EXPECT_EQ(header.n, spec.n);
     EXPECT_EQ(header.k, spec.k);
     EXPECT_EQ(header.bias.size(), spec.n);

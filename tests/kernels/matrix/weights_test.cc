@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a header derives from its fields.
+// Values that a header derives from its fields.
 
 #include "kernels/matrix/weights.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is particular to the reference backend; the conformance suite has the
+// Properties of the reference backend alone; the conformance suite has the
 // rest.
 
 #include "kernels/reference/reference_backend.h"
@@ -14,15 +14,15 @@
 #include "kernels/matrix/types.h"
 #include "tests/support/random_weights.h"
 
-namespace qgemm {
+namespace qgemm::reference {
 namespace {
 
 TEST(ReferenceBackendTest, RefusesOptionsBelowTheirRange) {
-  ReferenceBackendOptions no_rows;
+  ReferenceOptions no_rows;
   no_rows.limits.max_batch_rows = 0;
   EXPECT_EQ(CreateReferenceBackend(no_rows).status().code(),
             absl::StatusCode::kInvalidArgument);
-  ReferenceBackendOptions negative;
+  ReferenceOptions negative;
   negative.memory_bytes = -1;
   EXPECT_EQ(CreateReferenceBackend(negative).status().code(),
             absl::StatusCode::kInvalidArgument);
@@ -30,7 +30,7 @@ TEST(ReferenceBackendTest, RefusesOptionsBelowTheirRange) {
 
 // A backend that holds `memory_bytes` of weights and as much staging.
 std::unique_ptr<Backend> SmallBackend(int64_t memory_bytes) {
-  ReferenceBackendOptions options;
+  ReferenceOptions options;
   options.memory_bytes = memory_bytes;
   return *CreateReferenceBackend(options);
 }
@@ -101,4 +101,4 @@ TEST(ReferenceBackendTest, ComputesAProductWorkedOutByHand) {
 }
 
 }  // namespace
-}  // namespace qgemm
+}  // namespace qgemm::reference

@@ -221,7 +221,8 @@ TEST(ServerMetricsTest, CountsFailedLaunchesByCode) {
 
 TEST(ServerMetricsTest, ShowsWeightsAndTheirBudget) {
   ServerMetrics metrics;
-  metrics.SetWeights(3, 3000);
+  metrics.SetWeightsCount(3);
+  metrics.SetWeightsBytes(3000);
   metrics.SetWeightsBudget(9000);
   metrics.AddUploadedBytes(1000);
   metrics.AddUploadedBytes(500);

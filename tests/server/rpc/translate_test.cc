@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 
 namespace qgemm {
@@ -270,6 +271,74 @@ TEST(CheckClientId, RefusesOtherCharactersAndLengths) {
   ExpectRefused(CheckClientId("a b"), "client_id", "a b");
   ExpectRefused(CheckClientId(std::string("a\0/", 3)), "client_id", "a\\x00/");
   ExpectRefused(CheckClientId(std::string(129, 'x')), "client_id", "129");
+}
+
+TEST(ToUploadHeader, LeavesAbsentTotalBytesUnset) {
+  v1::WeightsHeader header = Header();
+  header.mutable_q4_0();
+  header.clear_total_bytes();
+  const auto upload = ToUploadHeader(header, kLimits);
+  ASSERT_TRUE(upload.ok()) << upload.status();
+  EXPECT_FALSE(upload->total_bytes.has_value());
+}
+
+TEST(ToUploadChunk, LeavesAnAbsentChecksumUnset) {
+  v1::WeightsChunk chunk;
+  chunk.set_section(v1::SECTION_CODES);
+  auto upload = ToUploadChunk(chunk);
+  ASSERT_TRUE(upload.ok()) << upload.status();
+  EXPECT_FALSE(upload->crc32c.has_value());
+  chunk.set_crc32c(0);
+  upload = ToUploadChunk(chunk);
+  ASSERT_TRUE(upload.ok()) << upload.status();
+  EXPECT_EQ(upload->crc32c, 0u);
+}
+
+constexpr uint64_t kMostUint64 = std::numeric_limits<uint64_t>::max();
+
+TEST(OperandBytes, AreThoseThatCameUnlessTheMessageSaysMore) {
+  v1::GemmStreamOpen open;
+  EXPECT_EQ(OperandBytes(open, 100), 100u);
+  open.set_a_bytes(kMostUint64);
+  EXPECT_EQ(OperandBytes(open, 100), kMostUint64);
+}
+
+TEST(CheckStreamOpen, NamesWhatIsWrong) {
+  v1::GemmStreamOpen open;
+  ExpectRefused(CheckStreamOpen(open, 10, 100), "open.gemm", "not set");
+  open.mutable_gemm()->set_m(1);
+  EXPECT_TRUE(CheckStreamOpen(open, 10, 100).ok());
+  open.set_a_bytes(9);
+  ExpectRefused(CheckStreamOpen(open, 10, 100), "a has 10", "a_bytes = 9");
+  open.set_a_bytes(100);
+  EXPECT_TRUE(CheckStreamOpen(open, 10, 100).ok());
+  open.set_c_fragment_bytes(4095);
+  ExpectRefused(CheckStreamOpen(open, 10, 100), "c_fragment_bytes = 4095",
+                "4096");
+  open.set_c_fragment_bytes(4096);
+  open.mutable_gemm()->set_a("a");
+  ExpectRefused(CheckStreamOpen(open, 10, 100), "open.gemm.a", "1 bytes");
+  open.mutable_gemm()->clear_a();
+  open.set_a_bytes(101);
+  const absl::Status status = CheckStreamOpen(open, 10, 100);
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("101"), HasSubstr("100"),
+                                      HasSubstr("--max_stream_operand_bytes")));
+}
+
+TEST(DeadlineAfter, IsNeverForATimeoutOfZeroOrOfAges) {
+  const absl::Time arrival = absl::UnixEpoch();
+  EXPECT_EQ(DeadlineAfter(arrival, 0), absl::InfiniteFuture());
+  EXPECT_EQ(DeadlineAfter(arrival, 250), arrival + absl::Nanoseconds(250));
+  EXPECT_GT(DeadlineAfter(arrival, kMostUint64),
+            arrival + absl::Hours(1 << 20));
+}
+
+TEST(RetryDelayFor, IsAboveZeroForExhaustedAndOnlyThen) {
+  EXPECT_GT(RetryDelayFor(absl::ResourceExhaustedError("full")),
+            absl::ZeroDuration());
+  EXPECT_EQ(RetryDelayFor(absl::InvalidArgumentError("wrong")),
+            absl::ZeroDuration());
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a scheduler drains, and how it holds launches.
+// Drains and holds of a scheduler.
 
 #include <thread>
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A scheduler on a fake clock whose sink holds what it is given. Requests carry
-// their number as their count of rows, so that a sink's record says who came.
-// That nothing comes while launches are held is told by how often somebody has
-// looked at the clock meanwhile.
+// Scheduler on a fake clock whose sink holds its batches. Requests carry their
+// number as their count of rows, so that a sink's record identifies them. Tests
+// that expect no launch wait until the clock has been read often enough.
 
 #ifndef QGEMM_TESTS_SERVER_SCHEDULING_BATCH_SCHEDULER_FIXTURE_H_
 #define QGEMM_TESTS_SERVER_SCHEDULING_BATCH_SCHEDULER_FIXTURE_H_
@@ -35,7 +34,7 @@ inline StagingLease Bytes(int64_t size_bytes) {
   return StagingLease(nullptr, size_bytes, nullptr);
 }
 
-// A fake clock that counts who looks at it.
+// Fake clock that counts its readings.
 class WatchedClock final : public Clock {
  public:
   absl::Time Now() const override {
@@ -59,23 +58,23 @@ class BatchSchedulerTest : public testing::Test {
         std::make_unique<BatchScheduler>(options, &sink_, &clock_, &metrics_);
   }
 
-  // One launch in flight at the most.
+  // Options with at most one launch in flight.
   static SchedulerOptions OneLaunch() {
     SchedulerOptions options;
     options.max_launches_in_flight = 1;
     return options;
   }
 
-  std::unique_ptr<GemmRequest> Request(int64_t number) {
-    auto request = std::make_unique<GemmRequest>();
+  std::unique_ptr<AdmittedRequest> Request(int64_t number) {
+    auto request = std::make_unique<AdmittedRequest>();
     request->m = number;
     request->arrival = clock_.Now();
     request->done = outcomes_.Recorder(number);
     return request;
   }
 
-  // One that runs in chunks.
-  std::unique_ptr<GemmRequest> LargeRequest(int64_t rows) {
+  // Returns a request that runs in chunks.
+  std::unique_ptr<AdmittedRequest> LargeRequest(int64_t rows) {
     auto request = Request(rows);
     request->weights = std::make_shared<NoWeights>();
     return request;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What holds in every schedule: many small ones, drawn at random, with
+// Invariants of every schedule: many small random ones, with
 // several enqueuing threads, launches that end in any order on other threads,
 // and a drain at any moment.
 
@@ -31,7 +31,7 @@ class NoWeights final : public ResidentWeights {
   int64_t resident_bytes() const override { return 0; }
 };
 
-// Requests are told apart by their rows; those of higher numbers are bulk.
+// Requests are identified by their rows; those of higher numbers run in chunks.
 int64_t RowsOf(int64_t number) { return 1 + number; }
 int64_t NumberOf(int64_t rows) { return rows - 1; }
 
@@ -108,7 +108,7 @@ class Schedule {
   void Produce(int64_t producer, BatchScheduler* scheduler) {
     for (int64_t i = 0; i < kRequestsOfAProducer; ++i) {
       const int64_t number = producer * kRequestsOfAProducer + i;
-      auto request = std::make_unique<GemmRequest>();
+      auto request = std::make_unique<AdmittedRequest>();
       request->weights = weights_;
       request->m = RowsOf(number);
       request->a = StagingLease(nullptr, 1, nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What runs when, and what never does; drains and holds are in
+// Order, admission and drops of requests; drains and holds are in
 // batch_scheduler_drain_test.cc.
 
 #include "server/scheduling/batch_scheduler.h"
@@ -80,17 +80,16 @@ TEST_F(BatchSchedulerTest, ALargeRequestIsNotAlone) {
 class WaitingSink final : public BatchSink {
  public:
   void Submit(ClosedBatch batch, Finished finished) override {
-    if (batch.is_alone) {
+    if (batch.hint == ExecutionHint::kMayRunInline) {
       MutexLock lock(&mutex_);
       waits_ = true;
       changed_.SignalAll();
       while (!other_came_) changed_.Wait(&mutex_);
     }
-    GemmRequest& request = *batch.requests.front();
-    request.in_launch = {request.in_launch.count, 0};
-    GemmRequest::Done done = std::move(request.done);
-    done(absl::OkStatus(), GemmTimings(), std::move(batch.requests.front()));
-    finished(nullptr);
+    ScheduledRequest& scheduled = batch.requests.front();
+    scheduled.state.in_launch = {scheduled.state.in_launch.count, 0};
+    Complete(std::move(scheduled), absl::OkStatus());
+    finished(std::nullopt);
     MutexLock lock(&mutex_);
     other_came_ = true;
     changed_.SignalAll();
@@ -345,7 +344,7 @@ TEST_F(BatchSchedulerTest, DoneMayEnqueueAgain) {
   Start(OneLaunch());
   auto first = Request(1);
   first->done = [this](absl::Status, const GemmTimings&,
-                       std::unique_ptr<GemmRequest>) { Enqueue(2); };
+                       std::unique_ptr<AdmittedRequest>) { Enqueue(2); };
   scheduler_->Enqueue(std::move(first));
   sink_.WaitForBatches(1);
   sink_.Finish(0);

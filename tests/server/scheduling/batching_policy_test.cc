@@ -45,8 +45,8 @@ QueueSnapshot OfRows(QueueSnapshot queue, int64_t rows) {
   return queue;
 }
 
-QueueSnapshot Bulk(QueueSnapshot queue) {
-  queue.family = LaunchFamily::kBulk;
+QueueSnapshot InChunks(QueueSnapshot queue) {
+  queue.kind = LaunchKind::kChunk;
   queue.rows = 2048;
   return queue;
 }
@@ -92,8 +92,8 @@ std::vector<Case> Cases() {
       {"OfFullTilesTheMostRowsGo",
        {OfRows(Waits(9), 16), OfRows(Waits(1), 40)},
        1},
-      {"RowsOfBulkAreNoTile", {Waits(9), Bulk(Waits(1))}, 0},
-      {"OlderBulkGoesFirst", {Waits(1), Bulk(Waits(9))}, 1},
+      {"RowsOfChunksAreNoTile", {Waits(9), InChunks(Waits(1))}, 0},
+      {"OlderChunkGoesFirst", {Waits(1), InChunks(Waits(9))}, 1},
       {"PriorityGoesBeforeAFullTile", {OfRows(Waits(9), 64), high}, 1},
       {"NearDeadlineGoesBeforeAll",
        {DueIn(low, 1999), high, old_low},
@@ -162,9 +162,9 @@ TEST(NextQueueTest, NoQueuesHaveNoNext) {
   EXPECT_FALSE(NextQueue({}, {kNow, kPreferred, true}, Options()).has_value());
 }
 
-TEST(NextQueueTest, BulkIsPassedOverWhileItMayNotLaunch) {
-  std::vector<QueueSnapshot> queues = {DueIn(Bulk(Waits(5000)), 1)};
-  const LaunchTurn turn = {kNow, kPreferred, false};
+TEST(NextQueueTest, ChunksArePassedOverWhileTheyMayNotLaunch) {
+  std::vector<QueueSnapshot> queues = {DueIn(InChunks(Waits(5000)), 1)};
+  const DecisionContext turn = {kNow, kPreferred, false};
   EXPECT_FALSE(NextQueue(queues, turn, Options()).has_value());
   queues.push_back(Waits(1));
   const std::optional<QueueChoice> choice = NextQueue(queues, turn, Options());

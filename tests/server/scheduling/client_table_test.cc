@@ -8,18 +8,19 @@
 namespace qgemm {
 namespace {
 
-GemmRequest RequestOf(int64_t rows, int64_t bytes) {
-  GemmRequest request;
-  request.m = rows;
-  request.a = StagingLease(nullptr, bytes, nullptr);
-  return request;
+ScheduledRequest RequestOf(int64_t rows, int64_t bytes) {
+  ScheduledRequest scheduled;
+  scheduled.request = std::make_unique<AdmittedRequest>();
+  scheduled.request->m = rows;
+  scheduled.request->a = StagingLease(nullptr, bytes, nullptr);
+  return scheduled;
 }
 
 TEST(ClientTableTest, CountsWhatWaitsByClient) {
   ClientTable table(10);
-  const GemmRequest large = RequestOf(20, 200);
-  const GemmRequest small = RequestOf(1, 10);
-  QueueClient* const a = table.Get("a");
+  const ScheduledRequest large = RequestOf(20, 200);
+  const ScheduledRequest small = RequestOf(1, 10);
+  ClientState* const a = table.Get("a");
   table.Add(a, large);
   table.Add(a, small);
   table.Add(table.Get("b"), small);
@@ -33,8 +34,8 @@ TEST(ClientTableTest, CountsWhatWaitsByClient) {
 
 TEST(ClientTableTest, KeepsIdleClientsUpToItsBound) {
   ClientTable table(10);
-  const GemmRequest request = RequestOf(1, 1);
-  QueueClient* const busy = table.Get("busy");
+  const ScheduledRequest request = RequestOf(1, 1);
+  ClientState* const busy = table.Get("busy");
   table.Add(busy, request);
   for (int i = 0; i < 10; ++i) table.Get(absl::StrCat(i));
   EXPECT_NE(table.Find("0"), nullptr);
@@ -44,13 +45,13 @@ TEST(ClientTableTest, KeepsIdleClientsUpToItsBound) {
   EXPECT_NE(table.Find("one more"), nullptr);
 }
 
-TEST(ClientTableTest, ForgottenClientLeavesItsPlace) {
+TEST(ClientTableTest, ForgottenClientLeavesItsLayer) {
   ClientTable table(1);
-  LayerPlace place;
-  place.clients = 1;
-  table.Get("a")->place = &place;
+  SequenceLayer layer;
+  layer.clients = 1;
+  table.Get("a")->last_layer = &layer;
   table.Get("b");
-  EXPECT_EQ(place.clients, 0);
+  EXPECT_EQ(layer.clients, 0);
 }
 
 }  // namespace

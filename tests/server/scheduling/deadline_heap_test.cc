@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "server/scheduling/deadline_heap.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/scheduling/fair_queue.h"
 #include "tests/support/seeds.h"
 
 namespace qgemm {
@@ -15,7 +14,7 @@ namespace {
 
 WaitingRequest DueAt(absl::Time deadline) {
   WaitingRequest waiting;
-  waiting.request = std::make_unique<GemmRequest>();
+  waiting.request = std::make_unique<AdmittedRequest>();
   waiting.request->deadline = deadline;
   return waiting;
 }
@@ -46,11 +45,11 @@ TEST(DeadlineHeapTest, AlwaysShowsTheEarliest) {
           DueAt(absl::FromUnixSeconds(RandomInt(0, 500, &random)))));
       heap.Push(in.back().get());
     } else {
-      const int64_t place =
+      const int64_t index =
           RandomInt(0, static_cast<int64_t>(in.size()) - 1, &random);
-      heap.Remove(in[place].get());
-      ASSERT_EQ(in[place]->heap_place, -1);
-      in.erase(in.begin() + place);
+      heap.Remove(in[index].get());
+      ASSERT_EQ(in[index]->heap_index, -1);
+      in.erase(in.begin() + index);
     }
     absl::Time earliest = absl::InfiniteFuture();
     for (const auto& waiting : in) {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/scheduling/client_table.h"
 
 namespace qgemm {
 namespace {
@@ -24,19 +25,19 @@ const absl::Time kStart = absl::FromUnixSeconds(1'700'000'000);
 
 class FairQueueTest : public testing::Test {
  protected:
-  FairQueueTest() { UseFamily(LaunchFamily::kDecode); }
+  FairQueueTest() { UseKind(LaunchKind::kMerged); }
 
-  void UseFamily(LaunchFamily family) {
+  void UseKind(LaunchKind kind) {
     QueueKey key;
-    key.family = family;
-    queue_ = std::make_unique<FairQueue>(key, &lanes_);
+    key.kind = kind;
+    queue_ = std::make_unique<FairQueue>(key, &client_queues_);
   }
 
   // A request of `client`, a second younger than the one before.
   WaitingRequest* Make(const std::string& client, int64_t rows,
                        Priority priority = Priority::kNormal) {
     WaitingRequest& waiting = requests_.emplace_back();
-    waiting.request = std::make_unique<GemmRequest>();
+    waiting.request = std::make_unique<AdmittedRequest>();
     waiting.request->m = rows;
     waiting.request->client = absl::StrCat(client, ++numbers_[client]);
     waiting.request->priority = priority;
@@ -55,9 +56,9 @@ class FairQueueTest : public testing::Test {
 
   // The next batch, launched.
   std::vector<std::string> Take(const BatchBounds& bounds,
-                                const FirstTurn& first = {}) {
+                                const BatchHead& head = {}) {
     std::vector<WaitingRequest*> batch;
-    queue_->TakeBatch(bounds, first, &batch, &cancelled_);
+    queue_->TakeBatch(bounds, head, &batch, &cancelled_);
     std::vector<std::string> names;
     for (WaitingRequest* const waiting : batch) {
       names.push_back(waiting->request->client);
@@ -66,20 +67,20 @@ class FairQueueTest : public testing::Test {
     return names;
   }
 
-  static FirstTurn Urgent() {
-    FirstTurn first;
-    first.urgent = true;
-    return first;
+  static BatchHead Urgent() {
+    BatchHead head;
+    head.urgent = true;
+    return head;
   }
-  static FirstTurn AllAged() {
-    FirstTurn first;
-    first.aged_before = absl::InfiniteFuture();
-    return first;
+  static BatchHead AllAged() {
+    BatchHead head;
+    head.aged_before = absl::InfiniteFuture();
+    return head;
   }
 
-  ObjectPool<ClientLane> lanes_;
+  ObjectPool<ClientQueue> client_queues_;
   std::unique_ptr<FairQueue> queue_;
-  std::map<std::string, QueueClient> clients_;
+  std::map<std::string, ClientState> clients_;
   std::map<std::string, int> numbers_;
   std::deque<WaitingRequest> requests_;
   std::vector<WaitingRequest*> cancelled_;
@@ -107,8 +108,8 @@ TEST_F(FairQueueTest, ClientsShareRowsEvenlyWhateverTheirRequestsHave) {
       rows[name[0]] += name[0] == 's' ? 1 : 30;
     }
   }
-  // Never further apart than one request and one turn.
-  EXPECT_NEAR(rows['s'], rows['l'], 30 + LaneRing::kTurnRows);
+  // Never further apart than one request and one quantum.
+  EXPECT_NEAR(rows['s'], rows['l'], 30 + DrrRing::kQuantumRows);
 }
 
 TEST_F(FairQueueTest, RequestThatDoesNotFitGoesFirstNextTime) {
@@ -190,7 +191,7 @@ TEST_F(FairQueueTest, RestoredRequestsKeepTheirOrderAndTheirTurn) {
 }
 
 TEST_F(FairQueueTest, ChunksOfLargeRequestsTakeTurns) {
-  UseFamily(LaunchFamily::kBulk);
+  UseKind(LaunchKind::kChunk);
   Push("a", 2048);
   Push("b", 2048);
   std::vector<std::string> order;
@@ -200,7 +201,7 @@ TEST_F(FairQueueTest, ChunksOfLargeRequestsTakeTurns) {
     ASSERT_EQ(batch.size(), 1u);
     queue_->Launched(batch[0]);
     order.push_back(batch[0]->request->client);
-    batch[0]->request->in_launch.first += 512;
+    batch[0]->state.in_launch.first += 512;
     queue_->PushUnfinished(batch[0]);
   }
   EXPECT_THAT(order, ElementsAre("a1", "b1", "a1", "b1"));
@@ -208,7 +209,7 @@ TEST_F(FairQueueTest, ChunksOfLargeRequestsTakeTurns) {
 }
 
 TEST_F(FairQueueTest, UnfinishedRequestGoesBeforeItsClientsNext) {
-  UseFamily(LaunchFamily::kBulk);
+  UseKind(LaunchKind::kChunk);
   WaitingRequest* const first = Push("a", 2048);
   Push("a", 2048);
   EXPECT_THAT(Take({1, 64}), ElementsAre("a1"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A batch sink that keeps what it is given until the test ends it.
+// Batch sink that keeps its batches until the test ends them.
 
 #ifndef QGEMM_TESTS_SERVER_SCHEDULING_HELD_SINK_H_
 #define QGEMM_TESTS_SERVER_SCHEDULING_HELD_SINK_H_
@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,10 +25,10 @@ class HeldSink final : public BatchSink {
   void Submit(ClosedBatch batch, Finished finished) override {
     MutexLock lock(&mutex_);
     sizes_.push_back(static_cast<int64_t>(batch.requests.size()));
-    alone_.push_back(batch.is_alone);
-    for (const auto& request : batch.requests) {
-      rows_.push_back(request->m);
-      ranges_.push_back(request->in_launch);
+    alone_.push_back(batch.hint == ExecutionHint::kMayRunInline);
+    for (const ScheduledRequest& request : batch.requests) {
+      rows_.push_back(request.request->m);
+      ranges_.push_back(request.state.in_launch);
     }
     held_.push_back({std::move(batch), std::move(finished)});
     ++in_flight_;
@@ -57,16 +57,15 @@ class HeldSink final : public BatchSink {
       // Before `finished`, which lets the next batch come.
       --in_flight_;
     }
-    std::unique_ptr<GemmRequest> unfinished;
-    for (auto& request : held.batch.requests) {
-      RowRange& range = request->in_launch;
+    std::optional<ScheduledRequest> unfinished;
+    for (ScheduledRequest& scheduled : held.batch.requests) {
+      RowRange& range = scheduled.state.in_launch;
       range = {range.first + range.count, 0};
-      if (status.ok() && request->rows_left() > 0) {
-        unfinished = std::move(request);
-        continue;
+      if (status.ok() && scheduled.rows_left() > 0) {
+        unfinished = std::move(scheduled);
+      } else {
+        Complete(std::move(scheduled), status);
       }
-      GemmRequest::Done done = std::move(request->done);
-      done(status, GemmTimings(), std::move(request));
     }
     held.finished(std::move(unfinished));
     return true;
@@ -81,7 +80,7 @@ class HeldSink final : public BatchSink {
     MutexLock lock(&mutex_);
     return rows_;
   }
-  // Of every batch, whether it was said to be alone.
+  // True for every batch that may run inline.
   std::vector<bool> alone() const {
     MutexLock lock(&mutex_);
     return alone_;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What holds in every schedule: thousands of random ones, against a fake
-// device in simulated time.
+// Invariants of every schedule, checked on thousands of random ones against a
+// fake device in simulated time.
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -30,7 +31,7 @@ class Weights final : public ResidentWeights {
   int64_t resident_bytes() const override { return 0; }
 };
 
-// One planner's life: steps at random, then all that waits is run.
+// One schedule: random steps, then all waiting requests run.
 class Schedule {
  public:
   explicit Schedule(uint64_t seed)
@@ -59,11 +60,12 @@ class Schedule {
   }
 
  private:
-  // What is known of a request besides the planner.
+  // Expected state of a request, kept beside the planner.
   struct Known {
     std::string client;
     int64_t rows = 0;
     int64_t next_row = 0;
+    absl::Time waiting_since;
     bool refused = false;
     bool dropped = false;
     bool in_flight = false;
@@ -86,8 +88,8 @@ class Schedule {
     return options;
   }
 
-  std::unique_ptr<GemmRequest> RandomRequest() {
-    auto request = std::make_unique<GemmRequest>();
+  std::unique_ptr<AdmittedRequest> RandomRequest() {
+    auto request = std::make_unique<AdmittedRequest>();
     request->weights = RandomElement(weights_, &random_);
     if (Draw(0, 3) == 0) request->signature.mode = ComputeMode::kA32;
     request->m = Draw(0, 5) == 0 ? Draw(65, 300) : Draw(1, 64);
@@ -102,7 +104,7 @@ class Schedule {
   }
 
   void Arrive() {
-    std::unique_ptr<GemmRequest> request = RandomRequest();
+    std::unique_ptr<AdmittedRequest> request = RandomRequest();
     QueueDemand demand;
     demand.client = request->client;
     demand.rows = request->m;
@@ -113,6 +115,7 @@ class Schedule {
     Known& known = known_[request.get()];
     known.client = request->client;
     known.rows = request->m;
+    known.waiting_since = now_;
     order_[OrderKey(*request)].push_back(request.get());
     planner_.Add(std::move(request));
     ++accepted_;
@@ -131,7 +134,7 @@ class Schedule {
   }
 
   void Drop(DroppedRequest entry) {
-    const GemmRequest& request = *entry.request;
+    const AdmittedRequest& request = *entry.scheduled.request;
     if (entry.reason == DropReason::kDeadline) {
       EXPECT_LE(request.deadline, now_);
     } else {
@@ -143,39 +146,42 @@ class Schedule {
 
   void CheckBatch(const PlannedLaunch& launch) {
     const auto& requests = launch.batch.requests;
-    const GemmRequest& first = *requests.front();
+    const AdmittedRequest& first = *requests.front().request;
     int64_t rows = 0;
-    for (const auto& request : requests) {
-      EXPECT_EQ(request->weights, first.weights);
-      EXPECT_EQ(request->signature, first.signature);
-      EXPECT_GT(request->deadline, now_);
-      EXPECT_FALSE(request->is_cancelled());
-      rows += request->in_launch.count;
-      CheckRequest(*request);
+    for (const ScheduledRequest& scheduled : requests) {
+      const AdmittedRequest& request = *scheduled.request;
+      EXPECT_EQ(request.weights, first.weights);
+      EXPECT_EQ(request.signature, first.signature);
+      EXPECT_GT(request.deadline, now_);
+      EXPECT_FALSE(request.is_cancelled());
+      rows += scheduled.state.in_launch.count;
+      CheckRequest(scheduled);
     }
     EXPECT_LE(static_cast<int64_t>(requests.size()),
               options_.batching.max_requests);
-    const bool bulk = launch.family == LaunchFamily::kBulk;
-    EXPECT_LE(rows, bulk ? options_.batching.chunks.max_rows
-                         : options_.batching.max_rows);
-    if (bulk) {
+    const bool is_chunk = launch.kind == LaunchKind::kChunk;
+    EXPECT_LE(rows, is_chunk ? options_.batching.chunks.max_rows
+                             : options_.batching.max_rows);
+    if (is_chunk) {
       EXPECT_EQ(requests.size(), 1u);
     }
     CheckWaits(launch);
   }
 
   // First in first out within a client, priority and kind; every row once.
-  void CheckRequest(const GemmRequest& request) {
+  void CheckRequest(const ScheduledRequest& scheduled) {
+    const AdmittedRequest& request = *scheduled.request;
+    const RowRange& in_launch = scheduled.state.in_launch;
     ASSERT_EQ(known_.count(&request), 1u);
     Known& known = known_[&request];
     EXPECT_FALSE(known.in_flight);
-    EXPECT_EQ(request.in_launch.first, known.next_row);
-    EXPECT_GT(request.in_launch.count, 0);
+    EXPECT_EQ(in_launch.first, known.next_row);
+    EXPECT_GT(in_launch.count, 0);
     if (request.m <= options_.batching.max_rows) {
-      EXPECT_EQ(request.in_launch.count, request.m);
+      EXPECT_EQ(in_launch.count, request.m);
     }
-    std::vector<const GemmRequest*>& order = order_[OrderKey(request)];
-    const auto waits = [this](const GemmRequest* other) {
+    std::vector<const AdmittedRequest*>& order = order_[OrderKey(request)];
+    const auto waits = [this](const AdmittedRequest* other) {
       return !known_[other].in_flight;
     };
     EXPECT_EQ(*std::find_if(order.begin(), order.end(), waits), &request);
@@ -183,16 +189,17 @@ class Schedule {
     known.launches_meanwhile = 0;
   }
 
-  // Nobody who could be launched sees more launches go than it takes to serve
-  // all that waits, half of them the aged, in turns.
+  // No aged request that could launch is passed over by more launches than it
+  // takes to serve all waiting requests, half of those launches being aged
+  // ones.
   void CheckWaits(const PlannedLaunch& launch) {
-    const bool bulk_is_full =
-        launch.family == LaunchFamily::kBulk || BulkInFlight() > 0;
+    const bool chunks_are_full =
+        launch.kind == LaunchKind::kChunk || ChunksInFlight() > 0;
     for (auto& [request, known] : known_) {
       if (known.in_flight) continue;
-      const bool is_bulk = known.rows > options_.batching.max_rows;
-      if (is_bulk && bulk_is_full) continue;
-      if (now_ - request->waiting_since() < options_.policy.age_cap) continue;
+      const bool is_large = known.rows > options_.batching.max_rows;
+      if (is_large && chunks_are_full) continue;
+      if (now_ - known.waiting_since < options_.policy.age_cap) continue;
       ++known.launches_meanwhile;
       EXPECT_LE(known.launches_meanwhile, kLaunchesForAll);
     }
@@ -201,45 +208,46 @@ class Schedule {
   void CheckInFlight() {
     EXPECT_LE(static_cast<int>(in_flight_.size()),
               options_.max_launches_in_flight);
-    EXPECT_LE(BulkInFlight(), options_.max_bulk_launches_in_flight);
+    EXPECT_LE(ChunksInFlight(), options_.max_chunks_in_flight);
     EXPECT_EQ(planner_.launches_in_flight(),
               static_cast<int>(in_flight_.size()));
   }
 
-  int BulkInFlight() const {
+  int ChunksInFlight() const {
     return static_cast<int>(std::count_if(
         in_flight_.begin(), in_flight_.end(), [](const PlannedLaunch& launch) {
-          return launch.family == LaunchFamily::kBulk;
+          return launch.kind == LaunchKind::kChunk;
         }));
   }
 
-  // Of any that is in flight.
+  // Ends a random launch in flight.
   void EndLaunch() {
     if (in_flight_.empty()) return;
     const auto place = in_flight_.begin() +
                        Draw(0, static_cast<int64_t>(in_flight_.size()) - 1);
     PlannedLaunch launch = std::move(*place);
     in_flight_.erase(place);
-    std::unique_ptr<GemmRequest> unfinished;
-    for (auto& request : launch.batch.requests) {
-      RowRange& range = request->in_launch;
+    std::optional<ScheduledRequest> unfinished;
+    for (ScheduledRequest& scheduled : launch.batch.requests) {
+      RowRange& range = scheduled.state.in_launch;
       range = {range.first + range.count, 0};
-      request->last_launch_end = now_;
-      Known& known = known_[request.get()];
+      scheduled.state.last_launch_end = now_;
+      Known& known = known_[scheduled.request.get()];
       known.in_flight = false;
       known.next_row = range.first;
-      if (request->rows_left() > 0) {
-        unfinished = std::move(request);
+      known.waiting_since = now_;
+      if (scheduled.rows_left() > 0) {
+        unfinished = std::move(scheduled);
       } else {
-        Forget(*request);
+        Forget(*scheduled.request);
         ++computed_;
       }
     }
-    planner_.LaunchEnded(launch.family, std::move(unfinished));
+    planner_.LaunchEnded(launch.kind, std::move(unfinished));
   }
 
-  void Forget(const GemmRequest& request) {
-    std::vector<const GemmRequest*>& order = order_[OrderKey(request)];
+  void Forget(const AdmittedRequest& request) {
+    std::vector<const AdmittedRequest*>& order = order_[OrderKey(request)];
     order.erase(std::find(order.begin(), order.end(), &request));
     known_.erase(&request);
   }
@@ -259,7 +267,7 @@ class Schedule {
 
   using Key =
       std::tuple<const ResidentWeights*, int, std::string, Priority, bool>;
-  Key OrderKey(const GemmRequest& request) const {
+  Key OrderKey(const AdmittedRequest& request) const {
     return {request.weights.get(), static_cast<int>(request.signature.mode),
             request.client, request.priority,
             request.m > options_.batching.max_rows};
@@ -271,8 +279,8 @@ class Schedule {
   std::vector<std::shared_ptr<const ResidentWeights>> weights_;
   absl::Time now_ = absl::FromUnixSeconds(1'700'000'000);
   std::vector<PlannedLaunch> in_flight_;
-  std::map<const GemmRequest*, Known> known_;  // that wait or are in flight
-  std::map<Key, std::vector<const GemmRequest*>> order_;  // of coming
+  std::map<const AdmittedRequest*, Known> known_;  // that wait or are in flight
+  std::map<Key, std::vector<const AdmittedRequest*>> order_;  // of coming
   int64_t accepted_ = 0;
   int64_t refused_ = 0;
   int64_t computed_ = 0;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,8 +39,9 @@ class LaunchPlannerTest : public testing::Test {
     planner_ = std::make_unique<LaunchPlanner>(options);
   }
 
-  std::unique_ptr<GemmRequest> Make(const std::string& client, int64_t rows) {
-    auto request = std::make_unique<GemmRequest>();
+  std::unique_ptr<AdmittedRequest> Make(const std::string& client,
+                                        int64_t rows) {
+    auto request = std::make_unique<AdmittedRequest>();
     request->weights = weights_;
     request->client = client;
     request->m = rows;
@@ -56,7 +58,7 @@ class LaunchPlannerTest : public testing::Test {
     PlannedLaunch launch = planner_->Next(now_, &dropped_);
     std::vector<int64_t> rows;
     for (const auto& request : launch.batch.requests) {
-      rows.push_back(request->in_launch.count);
+      rows.push_back(request.state.in_launch.count);
     }
     if (!rows.empty()) launches_.push_back(std::move(launch));
     return rows;
@@ -66,11 +68,13 @@ class LaunchPlannerTest : public testing::Test {
   void EndLaunch() {
     PlannedLaunch launch = std::move(launches_.front());
     launches_.erase(launches_.begin());
-    std::unique_ptr<GemmRequest>& first = launch.batch.requests.front();
-    first->in_launch = {first->in_launch.first + first->in_launch.count, 0};
-    first->last_launch_end = now_;
-    planner_->LaunchEnded(launch.family,
-                          first->rows_left() > 0 ? std::move(first) : nullptr);
+    ScheduledRequest& first = launch.batch.requests.front();
+    RowRange& range = first.state.in_launch;
+    range = {range.first + range.count, 0};
+    first.state.last_launch_end = now_;
+    std::optional<ScheduledRequest> unfinished;
+    if (first.rows_left() > 0) unfinished = std::move(first);
+    planner_->LaunchEnded(launch.kind, std::move(unfinished));
   }
 
   Refusal Room(const std::string& client, int64_t rows, int64_t bytes) {
@@ -145,8 +149,10 @@ TEST_F(LaunchPlannerTest, ChunksDoNotDependOnWhatElseWaits) {
     while (!Next().empty()) {
     }
     if (launches_.empty()) break;
-    for (const auto& request : launches_.front().batch.requests) {
-      if (request->client == "a") ranges.push_back(request->in_launch);
+    for (const ScheduledRequest& scheduled : launches_.front().batch.requests) {
+      if (scheduled.request->client == "a") {
+        ranges.push_back(scheduled.state.in_launch);
+      }
     }
     EndLaunch();
   }
@@ -173,7 +179,7 @@ TEST_F(LaunchPlannerTest, LargeRequestsGetTheirTurnAmongSmallOnes) {
     Add("b", 1);
     while (!Next().empty()) {
     }
-    if (launches_.front().family == LaunchFamily::kBulk) ++chunks;
+    if (launches_.front().kind == LaunchKind::kChunk) ++chunks;
     EndLaunch();
   }
   EXPECT_EQ(chunks, 4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How requests ended: who, with which status, how often.
+// Records the end of each request: its number, its status, how often.
 
 #ifndef QGEMM_TESTS_SERVER_SCHEDULING_OUTCOMES_H_
 #define QGEMM_TESTS_SERVER_SCHEDULING_OUTCOMES_H_
@@ -27,10 +27,10 @@ struct Outcome {
 // must outlive the requests.
 class Outcomes {
  public:
-  // A `done` that records the end of request `number`.
-  GemmRequest::Done Recorder(int64_t number) {
+  // Returns a `done` that records the end of request `number`.
+  AdmittedRequest::Done Recorder(int64_t number) {
     return [this, number](absl::Status status, const GemmTimings& timings,
-                          std::unique_ptr<GemmRequest>) {
+                          std::unique_ptr<AdmittedRequest>) {
       MutexLock lock(&mutex_);
       by_number_[number].push_back({std::move(status), timings});
       ++count_;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -94,7 +95,7 @@ class Simulation {
   }
 
   void Arrive(int64_t client) {
-    auto request = std::make_unique<GemmRequest>();
+    auto request = std::make_unique<AdmittedRequest>();
     request->weights = matrices_[NextMatrix(client)];
     request->m = 1;
     request->arrival = now_;
@@ -109,7 +110,7 @@ class Simulation {
       ArriveIn(NextPoissonGap(), 0);
   }
 
-  static int64_t ClientOf(const GemmRequest& request) {
+  static int64_t ClientOf(const AdmittedRequest& request) {
     int64_t client = 0;
     CHECK(absl::SimpleAtoi(request.client, &client));
     return client;
@@ -133,14 +134,15 @@ class Simulation {
     in_flight_.pop();
     const bool counts = now_ >= count_from_;
     if (counts) ++launches_;
-    for (const auto& request : launch.batch.requests) {
+    for (const ScheduledRequest& scheduled : launch.batch.requests) {
+      const AdmittedRequest& request = *scheduled.request;
       if (counts) {
-        latency_ns_.Record(absl::ToInt64Nanoseconds(now_ - request->arrival));
+        latency_ns_.Record(absl::ToInt64Nanoseconds(now_ - request.arrival));
       }
       if (load_.pattern == AccessPattern::kOneMatrix) continue;
-      ArriveIn(Turnaround(), ClientOf(*request));
+      ArriveIn(Turnaround(), ClientOf(request));
     }
-    planner_.LaunchEnded(launch.family, nullptr);
+    planner_.LaunchEnded(launch.kind, std::nullopt);
   }
 
   SimulatedRun Result() const {

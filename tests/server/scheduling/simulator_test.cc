@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What policies give, in simulated time: the same in every run.
+// Rates and latencies of policies in simulated time, equal in every run.
 
 #include "tests/server/scheduling/simulator.h"
 

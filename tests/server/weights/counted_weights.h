@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A resident layer without contents that counts how many of its kind live.
+// Resident layer without contents that counts its living instances.
 
 #ifndef QGEMM_TESTS_SERVER_WEIGHTS_COUNTED_WEIGHTS_H_
 #define QGEMM_TESTS_SERVER_WEIGHTS_COUNTED_WEIGHTS_H_

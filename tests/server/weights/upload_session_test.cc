@@ -11,13 +11,14 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/crc32c.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/reference/reference_weights.h"
+#include "kernels/reference/reference_matmul.h"
 #include "tests/support/fake_async_backend.h"
 #include "tests/support/seeds.h"
 
@@ -99,10 +100,16 @@ class UploadSessionTest : public testing::Test {
   }
 
   absl::Status Start() {
-    auto session =
+    auto started =
         UploadSession::Start(header_, WeightsLimits(), &backend_, &store_);
-    if (!session.ok()) return session.status();
-    session_ = *std::move(session);
+    if (!started.ok()) return started.status();
+    session_ = nullptr;
+    deduplicated_ = std::nullopt;
+    if (auto* const held = std::get_if<Deduplicated>(&*started)) {
+      deduplicated_ = std::move(*held);
+    } else {
+      session_ = std::get<std::unique_ptr<UploadSession>>(*std::move(started));
+    }
     return absl::OkStatus();
   }
 
@@ -143,7 +150,9 @@ class UploadSessionTest : public testing::Test {
   std::vector<std::string> sections_;  // in SectionsOf order
   std::vector<OwnedChunk> chunks_;
   Sha256Digest id_;
+  // Result of Start: one of the two.
   std::unique_ptr<UploadSession> session_;
+  std::optional<Deduplicated> deduplicated_;
 };
 
 TEST_F(UploadSessionTest, IdIsTheHashOfHeaderTextAndBytes) {
@@ -159,7 +168,7 @@ TEST_F(UploadSessionTest, FinishedUploadIsFoundByItsName) {
   const auto found = store_.Find("layer");
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(*found, result->weights);
-  EXPECT_EQ((*found)->uploaded_bytes, header_.total_bytes);
+  EXPECT_EQ((*found)->uploaded_bytes, TotalBytes(header_.spec));
 }
 
 TEST_F(UploadSessionTest, ResidentCodesAreThoseOfTheBytes) {
@@ -170,7 +179,8 @@ TEST_F(UploadSessionTest, ResidentCodesAreThoseOfTheBytes) {
     codes.push_back(static_cast<uint8_t>(byte) & 15);
     codes.push_back(static_cast<uint8_t>(byte) >> 4);
   }
-  EXPECT_EQ(static_cast<const ReferenceWeights&>(*result->weights->resident)
+  EXPECT_EQ(static_cast<const reference::ReferenceWeights&>(
+                *result->weights->resident)
                 .canonical()
                 .codes(),
             codes);
@@ -214,7 +224,7 @@ TEST_F(UploadSessionTest, ShortUploadNamesWhatIsMissing) {
   const absl::Status status = session_->Finish().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(),
-              AllOf(HasSubstr(absl::StrCat(header_.total_bytes)),
+              AllOf(HasSubstr(absl::StrCat(TotalBytes(header_.spec))),
                     HasSubstr(absl::StrCat("section codes, offset ",
                                            chunks_.back().offset))));
   ExpectNothingIsLeft();
@@ -293,6 +303,17 @@ TEST_F(UploadSessionTest, CorruptedChunkNamesSectionAndOffset) {
   ExpectNothingIsLeft();
 }
 
+TEST_F(UploadSessionTest, AbsentByteCountAndChecksumsAreNotChecked) {
+  header_.total_bytes.reset();
+  ASSERT_TRUE(Start().ok());
+  for (const OwnedChunk& owned : chunks_) {
+    UploadChunk chunk = owned.View();
+    chunk.crc32c.reset();
+    ASSERT_TRUE(session_->Append(chunk).ok());
+  }
+  ASSERT_TRUE(session_->Finish().ok());
+}
+
 TEST_F(UploadSessionTest, BytesBeyondASectionAreInvalid) {
   ASSERT_TRUE(Start().ok());
   OwnedChunk chunk{Section::kBias, 0, sections_[0] + std::string(1, '\0')};
@@ -340,7 +361,7 @@ TEST_F(UploadSessionTest, WrongHashIsDataLossAndNamesBoth) {
 }
 
 TEST_F(UploadSessionTest, WrongTotalBytesNamesExpectedAndGiven) {
-  const int64_t expected_bytes = header_.total_bytes;
+  const int64_t expected_bytes = TotalBytes(header_.spec);
   for (const int64_t given :
        {expected_bytes - 1, expected_bytes + 1, int64_t{0}, int64_t{-1},
         std::numeric_limits<int64_t>::max()}) {
@@ -374,7 +395,7 @@ TEST_F(UploadSessionTest, BudgetThatIsFullRefusesTheHeader) {
   auto others = store_.Reserve(kBudgetBytes);
   ASSERT_TRUE(others.ok()) << others.status();
   EXPECT_EQ(Start().code(), absl::StatusCode::kResourceExhausted);
-  *others = BudgetReservation();
+  *others = ByteReservation();
   EXPECT_TRUE(Start().ok());
 }
 
@@ -413,17 +434,16 @@ TEST_F(UploadSessionTest, HeldIdAnswersAtOnceAndBindsTheName) {
   header_.name = "another";
   header_.expected_id = id_;
   ASSERT_TRUE(Start().ok());
-  ASSERT_TRUE(session_->deduplicated().has_value());
-  EXPECT_TRUE(session_->deduplicated()->deduplicated);
-  EXPECT_THAT(store_.Describe("another")->names,
-              ElementsAre("another", "layer"));
+  ASSERT_TRUE(deduplicated_.has_value());
+  EXPECT_TRUE(deduplicated_->result.deduplicated);
+  EXPECT_THAT(store_.Get("another")->names, ElementsAre("another", "layer"));
   EXPECT_EQ(store_.reserved_bytes(), reserved_bytes);
 }
 
 TEST_F(UploadSessionTest, IdThatIsNotHeldIsUploaded) {
   header_.expected_id = id_;
   ASSERT_TRUE(Start().ok());
-  EXPECT_FALSE(session_->deduplicated().has_value());
+  EXPECT_FALSE(deduplicated_.has_value());
 }
 
 TEST_F(UploadSessionTest, HeldIdUnderAnotherSpecIsInvalid) {

@@ -50,11 +50,11 @@ TEST(ValidateWeightsNameTest, RefusesOthers) {
 class WeightStoreTest : public testing::Test {
  protected:
   // Commits layer `number`, whose n is its number, too.
-  std::shared_ptr<const StoredWeights> Commit(int64_t number,
-                                              const std::string& name) {
+  std::shared_ptr<const Weights> Commit(int64_t number,
+                                        const std::string& name) {
     auto reservation = store_->Reserve(kLayerBytes);
     EXPECT_TRUE(reservation.ok()) << reservation.status();
-    StoredWeights weights;
+    Weights weights;
     weights.id = Id(number);
     weights.resident =
         std::make_shared<CountedWeights>(number, kLayerBytes, &live_);
@@ -97,7 +97,7 @@ TEST_F(WeightStoreTest, UnknownWeightsErrorIsPrintableAndShort) {
 }
 
 TEST_F(WeightStoreTest, EveryLookupOfUnknownWeightsIsNotFound) {
-  EXPECT_EQ(store_->Describe("x").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->Get("x").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store_->Unload("x").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store_->Unload(Id(1)).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store_->BindIfHeld(Id(1), "x"), nullptr);
@@ -120,7 +120,7 @@ TEST_F(WeightStoreTest, DescribesAllNamesSorted) {
   Commit(1, "b");
   Commit(1, "c");
   store_->BindIfHeld(Id(1), "a");
-  EXPECT_THAT(store_->Describe(Id(1))->names, ElementsAre("a", "b", "c"));
+  EXPECT_THAT(store_->Get(Id(1))->names, ElementsAre("a", "b", "c"));
 }
 
 TEST_F(WeightStoreTest, ListsByFirstNameThenIdNamelessLast) {
@@ -130,7 +130,7 @@ TEST_F(WeightStoreTest, ListsByFirstNameThenIdNamelessLast) {
   Commit(1, "c");
   Commit(1, "a");
   std::vector<std::string> ids;
-  for (const WeightsListing& listing : store_->List()) {
+  for (const NamedWeights& listing : store_->List()) {
     ids.push_back(listing.weights->id);
   }
   EXPECT_THAT(ids, ElementsAre(Id(1), Id(2), Id(3), Id(4)));

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A command of qgemm: its options, its arguments and the work it does; the
+// options that all commands share; and weights as a user names them.
+
+#ifndef QGEMM_CLI_COMMAND_H_
+#define QGEMM_CLI_COMMAND_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "flags/command_line.h"
+#include "qgemm/client.h"
+
+namespace qgemm::cli {
+
+// Options that every command has.
+struct CommonOptions {
+  std::string server = "127.0.0.1:50051";
+  bool json = false;
+  absl::Duration timeout = absl::Seconds(60);
+  absl::Duration connect_timeout = absl::Seconds(5);
+  int64_t max_message_bytes = int64_t{64} << 20;
+
+  // This must outlive the parsing.
+  void AddTo(CLI::App* app);
+
+  absl::Time Deadline() const;
+  absl::StatusOr<std::unique_ptr<Client>> Connect() const;
+};
+
+// One command. Used once.
+class Command {
+ public:
+  virtual ~Command() = default;
+
+  // Adds the subcommand with its options and arguments, which write to this.
+  virtual CLI::App* AddTo(CLI::App* app) = 0;
+
+  // Checks options against each other before anything happens: a failure is
+  // the user's, exit code 2.
+  virtual absl::Status CheckUsage() { return absl::OkStatus(); }
+
+  // Does the work. Results go to stdout, all else to stderr.
+  virtual absl::Status Run(const CommonOptions& common) = 0;
+};
+
+std::unique_ptr<Command> NewLoadCommand();
+std::unique_ptr<Command> NewListCommand();
+std::unique_ptr<Command> NewDescribeCommand();
+std::unique_ptr<Command> NewGemmCommand();
+std::unique_ptr<Command> NewUnloadCommand();
+std::unique_ptr<Command> NewInfoCommand();
+
+// Adds the required argument WEIGHTS.
+void AddWeightsArgument(CLI::App* command, std::string* weights);
+
+// True if `text` may be the beginning of an id, as `qgemm list` prints it: 4 to
+// 63 hexadecimal digits.
+bool MayBeginId(absl::string_view text);
+
+// The name or whole id that `text` stands for among `layers`: a name as it is,
+// else the one id that it begins. `text` itself if it fits none.
+// Errors: INVALID_ARGUMENT with the candidates if it begins several.
+absl::StatusOr<std::string> ResolveWeights(
+    const std::string& text, absl::Span<const WeightsInfo> layers);
+
+// The same among the server's layers, which are asked for only if MayBeginId.
+absl::StatusOr<std::string> ResolveWeights(const std::string& text,
+                                           absl::Time deadline, Client* client);
+
+}  // namespace qgemm::cli
+
+#endif  // QGEMM_CLI_COMMAND_H_

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tables, byte counts and JSON.
+
+#include "cli/output.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace qgemm::cli {
+
+std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      if (i + 1 < row.size()) line.append(widths[i] - row[i].size() + 2, ' ');
+    }
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
+
+std::string FormatFields(
+    const std::vector<std::pair<std::string, std::string>>& fields) {
+  std::vector<std::vector<std::string>> rows;
+  rows.reserve(fields.size());
+  for (const auto& [name, value] : fields) rows.push_back({name, value});
+  return FormatTable(rows);
+}
+
+std::string FormatBytes(int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return absl::StrCat(bytes, " B");
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < sizeof(kUnits) / sizeof(kUnits[0])) {
+    value /= 1024;
+    ++unit;
+  }
+  return absl::StrFormat("%.1f %s", value, kUnits[unit]);
+}
+
+void Print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+std::string FormatJson(const OrderedJson& json) {
+  constexpr int kIndent = 2;
+  return json.dump(kIndent, ' ', /*ensure_ascii=*/false,
+                   OrderedJson::error_handler_t::replace) +
+         "\n";
+}
+
+OrderedJson ToJson(const WeightsInfo& weights) {
+  return {{"id", weights.id},
+          {"names", weights.names},
+          {"n", weights.n},
+          {"k", weights.k},
+          {"format", weights.format},
+          {"resident_bytes", weights.resident_bytes},
+          {"uploaded_bytes", weights.uploaded_bytes},
+          {"has_bias", weights.has_bias},
+          {"spec", weights.spec}};
+}
+
+std::vector<std::pair<std::string, std::string>> FieldsOf(
+    const WeightsInfo& weights) {
+  return {{"id", weights.id},
+          {"names", absl::StrJoin(weights.names, ", ")},
+          {"format", weights.format},
+          {"n (output features)", absl::StrCat(weights.n)},
+          {"k (input features)", absl::StrCat(weights.k)},
+          {"bias", weights.has_bias ? "yes" : "no"},
+          {"resident", FormatBytes(weights.resident_bytes)},
+          {"uploaded", FormatBytes(weights.uploaded_bytes)}};
+}
+
+}  // namespace qgemm::cli

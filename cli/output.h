@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Output of results: aligned tables and byte counts for people, JSON for
+// programs.
+
+#ifndef QGEMM_CLI_OUTPUT_H_
+#define QGEMM_CLI_OUTPUT_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "qgemm/weights.h"
+
+namespace qgemm::cli {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// Columns padded to their widest cell; the first row is the head.
+std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
+
+// "name  value" lines, values aligned.
+std::string FormatFields(
+    const std::vector<std::pair<std::string, std::string>>& fields);
+
+// "31.0 MiB", "512 B".
+std::string FormatBytes(int64_t bytes);
+
+// Bytes that are not UTF-8 are replaced.
+std::string FormatJson(const OrderedJson& json);
+
+// To stdout.
+void Print(const std::string& text);
+
+OrderedJson ToJson(const WeightsInfo& weights);
+
+// The fields as lines of FormatFields.
+std::vector<std::pair<std::string, std::string>> FieldsOf(
+    const WeightsInfo& weights);
+
+}  // namespace qgemm::cli
+
+#endif  // QGEMM_CLI_OUTPUT_H_

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The commands that ask a server or drop weights: list, describe, info and
+// unload.
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/output.h"
+
+namespace qgemm::cli {
+namespace {
+
+class ListCommand final : public Command {
+ public:
+  CLI::App* AddTo(CLI::App* app) override {
+    return app->add_subcommand("list",
+                               "Lists the layers that the server holds");
+  }
+  absl::Status Run(const CommonOptions& common) override {
+    ASSIGN_OR_RETURN(const auto client, common.Connect());
+    ASSIGN_OR_RETURN(const auto layers, client->ListWeights(common.Deadline()));
+    if (common.json) {
+      OrderedJson weights = OrderedJson::array();
+      for (const auto& layer : layers) weights.push_back(ToJson(layer));
+      Print(FormatJson({{"weights", weights}}));
+    } else if (layers.empty()) {
+      Print("the server holds no weights\n");
+    } else {
+      Print(FormatTable(Rows(layers)));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static std::vector<std::vector<std::string>> Rows(
+      const std::vector<WeightsInfo>& layers) {
+    constexpr size_t kShownDigits = 12;
+    std::vector<std::vector<std::string>> rows = {
+        {"NAMES", "FORMAT", "N", "K", "RESIDENT", "ID"}};
+    for (const WeightsInfo& layer : layers) {
+      rows.push_back(
+          {layer.names.empty() ? "-" : absl::StrJoin(layer.names, ","),
+           layer.format, absl::StrCat(layer.n), absl::StrCat(layer.k),
+           FormatBytes(layer.resident_bytes),
+           layer.id.substr(0, kShownDigits)});
+    }
+    return rows;
+  }
+};
+
+class DescribeCommand final : public Command {
+ public:
+  CLI::App* AddTo(CLI::App* app) override {
+    CLI::App* const command =
+        app->add_subcommand("describe", "Describes one layer");
+    AddWeightsArgument(command, &weights_);
+    return command;
+  }
+  absl::Status Run(const CommonOptions& common) override {
+    ASSIGN_OR_RETURN(const auto client, common.Connect());
+    const absl::Time deadline = common.Deadline();
+    ASSIGN_OR_RETURN(const std::string weights,
+                     ResolveWeights(weights_, deadline, client.get()));
+    ASSIGN_OR_RETURN(const WeightsInfo layer,
+                     client->GetWeights(weights, deadline));
+    if (common.json) {
+      Print(FormatJson(ToJson(layer)));
+    } else {
+      Print(FormatFields(FieldsOf(layer)) + "\n" + layer.spec + "\n");
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string weights_;
+};
+
+class UnloadCommand final : public Command {
+ public:
+  CLI::App* AddTo(CLI::App* app) override {
+    CLI::App* const command = app->add_subcommand(
+        "unload",
+        "Drops a name, and the weights with their last; by id: with all");
+    AddWeightsArgument(command, &weights_);
+    return command;
+  }
+  absl::Status Run(const CommonOptions& common) override {
+    ASSIGN_OR_RETURN(const auto client, common.Connect());
+    const absl::Time deadline = common.Deadline();
+    ASSIGN_OR_RETURN(const std::string weights,
+                     ResolveWeights(weights_, deadline, client.get()));
+    ASSIGN_OR_RETURN(const bool freed,
+                     client->UnloadWeights(weights, deadline));
+    if (common.json) {
+      Print(FormatJson({{"weights", weights}, {"freed", freed}}));
+    } else {
+      Print(freed ? "unloaded " + weights + "\n"
+                  : "dropped the name " + weights +
+                        "; the weights have others\n");
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string weights_;
+};
+
+OrderedJson InfoJson(const ServerInfo& server) {
+  return {{"version", server.version},
+          {"backend", server.backend},
+          {"device", server.device},
+          {"device_detail", server.device_detail},
+          {"parallelism", server.parallelism},
+          {"max_message_bytes", server.max_message_bytes},
+          {"max_stream_operand_bytes", server.max_stream_operand_bytes},
+          {"max_n", server.max_n},
+          {"max_k", server.max_k},
+          {"max_m", server.max_m},
+          {"weights_bytes", server.weights_bytes},
+          {"weights_budget_bytes", server.weights_budget_bytes},
+          {"formats", server.formats},
+          {"uptime_seconds", absl::ToInt64Seconds(server.uptime)},
+          {"process_cpu_seconds", absl::ToDoubleSeconds(server.process_cpu)}};
+}
+
+std::string InfoText(const ServerInfo& server) {
+  const std::string budget = server.weights_budget_bytes == 0
+                                 ? std::string("no budget")
+                                 : FormatBytes(server.weights_budget_bytes);
+  const auto to_milliseconds = [](absl::Duration duration) {
+    return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
+  };
+  return FormatFields(
+      {{"version", server.version},
+       {"backend", server.backend},
+       {"device", absl::StrCat(server.device, " (", server.device_detail, ")")},
+       {"parallelism", absl::StrCat(server.parallelism)},
+       {"formats", absl::StrJoin(server.formats, ", ")},
+       {"weights",
+        absl::StrCat(FormatBytes(server.weights_bytes), " of ", budget)},
+       {"largest message", FormatBytes(server.max_message_bytes)},
+       {"largest operand of a stream",
+        FormatBytes(server.max_stream_operand_bytes)},
+       {"largest m, n, k",
+        absl::StrCat(server.max_m, ", ", server.max_n, ", ", server.max_k)},
+       {"uptime", to_milliseconds(server.uptime)},
+       {"processor time", to_milliseconds(server.process_cpu)}});
+}
+
+class InfoCommand final : public Command {
+ public:
+  CLI::App* AddTo(CLI::App* app) override {
+    return app->add_subcommand("info",
+                               "Shows the server's backend, device, limits, "
+                               "memory and processor time");
+  }
+  absl::Status Run(const CommonOptions& common) override {
+    ASSIGN_OR_RETURN(const auto client, common.Connect());
+    ASSIGN_OR_RETURN(const ServerInfo server,
+                     client->GetServerInfo(common.Deadline()));
+    Print(common.json ? FormatJson(InfoJson(server)) : InfoText(server));
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewListCommand() {
+  return std::make_unique<ListCommand>();
+}
+
+std::unique_ptr<Command> NewDescribeCommand() {
+  return std::make_unique<DescribeCommand>();
+}
+
+std::unique_ptr<Command> NewUnloadCommand() {
+  return std::make_unique<UnloadCommand>();
+}
+
+std::unique_ptr<Command> NewInfoCommand() {
+  return std::make_unique<InfoCommand>();
+}
+
+}  // namespace qgemm::cli

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The client library: holds connections to one qgemm server, uploads weights
+// and multiplies with them. gRPC stays behind this header.
+
+#ifndef QGEMM_CLIENT_INCLUDE_QGEMM_CLIENT_H_
+#define QGEMM_CLIENT_INCLUDE_QGEMM_CLIENT_H_
+
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "qgemm/client_options.h"
+#include "qgemm/gemm.h"
+#include "qgemm/gemm_stream.h"
+#include "qgemm/server_info.h"
+#include "qgemm/weights.h"
+
+namespace qgemm {
+
+// Calls one qgemm server; methods are named as the RPCs are. Nothing here
+// throws or ends the process; failures are statuses with the server's codes:
+//   INVALID_ARGUMENT    the request is wrong; the message says which field
+//   NOT_FOUND           unknown weights
+//   RESOURCE_EXHAUSTED  queue, memory budget or message limit
+//   ABORTED, DATA_LOSS  the upload was damaged on its way; load again
+//   DEADLINE_EXCEEDED   not answered in time
+//   UNIMPLEMENTED       no kernel for this combination
+//   UNAVAILABLE         no server, or it drains; retries were made already
+//   CANCELLED           the call was cancelled, or the client destroyed
+//
+// Thread-safe. Destroying a client cancels the calls in flight and waits
+// until their callbacks have run, which end with CANCELLED; destroyed by a
+// callback, it does not wait. A callback that runs during destruction must not
+// start another call, and the thread that destroys the client must hold no
+// lock that a callback takes. The blocking calls return FAILED_PRECONDITION
+// inside a callback, where they would wait for themselves.
+class Client {
+ public:
+  // `target` is "host:port" or "unix:path". Returns once connected.
+  // Connections are direct: proxy variables of the environment are ignored.
+  // Errors: INVALID_ARGUMENT (target, options), UNAVAILABLE.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(
+      const std::string& target, const ClientOptions& options = {});
+
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  ~Client();
+
+  // Uploads weights: quantized, in memory; dense, for the server to keep or
+  // quantize; or produced by a stream. Blocks until the server has them.
+  // Weights that the server holds already are bound to the name without being
+  // sent again.
+  absl::StatusOr<LoadResult> LoadWeights(const EncodedWeights& weights,
+                                         const LoadOptions& options = {});
+  absl::StatusOr<LoadResult> LoadWeights(const DenseUpload& dense,
+                                         const LoadOptions& options = {});
+  absl::StatusOr<LoadResult> LoadWeights(const WeightsStream& stream,
+                                         const LoadOptions& options = {});
+
+  // Multiplies; blocks until the answer is there. A Gemm has no effect on the
+  // server, so retries are safe.
+  absl::StatusOr<GemmResult> Gemm(const GemmRequest& request);
+
+  // The same without blocking: `callback` runs exactly once, and never inside
+  // this call.
+  GemmHandle GemmAsync(const GemmRequest& request, GemmCallback callback);
+  std::future<absl::StatusOr<GemmResult>> GemmFuture(
+      const GemmRequest& request);
+
+  // Opens a stream for many multiplications; streams take the connections in
+  // turn. Asks the server for its limits first. Errors: INVALID_ARGUMENT
+  // (options), those of GetServerInfo.
+  absl::StatusOr<std::unique_ptr<qgemm::GemmStream>> GemmStream(
+      const GemmStreamOptions& options = {});
+
+  // Drops a name, and the weights with their last one; or, given an id, the
+  // weights with all their names. True if the weights are gone. If an attempt
+  // that was retried had already dropped them, the error is NOT_FOUND.
+  absl::StatusOr<bool> UnloadWeights(
+      absl::string_view name_or_id,
+      absl::Time deadline = absl::InfiniteFuture());
+
+  // All layers, sorted by first name, then id.
+  absl::StatusOr<std::vector<WeightsInfo>> ListWeights(
+      absl::Time deadline = absl::InfiniteFuture());
+
+  absl::StatusOr<WeightsInfo> GetWeights(
+      absl::string_view name_or_id,
+      absl::Time deadline = absl::InfiniteFuture());
+
+  absl::StatusOr<ServerInfo> GetServerInfo(
+      absl::Time deadline = absl::InfiniteFuture());
+
+ private:
+  class Impl;
+  explicit Client(std::shared_ptr<Impl> impl);
+
+  const std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_CLIENT_INCLUDE_QGEMM_CLIENT_H_

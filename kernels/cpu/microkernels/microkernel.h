@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arguments and declarations of the microkernels. Plain data only: this is the
+// one header of ours that files compiled for different instruction sets share.
+//
+// A microkernel multiplies mr activation rows with one tile of 16 weight rows
+// over all of K, block of 32 by block of 32:
+//   sums[r][lane] = sum_block scale[lane, block] *
+//                   sum_k a[r][k] * (table[code[lane, k]] - zero[lane, block])
+// Inside a block two halves are summed apart, in rising order, and added: codes
+// of the low and of the high halves of words (code_packing.h), even and odd k
+// of dense weights. Blocks are added in rising order in chains of kChunkBlocks,
+// and chains in rising order. The order depends on nothing else, so a row's
+// bits depend neither on mr nor on the row's place.
+//
+// That also is what one instruction of AMX does with a block of bf16 pairs, to
+// the last bit: two chains of fused multiply-adds, without subnormals. So where
+// weights and activations both are bf16 (kFamilyQuantABFloat16), tiles and
+// vectors give the same bits. fp16 activations (kFamilyQuantAFloat16) are two
+// bf16 parts that add up to them, the table is two parts that nearly do, and a
+// block's products of high and high, high and low, low and high parts are
+// summed in this order.
+
+#ifndef QGEMM_KERNELS_CPU_MICROKERNELS_MICROKERNEL_H_
+#define QGEMM_KERNELS_CPU_MICROKERNELS_MICROKERNEL_H_
+
+#include <stdint.h>
+
+namespace qgemm::cpu {
+
+constexpr int kTileRows = 16;
+constexpr int kBlockElements = 32;
+// Blocks whose sums are added in one fp32 chain: 256 elements of K.
+constexpr int kChunkBlocks = 8;
+// Activation rows that the widest microkernel takes.
+constexpr int kMaxMr = 32;
+// Distance from a microkernel's reads to its prefetches of weights, in bytes.
+constexpr int kPrefetchBytes = 2048;
+
+// Storage of a group's scale. An E4M4 scale is read as the half with its
+// bits in place, which is a sixteenth of it; the caller multiplies.
+enum TileScale {
+  kTileScaleE4m4,
+  kTileScaleFloat16,
+  kTileScaleBFloat16,
+  kTileScaleFloat32,
+};
+
+struct TileArgs {
+  // Weights of the tile. Codes: `bits` vectors of 16 little-endian words a
+  // block, one word a row (code_packing.h). Dense: [k][16] 16-bit elements.
+  const uint8_t* codes;
+  const uint8_t* scales;  // [groups][16] of scale_type
+  const uint8_t* zeros;   // [groups][16] bytes, or null
+  const float* table;     // 32 entries, the codebook repeated
+  // bf16, 32 entries, of what a pair's index picks by its low 5 bits: the
+  // codebook repeated or, of layers with zeros, the differences -16 to 15 in
+  // two's complement. `table_low` is the rest of each, or null for no rest.
+  const uint16_t* table_high;
+  const uint16_t* table_low;
+  float zero_unit;  // what a zero of 1 stands for in the table's unit
+  int scale_type;   // TileScale
+  int group_shift;  // block >> group_shift is the block's group
+  int64_t blocks;
+
+  // fp32 activations, [mr] rows of 32 * blocks.
+  const float* a;
+  int64_t a_stride;  // elements
+
+  // bf16 parts of activations: of each block [part_rows][32] high parts in the
+  // order of pairs, then low parts likewise, if the family has any.
+  const uint16_t* parts;
+  int rows;            // to be multiplied
+  int64_t part_rows;   // `rows`, or 32 if that is above 16
+  int64_t part_block;  // elements of a block
+
+  // Q8_1 activations, [mr] rows. Each group of 8 elements is stored as
+  // elements 0 2 4 6 1 3 5 7, beside the even and odd nibbles of a word.
+  const int8_t* q8;
+  const float* d8;        // a scale a block
+  const int32_t* q8_sum;  // the sum of a block's 32 integers
+  int64_t q8_stride;      // elements
+  int64_t d8_stride;      // elements, of d8 and q8_sum
+
+  float* sums;  // [mr][16]
+};
+
+enum TileFamily {
+  kFamilyQuantA32,        // codes x fp32 activations
+  kFamilyW4A8,            // 4-bit codes minus 8 x Q8_1 activations
+  kFamilyFloat16,         // fp16 weights x fp32 activations
+  kFamilyBFloat16,        // bf16 weights x fp32 activations
+  kFamilyQuantABFloat16,  // codes of a bf16 table x bf16 activations
+  kFamilyQuantAFloat16,   // codes x fp16 activations, both in bf16 parts
+};
+
+struct Microkernel {
+  const char* name;  // <family>_<mr>x<nr>_<isa>
+  int family;        // TileFamily
+  int bits;          // of a code; 0 for dense weights
+  int zeros;         // 1 if it subtracts zeros
+  int mr;
+  void (*run)(const TileArgs* args);
+  // It takes least_rows to mr rows of `parts`; 0: exactly mr rows of `a`.
+  int least_rows = 0;
+};
+
+// One row of activations to be written as bf16 parts.
+struct RowParts {
+  const float* row;  // [32 * blocks], each the sum of two bf16
+  int64_t blocks;
+  const uint16_t* pick;  // [32]: element i is number pick[i] / 2 of its block
+  int64_t part_block;    // elements from one block's parts to the next's
+  uint16_t* high;        // of the first block
+  uint16_t* low;         // likewise, or null if there is no rest
+};
+using SplitRowFunction = void (*)(const RowParts* parts);
+
+struct MicrokernelRows {
+  const Microkernel* rows;
+  int count;
+};
+
+// Conversions between fp32 and halves, round to nearest even.
+struct HalfConversions {
+  void (*from_half)(const uint16_t* halves, int64_t count, float* floats);
+  void (*to_half)(const float* floats, int64_t count, uint16_t* halves);
+};
+
+// The rows that each file of this folder contributes to the table.
+MicrokernelRows QuantA32ScalarRows();
+MicrokernelRows W4A8ScalarRows();
+MicrokernelRows W16A32ScalarRows();
+
+MicrokernelRows QuantA32Avx2Rows();
+MicrokernelRows W4A8Avx2Rows();
+MicrokernelRows W16A32Avx2Rows();
+
+MicrokernelRows QuantA32Avx512Rows();
+MicrokernelRows W16A32Avx512Rows();
+
+MicrokernelRows W4A8Avx512VnniRows();
+
+MicrokernelRows QuantABFloat16Avx512Rows();
+MicrokernelRows QuantA16AmxRows();
+SplitRowFunction AmxSplitRow();
+
+HalfConversions ScalarHalfConversions();
+HalfConversions F16cHalfConversions();
+
+}  // namespace qgemm::cpu
+
+#endif  // QGEMM_KERNELS_CPU_MICROKERNELS_MICROKERNEL_H_

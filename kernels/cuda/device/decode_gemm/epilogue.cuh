@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the sums of warps and blocks to C. The rows of a row block fall to the
+// blocks of the cluster in equal parts; a block adds up the sums of its warps,
+// sends each to the block that its row falls to, and adds up what it receives.
+// The order is always that of the columns.
+
+#ifndef QGEMM_KERNELS_CUDA_DEVICE_DECODE_GEMM_EPILOGUE_CUH_
+#define QGEMM_KERNELS_CUDA_DEVICE_DECODE_GEMM_EPILOGUE_CUH_
+
+#include <cstdint>
+
+#include "kernels/cuda/device/gemm_arguments.cuh"
+#include "kernels/cuda/device/ptx.cuh"
+
+namespace qgemm::cuda {
+
+template <typename Out>
+__device__ __forceinline__ Out RoundTo(float value);
+template <>
+__device__ __forceinline__ __half RoundTo(float value) {
+  return __float2half_rn(value);
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 RoundTo(float value) {
+  return __float2bfloat16_rn(value);
+}
+template <>
+__device__ __forceinline__ float RoundTo(float value) {
+  return value;
+}
+
+// Stores the first `count` of four results at c; at once if they are
+// `aligned`.
+template <typename Out>
+__device__ __forceinline__ void StoreFour(Out* c, const float4& values,
+                                          bool aligned, int64_t count) {
+  struct alignas(4 * sizeof(Out)) Four {
+    Out values[4];
+  };
+  const Four four = {{RoundTo<Out>(values.x), RoundTo<Out>(values.y),
+                      RoundTo<Out>(values.z), RoundTo<Out>(values.w)}};
+  if (aligned && count >= 4) {
+    *reinterpret_cast<Four*>(c) = four;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (i < count) c[i] = four.values[i];
+  }
+}
+
+__device__ __forceinline__ float4 operator+(const float4& a, const float4& b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+}
+
+// Called by all threads of a block that multiplied, together.
+// Rows go by fours, one thread each.
+template <int kTileM>
+class DecodeEpilogue {
+ public:
+  __device__ __forceinline__ DecodeEpilogue(const GemmArguments& args,
+                                            const BlockWork& work,
+                                            const DecodeSmemLayout& smem,
+                                            char* shared, int threads)
+      : args_(args),
+        work_(work),
+        sums_(reinterpret_cast<float*>(shared)),
+        received_(reinterpret_cast<float*>(shared + smem.received)),
+        barrier_(SharedAddress(shared) + smem.barriers +
+                 args.slots * kBarrierBytes),
+        threads_(threads),
+        part_(RowsOfRank(args.n_tiles, args.split_k)) {}
+
+  // Bytes that the block receives.
+  static __device__ __forceinline__ uint32_t
+  ReceivedBytesOf(const GemmArguments& args, const BlockWork& work) {
+    const int part = RowsOfRank(args.n_tiles, args.split_k);
+    return (args.split_k - 1) * work.rows * RowsOf(args, part, work.rank) * 4;
+  }
+
+  // The sums of all warps are in shared memory.
+  __device__ __forceinline__ void Run() {
+    if (args_.split_k == 1) {
+      ForEach(part_,
+              [&](int m, int row) { Finish(m, row, SumOfWarps(m, row)); });
+      return;
+    }
+    Exchange();
+    const int begin = work_.rank * part_;
+    ForEach(RowsOf(args_, part_, work_.rank), [&](int m, int row) {
+      float4 sum = {0, 0, 0, 0};
+      for (int source = 0; source < args_.split_k; ++source) {
+        const float* from = source == work_.rank
+                                ? sums_ + m * stride() + begin + row
+                                : received_ + Place(source, work_.rank, m, row);
+        sum = sum + *reinterpret_cast<const float4*>(from);
+      }
+      Finish(m, begin + row, sum);
+    });
+  }
+
+ private:
+  // The last ranks have fewer rows than others, or none.
+  static __device__ __forceinline__ int RowsOf(const GemmArguments& args,
+                                               int part, int rank) {
+    const int left = args.n_tiles * 16 - rank * part;
+    return left <= 0 ? 0 : left < part ? left : part;
+  }
+
+  __device__ __forceinline__ int stride() const {
+    return SumStride(args_.n_tiles);
+  }
+
+  // Calls visit(row of A, row) for the rows of A that exist and every fourth of
+  // `rows` rows.
+  template <typename Visit>
+  __device__ __forceinline__ void ForEach(int rows, const Visit& visit) const {
+    const unsigned fours = rows / 4;
+    for (unsigned i = threadIdx.x; i < work_.rows * fours; i += threads_) {
+      visit(static_cast<int>(i / fours), static_cast<int>(i % fours) * 4);
+    }
+  }
+
+  __device__ __forceinline__ float4 SumOfWarps(int m, int row) const {
+    const float* from = sums_ + m * stride() + row;
+    float4 parts[kMaxGroups];
+#pragma unroll
+    for (int w = 0; w < kMaxGroups; ++w) {
+      parts[w] =
+          w < args_.k_warps
+              ? *reinterpret_cast<const float4*>(from + w * kTileM * stride())
+              : float4{0, 0, 0, 0};
+    }
+    return (parts[0] + parts[1]) + (parts[2] + parts[3]);
+  }
+
+  // The place in the block of `rank` for the sums that `source` sends.
+  __device__ __forceinline__ int Place(int source, int rank, int m,
+                                       int row) const {
+    return ((source < rank ? source : source - 1) * work_.rows + m) * part_ +
+           row;
+  }
+
+  __device__ __forceinline__ void Exchange() {
+    ClusterWait();  // all blocks have come to life and set up their barriers
+    if constexpr (!ReceivesApart(kTileM)) {
+      ClusterArrive();  // this one is done with its ring
+      ClusterWait();
+    }
+    const uint32_t received = SharedAddress(received_);
+    ForEach(args_.n_tiles * 16, [&](int m, int row) {
+      const float4 sum = SumOfWarps(m, row);
+      const int rank = row / part_;
+      if (rank == work_.rank) {
+        *reinterpret_cast<float4*>(sums_ + m * stride() + row) = sum;
+      } else {
+        const int place = Place(work_.rank, rank, m, row % part_);
+        SendFloats(ClusterAddress(received + place * 4, rank), sum,
+                   ClusterAddress(barrier_, rank));
+      }
+    });
+    NamedBarrier(kConsumersBarrier, threads_);
+    BarrierWait(barrier_, 0);
+  }
+
+  __device__ __forceinline__ void Finish(int m, int row, float4 sum) const {
+    const int64_t n = work_.n_block * args_.n_tiles * 16 + row;
+    const int64_t left = args_.n - n;
+    if (left <= 0) return;
+    float* const values[4] = {&sum.x, &sum.y, &sum.z, &sum.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float& value = *values[i];
+      value *= args_.factor;
+      if (i >= left) continue;
+      if (args_.row_scales != nullptr) value *= args_.row_scales[n + i];
+      if (args_.bias != nullptr) value += args_.bias[n + i];
+    }
+    const int64_t index = int64_t{work_.first_m + m} * args_.n + n;
+    if (args_.result == ResultType::kFloat16) {
+      StoreFour(static_cast<__half*>(args_.c) + index, sum,
+                args_.vectorized_store, left);
+    } else if (args_.result == ResultType::kBFloat16) {
+      StoreFour(static_cast<__nv_bfloat16*>(args_.c) + index, sum,
+                args_.vectorized_store, left);
+    } else {
+      StoreFour(static_cast<float*>(args_.c) + index, sum,
+                args_.vectorized_store, left);
+    }
+  }
+
+  const GemmArguments& args_;
+  const BlockWork& work_;
+  float* const sums_;  // [k_warps][kTileM][stride]
+  float* const received_;
+  const uint32_t barrier_;
+  const int threads_;
+  const int part_;  // rows that fall to a block
+};
+
+}  // namespace qgemm::cuda
+
+#endif  // QGEMM_KERNELS_CUDA_DEVICE_DECODE_GEMM_EPILOGUE_CUH_

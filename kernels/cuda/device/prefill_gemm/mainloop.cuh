@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The warps of a wide block that multiply, a row tile by a tile's rows of A
+// each. The next 32 columns are decoded while the tensor cores multiply, also
+// where a sum of the tensor cores, or a tile of C, comes to its end.
+
+#ifndef QGEMM_KERNELS_CUDA_DEVICE_PREFILL_GEMM_MAINLOOP_CUH_
+#define QGEMM_KERNELS_CUDA_DEVICE_PREFILL_GEMM_MAINLOOP_CUH_
+
+#include <cstdint>
+
+#include "kernels/cuda/device/pipeline.cuh"
+#include "kernels/cuda/device/prefill_gemm/arguments.cuh"
+#include "kernels/cuda/device/prefill_gemm/epilogue.cuh"
+#include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/device/weight_tile.cuh"
+#include "kernels/cuda/device/wgmma.cuh"
+
+namespace qgemm::cuda {
+
+#if QGEMM_HAS_WGMMA
+
+template <int kCodes, ScaleKind kScale, bool kZeros, typename T, int kTileM>
+class PrefillMainloop {
+ public:
+  // `warp` is known to the compiler to be the same for all lanes.
+  __device__ __forceinline__ PrefillMainloop(const PrefillArguments& args,
+                                             char* shared, int warp)
+      : args_(args),
+        shared_(shared),
+        warp_(warp),
+        lane_(KeepInRegister(threadIdx.x % 32)),
+        place_(Tile::PlaceOf(args.gemm, args.smem.stages_offset, warp, lane_)),
+        panels_(SwizzledDescriptor(SharedAddress(shared) +
+                                   args.smem.panels_offset)),
+        store_(args, shared, warp / kGroupWarps,
+               threadIdx.x % (kGroupWarps * 32)),
+        panel_(PanelRing(args, SharedAddress(shared)), KSlice{0, 1, 0}),
+        stage_(StageRing(args, SharedAddress(shared)), KSlice{0, 1, 0}) {}
+
+  // Multiplies the block's tiles of C and stores them.
+  __device__ __forceinline__ void Run() {
+    const int tiles = TileCount(args_.grid);
+    const int first = blockIdx.x;
+    const int step = gridDim.x;
+    LoadStage();
+    DecodeBlock(0, operands_[0]);
+    for (int index = first; index < tiles; index += step) {
+      const OutputTile at = TileAt(args_.grid, index);
+      const RowFinish finish = FinishOf(at.n_block);
+      if constexpr (kOneChain) {
+        MultiplyStages(args_.gemm.k_tiles);
+        store_.Store(products_, finish, at);
+      } else {
+        float sums[kSums];
+        SumChains(sums);
+        store_.Store(sums, finish, at);
+      }
+    }
+  }
+
+ private:
+  using Tile = StageTile<kCodes, kScale, kZeros, T>;
+  static constexpr bool kGrouped = !Tile::kFolded && kScale != ScaleKind::kRow;
+  static constexpr bool kOneChain = kTileM > 128;
+  static_assert(!kGrouped || !kOneChain, "a chain has one scale");
+  // Tensor cores truncate as they add, so that they add 1024 columns at most.
+  static constexpr int kChainStages = kGrouped ? 1 : 8;
+  static constexpr int kSums = kTileM / 2;
+  static constexpr int kPanelUnits = kTileM * kPanelRowBytes / 16;
+
+  // All of K, which the tensor cores add in parts.
+  __device__ __forceinline__ void SumChains(float (&sums)[kSums]) {
+#pragma unroll
+    for (float& sum : sums) sum = 0;
+    for (int stage = 0; stage < args_.gemm.k_tiles;) {
+      const int end = min(stage + kChainStages, args_.gemm.k_tiles);
+      float2 scales = {args_.gemm.factor, args_.gemm.factor};
+      if constexpr (kGrouped) scales = scales_;
+      MultiplyStages(end - stage);
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        sums[i] =
+            fmaf(products_[i], (i & 2) == 0 ? scales.x : scales.y, sums[i]);
+      }
+      stage = end;
+    }
+  }
+
+  // products_ = the next `stages` stages. The first block of the first is
+  // decoded already, and at the end that of the stage after them is.
+  __device__ __forceinline__ void MultiplyStages(int stages) {
+    uint32_t before = 0;  // gives the panel before back
+    for (int stage = 0; stage < stages; ++stage) {
+      MultiplyStage(stage > 0, before);
+    }
+    WgmmaWait<0>();
+    Release(before);
+    PinOperands(operands_[1]);
+    PinRegisters(products_);
+  }
+
+  // Operands are written only when the multiplication that read them is done:
+  // all but the last one, after each wait.
+  __device__ __forceinline__ void MultiplyStage(int add, uint32_t& before) {
+    panel_.Wait();
+    Multiply(operands_[0], 0, add);
+    WgmmaWait<1>();
+    Release(before);
+    DecodeBlock(1, operands_[1]);
+    Multiply(operands_[1], 4, 1);
+    const uint32_t first = panel_.empty();
+    panel_.Next();
+    WgmmaWait<1>();
+    DecodeBlock(2, operands_[0]);
+    panel_.Wait();
+    Multiply(operands_[0], 0, 1);
+    WgmmaWait<1>();
+    Release(first);
+    DecodeBlock(3, operands_[1]);
+    Multiply(operands_[1], 4, 1);
+    before = panel_.empty();
+    panel_.Next();
+    NextStage();
+    WgmmaWait<1>();
+    DecodeBlock(0, operands_[0]);
+  }
+
+  // Gives the stage back and loads the next one; after the last, the padding
+  // stage.
+  __device__ __forceinline__ void NextStage() {
+    Release(stage_.empty());
+    stage_.Next();
+    LoadStage();
+  }
+
+  __device__ __forceinline__ void LoadStage() {
+    stage_.Wait();
+    tile_.Load(shared_ + stage_.slot() * args_.gemm.stage_bytes, place_);
+    if constexpr (kGrouped) scales_ = tile_.scales.OfBlock(args_.gemm, 0);
+  }
+
+  __device__ __forceinline__ void Release(uint32_t empty_barrier) const {
+    ReleaseSlot(empty_barrier, lane_);
+  }
+
+  __device__ __forceinline__ void DecodeBlock(int block,
+                                              uint32_t (&a)[2][4]) const {
+    PinOperands(a);  // read by the tensor cores until here
+    tile_.Decode(args_.gemm, block, shared_, lane_, a);
+  }
+
+  // products_ = (add ? products_ : 0) + a times 32 columns of the panel, whose
+  // first are `units` of 16 bytes from its start.
+  __device__ __forceinline__ void Multiply(uint32_t (&a)[2][4], int units,
+                                           int add) {
+    PinOperands(a);
+    const SharedDescriptor from =
+        panels_.At(panel_.slot() * kPanelUnits).Advanced(units);
+    WgmmaFence();
+    Wgmma<T, kTileM>::Run(products_, a[0], from.value, add);
+    Wgmma<T, kTileM>::Run(products_, a[1], from.Advanced(2).value, 1);
+    WgmmaCommit();
+  }
+
+  static __device__ __forceinline__ void PinOperands(uint32_t (&a)[2][4]) {
+    PinRegisters(a[0]);
+    PinRegisters(a[1]);
+  }
+
+  // Factor and bias of the lane's two rows in that row block.
+  __device__ __forceinline__ RowFinish FinishOf(int n_block) const {
+    const GemmArguments& gemm = args_.gemm;
+    const float factor = kGrouped || kOneChain ? gemm.factor : 1.0f;
+    RowFinish finish = {{factor, factor}, {0, 0}};
+    const int64_t n = static_cast<int64_t>(n_block) * kPrefillTileN +
+                      warp_ * 16 + (lane_ >> 2);
+    if (gemm.row_scales != nullptr) {
+      if (n < gemm.n) finish.factor.x *= gemm.row_scales[n];
+      if (n + 8 < gemm.n) finish.factor.y *= gemm.row_scales[n + 8];
+    }
+    if (gemm.bias != nullptr) {
+      if (n < gemm.n) finish.bias.x = gemm.bias[n];
+      if (n + 8 < gemm.n) finish.bias.y = gemm.bias[n + 8];
+    }
+    return finish;
+  }
+
+  const PrefillArguments& args_;
+  char* const shared_;
+  const int warp_;
+  const int lane_;
+  const LanePlace place_;
+  const SharedDescriptor panels_;  // of slot 0
+  const SmemTransposeEpilogue<kCodes, kTileM> store_;
+  RingReader panel_;
+  RingReader stage_;
+  Tile tile_;
+  float2 scales_ = {1, 1};  // of the stage in tile_
+  uint32_t operands_[2][2][4] = {};
+  float products_[kSums] = {};
+};
+
+#endif  // QGEMM_HAS_WGMMA
+
+}  // namespace qgemm::cuda
+
+#endif  // QGEMM_KERNELS_CUDA_DEVICE_PREFILL_GEMM_MAINLOOP_CUH_

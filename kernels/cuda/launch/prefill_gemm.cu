@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From operands to a prefill kernel of the table and its launch attributes.
+
+#include <algorithm>
+
+#include "base/host_device.h"
+#include "kernels/cuda/device/wgmma.cuh"
+#include "kernels/cuda/launch/gemm.h"
+#include "kernels/cuda/launch/gemm_launch.cuh"
+#include "kernels/cuda/launch/kernel_table.cuh"
+#include "kernels/cuda/plan/prefill_plan.h"
+#include "kernels/cuda/plan/smem_layout.h"
+
+namespace qgemm::cuda {
+namespace {
+
+__global__ void AskForWgmma(int* has) { *has = QGEMM_HAS_WGMMA; }
+
+const KernelTable<PrefillKernel>& TableOf(int codes) {
+  using Table = const KernelTable<PrefillKernel>& (*)();
+  constexpr Table kTables[] = {PrefillKernels<kTernaryCodes>, PrefillKernels<2>,
+                               PrefillKernels<3>, PrefillKernels<4>,
+                               PrefillKernels<5>};
+  return kTables[codes - kTernaryCodes]();
+}
+
+// Finds DeviceTraits::has_wgmma.
+cudaError_t FindWgmma(bool& has) {
+  int* answer = nullptr;
+  int value = 0;
+  cudaError_t error = cudaMalloc(&answer, sizeof(int));
+  if (error != cudaSuccess) return error;
+  AskForWgmma<<<1, 1>>>(answer);
+  error = cudaGetLastError();
+  if (error == cudaSuccess) {
+    error = cudaMemcpy(&value, answer, sizeof(int), cudaMemcpyDeviceToHost);
+  }
+  cudaFree(answer);
+  has = value != 0;
+  return error;
+}
+
+int StageBytesOf(const TileLayout& layout) {
+  return static_cast<int>(layout.tile_bytes()) * kPrefillNTiles;
+}
+
+PrefillArguments ArgumentsOf(const GemmOperands& operands, int tile_m) {
+  const TileLayout& layout = operands.weights.layout;
+  PrefillArguments args = {};
+  args.gemm = OperandArguments(operands);
+  args.gemm.n_tiles = kPrefillNTiles;
+  args.gemm.stage_bytes = StageBytesOf(layout);
+  const int elements = args.gemm.result == ResultType::kFloat32 ? 4 : 8;
+  args.gemm.vectorized_store =
+      args.gemm.vectorized_store && layout.n % elements == 0;
+  args.grid.n_blocks = static_cast<int>(CeilDiv(layout.n, kPrefillTileN));
+  args.grid.m_blocks = static_cast<int>(CeilDiv(operands.m, tile_m));
+  args.smem = PrefillSmemLayoutOf(layout.codes, tile_m, StageBytesOf(layout));
+  args.layer_n_tiles = layout.tile_config.n_tiles;
+  args.layer_stage_bytes = static_cast<int>(layout.stage_bytes());
+  args.tile_zero_bytes = static_cast<int>(layout.zero_bytes);
+  return args;
+}
+
+bool IsLegal(const DeviceTraits& device, const GemmOperands& operands) {
+  const TileLayout& layout = operands.weights.layout;
+  if (!OffersPrefill(layout, device) || operands.m < 1 ||
+      operands.m > kMaxPrefillCount) {
+    return false;
+  }
+  const int64_t tiles =
+      CeilDiv(layout.n, kPrefillTileN) * CeilDiv(operands.m, kPrefillTileMs[0]);
+  return tiles <= kMaxPrefillCount &&
+         tiles * layout.k_tiles <= kMaxPrefillCount &&
+         ActivationsAreLegal(operands);
+}
+
+// Null if there is none.
+PrefillKernel KernelOf(const GemmOperands& operands, int tile_m) {
+  const TileLayout& layout = operands.weights.layout;
+  for (int i = 0; i < kTileMChoices; ++i) {
+    if (kPrefillTileMs[i] == tile_m) {
+      return TableOf(layout.codes).Find(layout, operands.a_type, i);
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+cudaError_t PreparePrefillGemm(Device& device) {
+  const cudaError_t error = FindWgmma(device.traits.has_wgmma);
+  if (error != cudaSuccess || !RunsPrefill(device.traits)) return error;
+  for (const int codes : kCodeKinds) {
+    const cudaError_t allowed =
+        TableOf(codes).AllowSharedMemory(kMaxBlockBytes);
+    if (allowed != cudaSuccess) return allowed;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t LaunchPrefillGemm(const Device& device,
+                              const GemmOperands& operands, cudaStream_t stream,
+                              int tile_m) {
+  if (!IsLegal(device.traits, operands)) return cudaErrorInvalidValue;
+  if (tile_m == 0) {
+    tile_m = PrefillTileM(operands.weights.layout, operands.m, device.traits);
+  }
+  const PrefillKernel kernel = KernelOf(operands, tile_m);
+  if (kernel == nullptr) return cudaErrorInvalidValue;
+  PrefillArguments args = ArgumentsOf(operands, tile_m);
+  const cudaError_t mapped =
+      MapActivations(device, operands, tile_m, args.gemm.a_map);
+  if (mapped != cudaSuccess) return mapped;
+
+  cudaLaunchConfig_t launch = {};
+  launch.gridDim = dim3(std::min(TileCount(args.grid), device.traits.sm_count));
+  launch.blockDim = dim3(kPrefillThreads);
+  launch.dynamicSmemBytes = args.smem.total;
+  launch.stream = stream;
+  cudaLaunchAttribute attributes[1] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  launch.attrs = attributes;
+  launch.numAttrs = 1;
+  return cudaLaunchKernelEx(&launch, kernel, args);
+}
+
+}  // namespace qgemm::cuda

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Requests of a load test as bytes, made once and sent many times.
+
+#ifndef QGEMM_LOADTEST_ENGINE_MESSAGE_SET_H_
+#define QGEMM_LOADTEST_ENGINE_MESSAGE_SET_H_
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "qgemm/gemm.h"
+
+namespace qgemm::loadtest {
+
+// An A [m, k], kept for as long as messages need it.
+using Operand = std::shared_ptr<const std::vector<uint8_t>>;
+
+// Messages are numbered from 0 on, in the order in which they were added.
+// Not thread-safe while messages are added; afterwards any thread may read.
+class MessageSet {
+ public:
+  MessageSet() = default;
+  MessageSet(const MessageSet&) = delete;
+  MessageSet& operator=(const MessageSet&) = delete;
+
+  // A Gemm request with this A, which messages may share; request.a is ignored.
+  void AddGemm(GemmRequest request, Operand a);
+
+  // A debug Echo of `a`, answered by `answer_bytes`.
+  void AddEcho(Operand a, int64_t answer_bytes);
+
+  int size() const { return static_cast<int>(messages_.size()); }
+  const grpc::ByteBuffer& message(int number) const {
+    return messages_[number].bytes;
+  }
+  // The request of a message that AddGemm made; the set owns A.
+  const GemmRequest& gemm(int number) const { return messages_[number].gemm; }
+  // "/package.Service/Method".
+  const std::string& method(int number) const {
+    return *messages_[number].method;
+  }
+
+ private:
+  struct Message {
+    const std::string* method;
+    grpc::ByteBuffer bytes;  // borrows A, and keeps it alive
+    GemmRequest gemm;
+  };
+
+  const std::string gemm_method_ = "/qgemm.v1.Qgemm/Gemm";
+  const std::string echo_method_ = "/qgemm.v1.QgemmDebug/Echo";
+  std::vector<Message> messages_;
+};
+
+}  // namespace qgemm::loadtest
+
+#endif  // QGEMM_LOADTEST_ENGINE_MESSAGE_SET_H_

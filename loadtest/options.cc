@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "loadtest/options.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+
+namespace qgemm::loadtest {
+namespace {
+
+absl::Status Refuse(absl::string_view message) {
+  return absl::InvalidArgumentError(message);
+}
+
+// `status` with the flag in front.
+absl::Status OfFlag(absl::string_view flag, absl::string_view value,
+                    const absl::Status& status) {
+  if (status.ok()) return status;
+  return Refuse(absl::StrCat("--", flag, "=", value, ": ", status.message()));
+}
+
+absl::Status CheckTransport(const LoadtestOptions& options) {
+  if (options.server.empty()) {
+    return Refuse("--server: must be host:port or unix:path");
+  }
+  if (options.request.disturbances.disconnects_per_second > 0 &&
+      (options.transport != TransportKind::kCall ||
+       !absl::StartsWith(options.server, "unix:"))) {
+    return Refuse(
+        "--disconnect_rate: needs --server=unix:PATH and "
+        "--transport=call");
+  }
+  if (options.transport == TransportKind::kNull &&
+      (!options.layers.is_synthetic() || options.churn.shape.has_value() ||
+       options.baseline || options.verify != VerifyMode::kNone)) {
+    return Refuse(
+        "--transport=null has no server: it goes with --synthetic or --walk, "
+        "and without --churn, --baseline and --verify");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ostringstream text;
+  std::ifstream file(path, std::ios::binary);
+  if (file) text << file.rdbuf();
+  if (file) return text.str();
+  return absl::NotFoundError(absl::StrCat("cannot read ", path));
+}
+
+absl::StatusOr<std::vector<LayerShape>> WalkShapes(const LayerOptions& layers) {
+  auto known = ModelLayers(layers.walk, layers.walk_blocks);
+  if (known.ok()) return known;
+  const absl::StatusOr<std::string> text = ReadFile(layers.walk);
+  if (text.ok()) return ParseModelFile(*text, layers.walk_blocks);
+  return Refuse(absl::StrCat(
+      "--walk=", layers.walk, ": must be ", absl::StrJoin(KnownModels(), ", "),
+      " or a file of layers: ", text.status().message()));
+}
+
+absl::Status CompleteLayers(LayerOptions* layers) {
+  const bool walks = !layers->walk.empty();
+  if (int{!layers->names.empty()} + int{!layers->synthetic.empty()} +
+          int{walks} !=
+      1) {
+    return Refuse(
+        "give one of --weights=NAME, --synthetic=KxN and --walk=MODEL");
+  }
+  if (layers->formats.empty()) return Refuse("--format: must name a format");
+  if (walks && layers->zipf > 0) {
+    return Refuse("--zipf and --walk: a walk calls the layers in order");
+  }
+  if (walks) {
+    ASSIGN_OR_RETURN(layers->shapes, WalkShapes(*layers));
+  }
+  const int formats = static_cast<int>(layers->formats.size());
+  for (const std::string& text : layers->synthetic) {
+    for (int i = 0; i < std::max(layers->per_shape, formats); ++i) {
+      auto shape = ParseShape(text, absl::StrCat(text, ".", i));
+      RETURN_IF_ERROR(OfFlag("synthetic", text, shape.status()));
+      layers->shapes.push_back(*std::move(shape));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTrace(ArrivalOptions* arrivals) {
+  ASSIGN_OR_RETURN(const std::string text,
+                   ReadFile(arrivals->process.trace_path));
+  ASSIGN_OR_RETURN(ArrivalTrace trace, ParseArrivalTrace(text));
+  if (!arrivals->rate_text.empty()) {
+    double rate = 0;
+    if (!absl::SimpleAtod(arrivals->rate_text, &rate) || !(rate >= kMinRate) ||
+        rate > kMaxRate || trace.mean_rate() == 0) {
+      return Refuse(absl::StrCat(
+          "--rate=", arrivals->rate_text,
+          ": must be one number beside a trace, which it scales; the trace "
+          "must have an offset above 0"));
+    }
+    arrivals->trace_scale = trace.mean_rate() / rate;
+  }
+  arrivals->trace = std::make_shared<const ArrivalTrace>(std::move(trace));
+  return absl::OkStatus();
+}
+
+absl::Status CompleteArrivals(ArrivalOptions* arrivals) {
+  if (arrivals->process.kind == ArrivalKind::kTrace) {
+    RETURN_IF_ERROR(ReadTrace(arrivals));
+  } else if (!arrivals->rate_text.empty()) {
+    auto rate = ParseRateProfile(arrivals->rate_text);
+    RETURN_IF_ERROR(OfFlag("rate", arrivals->rate_text, rate.status()));
+    arrivals->rate = *std::move(rate);
+  }
+  if (arrivals->is_open() && arrivals->think > absl::ZeroDuration()) {
+    return Refuse("--think and --rate: open arrivals do not wait for answers");
+  }
+  if (arrivals->concurrency == 0) {
+    arrivals->concurrency = arrivals->is_open() ? kOpenInFlight : 1;
+  }
+  return absl::OkStatus();
+}
+
+bool SearchesRates(const LoadtestOptions& options) {
+  return options.find_peak || (!options.sweep.values.empty() &&
+                               options.sweep.flag == SweptFlag::kRate);
+}
+
+absl::Status CheckSearch(const LoadtestOptions& options) {
+  for (size_t i = 0; i < options.sweep.values.size(); ++i) {
+    RETURN_IF_ERROR(SweepPoint(options, i).status());
+  }
+  if (SearchesRates(options) &&
+      (options.arrivals.trace != nullptr ||
+       options.arrivals.think > absl::ZeroDuration())) {
+    return Refuse(absl::StrCat(
+        options.find_peak ? "--find_peak" : "--sweep=rate",
+        " sets rates of a process: it goes without a trace and --think"));
+  }
+  if (options.find_peak && options.slo.empty()) {
+    return Refuse("--find_peak needs --slo, as in --slo=p99=500us");
+  }
+  if (options.find_peak && !options.sweep.values.empty()) {
+    return Refuse("--find_peak and --sweep: give one");
+  }
+  return absl::OkStatus();
+}
+
+// Most senders that find work: each has a closed loop, or an arrival in
+// flight.
+int MostSenders(const LoadtestOptions& options) {
+  if (SearchesRates(options)) {
+    return AtRate(options, RateProfile::Constant(1)).arrivals.concurrency;
+  }
+  int most = options.arrivals.concurrency;
+  for (size_t i = 0; i < options.sweep.values.size(); ++i) {
+    most = std::max(most, SweepPoint(options, i)->arrivals.concurrency);
+  }
+  return most;
+}
+
+void CompleteConnections(int cpus, LoadtestOptions* options) {
+  // A sender a quarter of the machine's threads: the server is often on it
+  // too.
+  if (options->senders == 0) options->senders = std::clamp(cpus / 4, 1, 8);
+  options->senders = std::min(options->senders, MostSenders(*options));
+  const int wanted = std::max(options->channels, options->senders);
+  options->channels =
+      (wanted + options->senders - 1) / options->senders * options->senders;
+}
+
+}  // namespace
+
+std::string LayerOptions::text() const {
+  return absl::StrCat(absl::StrJoin(names, ","), absl::StrJoin(synthetic, ","),
+                      walk);
+}
+
+LoadtestOptions AtRate(LoadtestOptions options, RateProfile rate) {
+  ArrivalOptions& arrivals = options.arrivals;
+  if (!arrivals.is_open() && arrivals.concurrency == 1) {
+    arrivals.concurrency = kOpenInFlight;
+  }
+  arrivals.rate = std::move(rate);
+  return options;
+}
+
+absl::StatusOr<LoadtestOptions> SweepPoint(const LoadtestOptions& options,
+                                           size_t point) {
+  const std::string& value = options.sweep.values[point];
+  const auto refusal = [&](const absl::Status& status) {
+    return OfFlag("sweep", options.sweep.Label(point), status);
+  };
+  LoadtestOptions swept = options;
+  switch (options.sweep.flag) {
+    case SweptFlag::kRate: {
+      auto rate = ParseRateProfile(value);
+      RETURN_IF_ERROR(refusal(rate.status()));
+      return AtRate(std::move(swept), *std::move(rate));
+    }
+    case SweptFlag::kM: {
+      auto m = ParseRowMix(value);
+      RETURN_IF_ERROR(refusal(m.status()));
+      swept.request.m = *std::move(m);
+      return swept;
+    }
+    case SweptFlag::kConcurrency:
+      break;
+  }
+  int& concurrency = swept.arrivals.concurrency;
+  if (!absl::SimpleAtoi(value, &concurrency) || concurrency < 1 ||
+      concurrency > kMaxConcurrency) {
+    return refusal(
+        Refuse(absl::StrCat("concurrency must be 1 to ", kMaxConcurrency)));
+  }
+  swept.senders = std::min(swept.senders, concurrency);
+  return swept;
+}
+
+absl::Status CompleteOptions(int cpus, LoadtestOptions* options) {
+  RETURN_IF_ERROR(CompleteLayers(&options->layers));
+  RETURN_IF_ERROR(CheckTransport(*options));
+  RETURN_IF_ERROR(CompleteArrivals(&options->arrivals));
+  RETURN_IF_ERROR(CheckSearch(*options));
+  CompleteConnections(cpus, options);
+  if (options->request.deadline == absl::ZeroDuration()) {
+    options->request.deadline = absl::InfiniteDuration();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace qgemm::loadtest

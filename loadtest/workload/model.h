@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Linear layers of models, by name and shape: published models, and JSON files
+// that list the layers of a block. The caller reads the file.
+
+#ifndef QGEMM_LOADTEST_WORKLOAD_MODEL_H_
+#define QGEMM_LOADTEST_WORKLOAD_MODEL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace qgemm::loadtest {
+
+// Largest k or n of a layer, and most rows of a request.
+inline constexpr int64_t kMaxExtent = int64_t{1} << 20;
+
+struct LayerShape {
+  std::string name;  // "block.3.up"
+  int64_t k = 0;     // input features, 1 to kMaxExtent
+  int64_t n = 0;     // output features, 1 to kMaxExtent
+};
+
+// "KxN", with `name` as the layer's name. Errors: INVALID_ARGUMENT that says
+// what is allowed.
+absl::StatusOr<LayerShape> ParseShape(absl::string_view text, std::string name);
+
+// The models that ModelLayers knows: "llama2-7b", …
+std::vector<std::string> KnownModels();
+
+// The layers of `model` in the order in which a token calls them: for each
+// block q, k, v, o, gate, up and down; neither embedding nor head.
+// `max_blocks` limits the blocks; 0: all.
+// Errors: NOT_FOUND (an unknown model).
+absl::StatusOr<std::vector<LayerShape>> ModelLayers(absl::string_view model,
+                                                    int64_t max_blocks);
+
+// The same of a model that JSON describes; absent, "blocks" is 1:
+//   {"blocks": 32, "layers": [{"name": "up", "k": 4096, "n": 14336}, ...]}
+// Errors: INVALID_ARGUMENT that names the layer and what is allowed.
+absl::StatusOr<std::vector<LayerShape>> ParseModelFile(absl::string_view text,
+                                                       int64_t max_blocks);
+
+}  // namespace qgemm::loadtest
+
+#endif  // QGEMM_LOADTEST_WORKLOAD_MODEL_H_

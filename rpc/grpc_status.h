@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Statuses and deadlines between Abseil and gRPC: the one conversion each way.
+
+#ifndef QGEMM_RPC_GRPC_STATUS_H_
+#define QGEMM_RPC_GRPC_STATUS_H_
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/status.h>
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace qgemm {
+
+// The same code and message. With a `retry_delay` above zero the details hold
+// google.rpc.RetryInfo: the same request may succeed after that time.
+grpc::Status ToGrpcStatus(const absl::Status& status,
+                          absl::Duration retry_delay = absl::ZeroDuration());
+
+// The delay of google.rpc.RetryInfo in the details; nullopt if they have none
+// that parses, or a negative one.
+std::optional<absl::Duration> RetryDelayOf(const grpc::Status& status);
+
+// The same code and message, of a call that its caller did not cancel: gRPC's
+// CANCELLED means then that the server reset the call while it shut down,
+// before anybody accepted it. That becomes UNAVAILABLE, which may be retried.
+absl::Status ToAbslStatus(const grpc::Status& status);
+
+// The status of a call that ended OK without a message. gRPC drops a message
+// that has come, but not the status behind it, if the call is cancelled or its
+// deadline passes at that moment (grpc/grpc issues 18234 and 23559).
+absl::Status LostAnswer(bool cancelled, bool deadline_passed);
+
+// InfiniteFuture sets none.
+void SetContextDeadline(absl::Time deadline, grpc::ClientContext* context);
+
+// InfiniteFuture for a call without a deadline.
+absl::Time DeadlineOf(const grpc::ServerContext& context);
+
+}  // namespace qgemm
+
+#endif  // QGEMM_RPC_GRPC_STATUS_H_

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Names are resolved by getaddrinfo; an address is free if a socket binds
+// there.
+
+#include "server/listen.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/status_macros.h"
+
+namespace qgemm {
+namespace {
+
+// Bytes of a Unix socket's path without its terminating zero.
+constexpr size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
+
+absl::Status Malformed(absl::string_view text, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("listen address \"", text, "\": ", why,
+                   "; expected host:port, [ipv6]:port or unix:path"));
+}
+
+absl::StatusOr<ListenAddress> ParseUnix(absl::string_view text,
+                                        absl::string_view path) {
+  if (path.empty()) return Malformed(text, "the path is empty");
+  if (path.size() > kMaxPathBytes) {
+    return Malformed(text, absl::StrCat("the path has ", path.size(),
+                                        " bytes and a Unix socket's has at "
+                                        "most ",
+                                        kMaxPathBytes));
+  }
+  ListenAddress address;
+  address.kind = ListenAddress::Kind::kUnix;
+  address.path = std::string(path);
+  return address;
+}
+
+struct FreeAddresses {
+  void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
+};
+
+// Numeric text of an address and its properties.
+struct NumericHost {
+  std::string text;
+  bool loopback = false;
+  bool ipv4 = false;
+};
+
+NumericHost ToNumeric(const sockaddr* address) {
+  NumericHost host;
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address->sa_family == AF_INET) {
+    const in_addr& ip = reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+    inet_ntop(AF_INET, &ip, text, sizeof(text));
+    host.loopback = ntohl(ip.s_addr) >> 24 == IN_LOOPBACKNET;
+    host.ipv4 = true;
+  } else if (address->sa_family == AF_INET6) {
+    const in6_addr& ip =
+        reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+    inet_ntop(AF_INET6, &ip, text, sizeof(text));
+    host.loopback = IN6_IS_ADDR_LOOPBACK(&ip);
+  }
+  host.text = text;
+  return host;
+}
+
+absl::Status NotLoopback(const ListenAddress& address,
+                         const NumericHost& host) {
+  std::string resolved;
+  if (host.text != address.host) {
+    resolved = absl::StrCat(" (", host.text, ")");
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "listen address \"", address.ToString(), "\": ", address.host, resolved,
+      " is reachable from other hosts, and the server has neither TLS nor "
+      "authentication; use 127.0.0.1, [::1] or unix:path, and a proxy that "
+      "has both in front of it"));
+}
+
+class Socket {
+ public:
+  explicit Socket(int family) : fd_(socket(family, SOCK_STREAM, 0)) {}
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  ~Socket() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+absl::Status Refused(const ListenAddress& address, absl::string_view reason) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("listen on ", address.ToString(), ": ", reason));
+}
+
+// Returns OK if a socket of the given family binds to the address.
+template <typename SocketAddress>
+absl::Status CheckBind(const ListenAddress& address, int family,
+                       const SocketAddress& socket_address) {
+  const Socket probe(family);
+  if (probe.fd() < 0) return Refused(address, std::strerror(errno));
+  const int on = 1;  // as gRPC's listener sets it: ignores past connections
+  setsockopt(probe.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (bind(probe.fd(), reinterpret_cast<const sockaddr*>(&socket_address),
+           sizeof(socket_address)) != 0 ||
+      listen(probe.fd(), 1) != 0) {
+    return Refused(address, std::strerror(errno));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTcp(const ListenAddress& address) {
+  sockaddr_in ipv4 = {};
+  if (inet_pton(AF_INET, address.host.c_str(), &ipv4.sin_addr) == 1) {
+    ipv4.sin_family = AF_INET;
+    ipv4.sin_port = htons(address.port);
+    return CheckBind(address, AF_INET, ipv4);
+  }
+  sockaddr_in6 ipv6 = {};
+  if (inet_pton(AF_INET6, address.host.c_str(), &ipv6.sin6_addr) == 1) {
+    ipv6.sin6_family = AF_INET6;
+    ipv6.sin6_port = htons(address.port);
+    return CheckBind(address, AF_INET6, ipv6);
+  }
+  return Refused(address, "the host is not a numeric address");
+}
+
+absl::Status CheckUnix(const ListenAddress& address) {
+  struct stat file;
+  if (lstat(address.path.c_str(), &file) != 0) {
+    if (errno == ENOENT) return absl::OkStatus();
+    return Refused(address, std::strerror(errno));
+  }
+  if (!S_ISSOCK(file.st_mode)) {
+    return Refused(address, "the path is taken by a file that is not a socket");
+  }
+  sockaddr_un socket_address = {};
+  socket_address.sun_family = AF_UNIX;
+  address.path.copy(socket_address.sun_path,
+                    sizeof(socket_address.sun_path) - 1);
+  const Socket probe(AF_UNIX);
+  if (probe.fd() < 0) return Refused(address, std::strerror(errno));
+  if (connect(probe.fd(), reinterpret_cast<const sockaddr*>(&socket_address),
+              sizeof(socket_address)) == 0) {
+    return Refused(address, "another process listens there");
+  }
+  if (errno != ECONNREFUSED) return Refused(address, std::strerror(errno));
+  if (unlink(address.path.c_str()) != 0) {
+    return Refused(address, absl::StrCat("remove the stale socket: ",
+                                         std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string ListenAddress::ToString() const {
+  if (kind == Kind::kUnix) return absl::StrCat("unix:", path);
+  if (host.find(':') == std::string::npos) return absl::StrCat(host, ":", port);
+  return absl::StrCat("[", host, "]:", port);
+}
+
+absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
+  absl::string_view rest = text;
+  if (absl::ConsumePrefix(&rest, "unix:")) return ParseUnix(text, rest);
+  const size_t colon = text.rfind(':');
+  if (colon == absl::string_view::npos) return Malformed(text, "no port");
+  absl::string_view host = text.substr(0, colon);
+  const absl::string_view digits = text.substr(colon + 1);
+  const bool bracketed =
+      absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]");
+  if (host.empty()) return Malformed(text, "no host");
+  if (host.find_first_of("[]/") != absl::string_view::npos ||
+      (!bracketed && host.find(':') != absl::string_view::npos)) {
+    return Malformed(text, "the host is malformed");
+  }
+  ListenAddress address;
+  address.host = std::string(host);
+  if (digits.empty() || !absl::ascii_isdigit(digits[0]) ||
+      !absl::SimpleAtoi(digits, &address.port) || address.port > 65535) {
+    return Malformed(text, "the port must be 0 to 65535");
+  }
+  return address;
+}
+
+absl::StatusOr<ListenAddress> ResolveLoopback(const ListenAddress& address) {
+  if (address.kind == ListenAddress::Kind::kUnix) return address;
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(address.host.c_str(), nullptr, &hints, &found);
+  if (error != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("listen address \"", address.ToString(),
+                     "\": cannot resolve the host: ", gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
+  NumericHost chosen;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    const NumericHost host = ToNumeric(each->ai_addr);
+    if (!host.loopback) return NotLoopback(address, host);
+    if (chosen.text.empty() || (host.ipv4 && !chosen.ipv4)) chosen = host;
+  }
+  ListenAddress resolved = address;
+  resolved.host = chosen.text;
+  return resolved;
+}
+
+absl::Status CheckFree(const ListenAddress& address) {
+  return address.kind == ListenAddress::Kind::kTcp ? CheckTcp(address)
+                                                   : CheckUnix(address);
+}
+
+absl::Status WritePortFile(const std::string& path,
+                           absl::Span<const int> ports) {
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  std::ofstream file(temporary);
+  for (const int port : ports) file << port << "\n";
+  file.close();
+  if (!file) {
+    const int error = errno;
+    std::remove(temporary.c_str());
+    return absl::UnknownError(absl::StrCat("write port file ", temporary, ": ",
+                                           std::strerror(error)));
+  }
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    std::remove(temporary.c_str());
+    return absl::UnknownError(
+        absl::StrCat("rename port file to ", path, ": ", std::strerror(error)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace qgemm

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Refusals that are held while connections are told of the shutdown.
+
+#include "server/rpc/call_registry.h"
+
+#include <utility>
+
+#include "absl/time/clock.h"
+
+namespace qgemm {
+
+void LiveCalls::BeginDrain() { draining_ = true; }
+
+absl::Status LiveCalls::CheckServing() const {
+  if (!draining_) return absl::OkStatus();
+  return absl::UnavailableError(
+      "the server is draining and takes no new requests; try another replica");
+}
+
+void LiveCalls::Refuse(absl::AnyInvocable<void()> refuse) {
+  {
+    MutexLock lock(&mutex_);
+    if (holding_) {
+      held_.push_back(std::move(refuse));
+      refused_.SignalAll();
+      return;
+    }
+  }
+  refuse();
+}
+
+void LiveCalls::HoldRefusals(absl::Duration quiet, absl::Duration limit) {
+  const absl::Time end = absl::Now() + limit;
+  MutexLock lock(&mutex_);
+  holding_ = true;
+  bool another = true;
+  while (another && absl::Now() < end) {
+    another = refused_.WaitFor(&mutex_, quiet);
+  }
+}
+
+void LiveCalls::ReleaseRefusals() {
+  std::vector<absl::AnyInvocable<void()>> refusals;
+  {
+    MutexLock lock(&mutex_);
+    holding_ = false;
+    refusals.swap(held_);
+  }
+  for (absl::AnyInvocable<void()>& refuse : refusals) refuse();
+}
+
+}  // namespace qgemm

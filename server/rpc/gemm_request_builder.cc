@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sizes are checked in 64 bits before any of them is used.
+
+#include "server/rpc/gemm_request_builder.h"
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "server/rpc/translate.h"
+
+namespace qgemm {
+namespace {
+
+// An answer's bytes besides c: seven timings of at most 11 bytes, and the tags
+// and lengths of both fields (at most 13 bytes); rounded up.
+constexpr int64_t kAnswerOverheadBytes = 128;
+
+// rows * columns elements in bytes; the largest int64 if it does not fit.
+int64_t OperandBytes(int64_t rows, int64_t columns, FloatType type) {
+  const std::optional<int64_t> elements = CheckedMul(rows, columns);
+  if (!elements) return std::numeric_limits<int64_t>::max();
+  return CheckedMul(*elements, SizeOf(type))
+      .value_or(std::numeric_limits<int64_t>::max());
+}
+
+absl::StatusOr<int64_t> CheckRows(uint64_t m, int64_t max_rows) {
+  if (m == 0) {
+    return absl::InvalidArgumentError("m = 0; it must be at least 1");
+  }
+  if (m > static_cast<uint64_t>(max_rows)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("m = ", m, " is beyond the limit of ", max_rows,
+                     " rows a request; split the rows over several requests"));
+  }
+  return static_cast<int64_t>(m);
+}
+
+}  // namespace
+
+int64_t MaxResultBytes(int64_t max_message_bytes) {
+  return max_message_bytes - kAnswerOverheadBytes;
+}
+
+ResultLimit MessageResultLimit(int64_t max_message_bytes) {
+  return {MaxResultBytes(max_message_bytes), "--max_message_bytes",
+          max_message_bytes};
+}
+
+ResultLimit StreamResultLimit(int64_t max_stream_operand_bytes) {
+  return {max_stream_operand_bytes, "--max_stream_operand_bytes",
+          max_stream_operand_bytes};
+}
+
+absl::StatusOr<GemmSizes> CheckGemmSizes(const GemmShape& shape,
+                                         const GemmLimits& limits) {
+  GemmSizes sizes;
+  ASSIGN_OR_RETURN(sizes.m, CheckRows(shape.m, limits.max_batch_rows));
+  const MatmulSignature& signature = shape.signature;
+  sizes.a_bytes = OperandBytes(sizes.m, shape.k, signature.a_type);
+  if (sizes.a_bytes != shape.a_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a has ", shape.a_bytes, " bytes; m = ", sizes.m, " rows of k = ",
+        shape.k, " ", Name(signature.a_type), " have ", sizes.a_bytes));
+  }
+  sizes.c_bytes = OperandBytes(sizes.m, shape.n, signature.c_type);
+  const ResultLimit& limit = limits.result;
+  if (sizes.c_bytes > limit.c_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the answer would have ", sizes.c_bytes, " bytes (m = ", sizes.m,
+        ", n = ", shape.n, ", ", Name(signature.c_type), ") and the limit is ",
+        limit.c_bytes, " (", limit.flag, " = ", limit.flag_bytes,
+        "); split the rows over several requests"));
+  }
+  return sizes;
+}
+
+absl::Status CheckQueueHolds(const GemmSizes& sizes, int64_t max_queued_bytes) {
+  if (sizes.a_bytes <= max_queued_bytes - sizes.c_bytes) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the operands have ", sizes.a_bytes, " and ", sizes.c_bytes,
+      " bytes, together more than the queue's ", max_queued_bytes,
+      " (--max_queued_bytes); split the rows over several requests"));
+}
+
+absl::Status GemmRequestBuilder::CheckRoom() const {
+  QueueDemand demand;
+  demand.client = request_->client;
+  demand.rows = sizes_.m;
+  demand.operand_bytes = sizes_.a_bytes + sizes_.c_bytes;
+  return services_->scheduler->CheckRoom(demand);
+}
+
+absl::Status GemmRequestBuilder::AcquireA() {
+  ASSIGN_OR_RETURN(request_->a,
+                   services_->backend->AcquireStaging(sizes_.a_bytes));
+  return absl::OkStatus();
+}
+
+absl::Status GemmRequestBuilder::AcquireC() {
+  ASSIGN_OR_RETURN(request_->c,
+                   services_->backend->AcquireStaging(sizes_.c_bytes));
+  return absl::OkStatus();
+}
+
+void GemmRequestBuilder::SetCaller(GemmCaller caller,
+                                   AdmittedRequest::Done done) {
+  request_->arrival = caller.arrival;
+  request_->deadline = caller.deadline;
+  request_->cancelled = std::move(caller.cancelled);
+  request_->completion_executor = caller.completion_executor;
+  request_->done = std::move(done);
+}
+
+void GemmRequestBuilder::Enqueue() && {
+  services_->scheduler->Enqueue(std::move(request_));
+}
+
+absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
+                                             const v1::GemmRequest& message,
+                                             int64_t a_bytes,
+                                             const ResultLimit& result_limit,
+                                             const std::string& peer) {
+  GemmRequestBuilder builder(services);
+  AdmittedRequest& request = *builder.request_;
+  ASSIGN_OR_RETURN(request.signature, ToSignature(message));
+  ASSIGN_OR_RETURN(request.priority, ToPriority(message.priority()));
+  RETURN_IF_ERROR(CheckClientId(message.client_id()));
+  request.client = message.client_id().empty() ? peer : message.client_id();
+  ASSIGN_OR_RETURN(const auto weights, services.store->Find(message.weights()));
+  request.weights = weights->resident;
+  GemmShape shape;
+  shape.m = message.m();
+  shape.n = request.weights->n();
+  shape.k = request.weights->k();
+  shape.a_bytes = a_bytes;
+  shape.signature = request.signature;
+  ASSIGN_OR_RETURN(
+      builder.sizes_,
+      CheckGemmSizes(
+          shape, {result_limit, services.backend->limits().max_batch_rows}));
+  RETURN_IF_ERROR(
+      services.backend->CheckSupport(*request.weights, request.signature));
+  request.m = builder.sizes_.m;
+  return builder;
+}
+
+}  // namespace qgemm

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A Gemm from its message to a request of the scheduler, shared by the unary
+// RPC and the stream: checks, the operands' memory, and who waits for the end.
+
+#ifndef QGEMM_SERVER_RPC_GEMM_REQUEST_BUILDER_H_
+#define QGEMM_SERVER_RPC_GEMM_REQUEST_BUILDER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/task_runner.h"
+#include "kernels/matrix/backend.h"
+#include "kernels/matrix/types.h"
+#include "qgemm/v1/qgemm.pb.h"
+#include "server/scheduling/batch_scheduler.h"
+#include "server/scheduling/gemm_request.h"
+#include "server/weights/weight_store.h"
+
+namespace qgemm {
+
+// Bound of a result.
+struct ResultLimit {
+  int64_t c_bytes = 0;     // the most that are allowed
+  absl::string_view flag;  // that sets the bound, and its value
+  int64_t flag_bytes = 0;
+};
+
+// The most bytes of a result that fit in an answer of `max_message_bytes`.
+int64_t MaxResultBytes(int64_t max_message_bytes);
+
+// The bound of an answer that is one message.
+ResultLimit MessageResultLimit(int64_t max_message_bytes);
+// The bound of an answer in fragments.
+ResultLimit StreamResultLimit(int64_t max_stream_operand_bytes);
+
+// A request's shape as its message and the weights that it names give it.
+struct GemmShape {
+  uint64_t m = 0;  // as the message says
+  int64_t n = 0;   // of the weights
+  int64_t k = 0;
+  int64_t a_bytes = 0;  // received, or announced
+  MatmulSignature signature;
+};
+
+struct GemmLimits {
+  ResultLimit result;
+  int64_t max_batch_rows = 0;
+};
+
+// Sizes that fit: m rows, operands in bytes.
+struct GemmSizes {
+  int64_t m = 0;
+  int64_t a_bytes = 0;
+  int64_t c_bytes = 0;
+};
+
+// Errors: INVALID_ARGUMENT (m is zero or beyond the limit, the bytes of a are
+// not m * k elements); RESOURCE_EXHAUSTED (the result is beyond its limit).
+absl::StatusOr<GemmSizes> CheckGemmSizes(const GemmShape& shape,
+                                         const GemmLimits& limits);
+
+// RESOURCE_EXHAUSTED if a queue of `max_queued_bytes` can never hold the
+// operands, which are not worth the transfer then.
+absl::Status CheckQueueHolds(const GemmSizes& sizes, int64_t max_queued_bytes);
+
+// Parts of the server that a Gemm passes through; they outlive its requests.
+struct GemmServices {
+  Backend* backend = nullptr;
+  const WeightStore* store = nullptr;
+  BatchScheduler* scheduler = nullptr;
+  // Ends requests whose answers are long, or one of many of a stream.
+  TaskRunner* answer_executor = nullptr;
+};
+
+// The caller's side of a request.
+struct GemmCaller {
+  absl::Time arrival;
+  absl::Time deadline = absl::InfiniteFuture();
+  std::shared_ptr<const std::atomic<bool>> cancelled;
+  // Runs `done` where the launch's thread should not; must outlive the request.
+  TaskRunner* completion_executor = nullptr;
+};
+
+// One request that passed its checks and is being completed: operands' memory,
+// caller, end. Move-only. Not thread-safe.
+class GemmRequestBuilder {
+ public:
+  GemmRequestBuilder() = default;  // empty
+
+  const GemmSizes& sizes() const { return sizes_; }
+
+  // OK if the scheduler would take the request now, else its refusal.
+  absl::Status CheckRoom() const;
+
+  // Memory for A and for C. Errors: RESOURCE_EXHAUSTED.
+  absl::Status AcquireA();
+  absl::Status AcquireC();
+  uint8_t* a() { return request_->a.data(); }
+
+  // `done` is as AdmittedRequest says.
+  void SetCaller(GemmCaller caller, AdmittedRequest::Done done);
+
+  // Hands the request, of which all is there, to the scheduler.
+  void Enqueue() &&;
+
+ private:
+  friend absl::StatusOr<GemmRequestBuilder> ParseGemm(
+      const GemmServices& services, const v1::GemmRequest& message,
+      int64_t a_bytes, const ResultLimit& result_limit,
+      const std::string& peer);
+
+  explicit GemmRequestBuilder(const GemmServices& services)
+      : services_(&services), request_(std::make_unique<AdmittedRequest>()) {}
+
+  const GemmServices* services_ = nullptr;
+  std::unique_ptr<AdmittedRequest> request_;
+  GemmSizes sizes_;
+};
+
+// Looks the weights up, which keeps them, and checks the whole message.
+// `a_bytes` is the size of its A, which need not have come yet; `peer` names
+// the client if the message does not. `services` must outlive the builder.
+// Errors: INVALID_ARGUMENT, NOT_FOUND (the weights), UNIMPLEMENTED (the
+// backend has no kernel for it), RESOURCE_EXHAUSTED (the result is beyond
+// `result_limit`).
+absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
+                                             const v1::GemmRequest& message,
+                                             int64_t a_bytes,
+                                             const ResultLimit& result_limit,
+                                             const std::string& peer);
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_RPC_GEMM_REQUEST_BUILDER_H_

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Handlers of the RPCs that carry operands: Gemm, GemmStream and LoadWeights.
+// Each accepts its calls; one call is an object in the handler's source, and
+// that of a stream in gemm_stream_call.h.
+
+#ifndef QGEMM_SERVER_RPC_HANDLERS_H_
+#define QGEMM_SERVER_RPC_HANDLERS_H_
+
+#include <cstdint>
+
+#include "base/byte_budget.h"
+#include "base/worker_pool.h"
+#include "kernels/formats/weights_spec.h"
+#include "kernels/matrix/backend.h"
+#include "rpc/completion_queue.h"
+#include "server/rpc/call_registry.h"
+#include "server/rpc/gemm_request_builder.h"
+#include "server/rpc/rpc_options.h"
+#include "server/rpc/server_call.h"
+#include "server/weights/weight_store.h"
+
+namespace qgemm {
+
+// Thread-safe. Must outlive the calls it accepts.
+class GemmHandler {
+ public:
+  // `service` must outlive the handler.
+  GemmHandler(const CallServices& services, const GemmServices& gemm,
+              AsyncQgemm* service, int64_t max_message_bytes);
+
+  // Waits for one more call on `queue`; each accepted call makes room for the
+  // next.
+  void Accept(CompletionQueue* queue);
+
+ private:
+  class Call;
+
+  const CallServices services_;
+  const GemmServices gemm_;
+  AsyncQgemm* const service_;
+  const ResultLimit result_limit_;
+  // Copy operands that would hold up the other calls of a completion queue.
+  WorkerPool copiers_;
+};
+
+class GemmStreamCall;
+
+// Thread-safe. Must outlive the calls it accepts.
+class GemmStreamHandler {
+ public:
+  // `service` must outlive the handler.
+  GemmStreamHandler(const CallServices& services, const GemmServices& gemm,
+                    AsyncQgemm* service, const RpcOptions& options);
+
+  // Waits for one more call on `queue`; each accepted call makes room for the
+  // next.
+  void Accept(CompletionQueue* queue);
+
+  // Every call ends as soon as the requests that it accepted are answered.
+  void BeginDrain();
+
+ private:
+  friend class GemmStreamCall;
+
+  const CallServices services_;
+  const GemmServices gemm_;
+  AsyncQgemm* const service_;
+  const RpcOptions options_;
+  // Operands of all streams that have come in part: memory that clients make
+  // the server hold without ever making a request of it.
+  ByteBudget partial_operands_;
+  CallRegistry<GemmStreamCall> calls_;
+};
+
+// Thread-safe. Must outlive the calls it accepts.
+class LoadWeightsHandler {
+ public:
+  // All must outlive the handler.
+  LoadWeightsHandler(const CallServices& services, Backend* backend,
+                     WeightStore* store, AsyncQgemm* service,
+                     const RpcOptions& options);
+  ~LoadWeightsHandler();
+
+  // Waits for one more call on `queue`; each accepted call makes room for the
+  // next.
+  void Accept(CompletionQueue* queue);
+
+  // Ends every upload in progress with UNAVAILABLE.
+  void EndUploads();
+
+ private:
+  class Call;
+
+  const CallServices services_;
+  Backend* const backend_;
+  WeightStore* const store_;
+  AsyncQgemm* const service_;
+  const WeightsLimits limits_;
+  CallRegistry<Call> uploads_;
+  WorkerPool workers_;  // last: its destructor runs what uploads left
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_RPC_HANDLERS_H_

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Settings of the transport, and the service as gRPC generates it.
+
+#ifndef QGEMM_SERVER_RPC_RPC_OPTIONS_H_
+#define QGEMM_SERVER_RPC_RPC_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/formats/weights_spec.h"
+#include "qgemm/v1/qgemm.grpc.pb.h"
+#include "rpc/message_limits.h"
+#include "server/rpc/stream_ledger.h"
+
+namespace qgemm {
+
+// Every RPC of the service, asynchronous; Gemm and GemmStream take and give
+// bytes, which rpc/payload_message.h reads and writes.
+using AsyncQgemm = v1::Qgemm::WithAsyncMethod_LoadWeights<
+    v1::Qgemm::WithRawMethod_Gemm<v1::Qgemm::WithRawMethod_GemmStream<
+        v1::Qgemm::WithAsyncMethod_UnloadWeights<
+            v1::Qgemm::WithAsyncMethod_ListWeights<
+                v1::Qgemm::WithAsyncMethod_GetWeights<
+                    v1::Qgemm::WithAsyncMethod_GetServerInfo<
+                        v1::Qgemm::Service>>>>>>>;
+
+struct RpcOptions {
+  int64_t max_message_bytes = kDefaultMaxMessageBytes;
+  WeightsLimits weights_limits;
+  StreamLimits stream;
+  // The scheduler's bound; no request beyond it can ever be queued.
+  int64_t max_queued_bytes = int64_t{1} << 30;
+  // Uploads at one time; each holds a few chunks and a builder.
+  int max_uploads = 4;
+  // Completion queues, each with a thread.
+  int completion_queues = 2;
+  // Threads for answers that would hold up a queue's.
+  int answer_threads = 1;
+  // RPCs for tests and measurements (debug_service.h).
+  bool enable_echo = false;
+  bool enable_freeze = false;
+  std::string version;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_RPC_RPC_OPTIONS_H_

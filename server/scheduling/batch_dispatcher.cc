@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A Launch is shared by the backend's completion and the posted completions.
+
+#include "server/scheduling/batch_dispatcher.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "base/task_runner.h"
+
+namespace qgemm {
+
+// A batch on its way through the backend. Ended exactly once: by the backend's
+// completion, or by Submit if the backend refused it.
+struct BatchDispatcher::Launch {
+  ClosedBatch batch;
+  Finished finished;
+  absl::Time start;
+  int64_t rows = 0;
+  // Result, set at the end.
+  absl::Status status;
+  BatchTimings timings;
+  absl::Time end;
+};
+
+namespace {
+
+RowSegment SegmentOf(const ScheduledRequest& scheduled) {
+  const AdmittedRequest& request = *scheduled.request;
+  const RowRange& range = scheduled.state.in_launch;
+  const MatmulSignature& signature = request.signature;
+  const int64_t a_row_bytes = request.weights->k() * SizeOf(signature.a_type);
+  const int64_t c_row_bytes = request.weights->n() * SizeOf(signature.c_type);
+  return {range.count, request.a.data() + range.first * a_row_bytes,
+          request.c.data() + range.first * c_row_bytes};
+}
+
+GemmBatch ToGemmBatch(const ClosedBatch& closed) {
+  const AdmittedRequest& first = *closed.requests.front().request;
+  GemmBatch batch{first.weights, first.signature, {}};
+  batch.segments.reserve(closed.requests.size());
+  for (const ScheduledRequest& scheduled : closed.requests) {
+    batch.segments.push_back(SegmentOf(scheduled));
+  }
+  batch.hint = closed.hint;
+  return batch;
+}
+
+void CountComputed(const ScheduledRequest& scheduled, absl::Time now,
+                   ServerMetrics* metrics) {
+  const AdmittedRequest& request = *scheduled.request;
+  metrics->RequestComputed(request.m, scheduled.state.timings);
+  if (request.is_cancelled()) {
+    metrics->RequestWasted(DropReason::kCancelled);
+  } else if (now >= request.deadline) {
+    metrics->RequestWasted(DropReason::kDeadline);
+  }
+}
+
+// Advances every request past its computed rows; takes out the one that has
+// rows left, if any.
+std::optional<ScheduledRequest> TakeUnfinished(ClosedBatch* batch) {
+  for (ScheduledRequest& scheduled : batch->requests) {
+    RowRange& range = scheduled.state.in_launch;
+    range = {range.first + range.count, 0};
+  }
+  if (batch->requests.front().rows_left() == 0) return std::nullopt;
+  CHECK(batch->requests.size() == 1);
+  ScheduledRequest unfinished = std::move(batch->requests.front());
+  batch->requests.clear();
+  return unfinished;
+}
+
+int64_t AnswerBytes(const ClosedBatch& batch) {
+  int64_t bytes = 0;
+  for (const ScheduledRequest& scheduled : batch.requests) {
+    bytes += scheduled.request->c.size_bytes();
+  }
+  return bytes;
+}
+
+TaskRunner* ExecutorOf(const ScheduledRequest& scheduled) {
+  return scheduled.request->completion_executor;
+}
+
+}  // namespace
+
+BatchDispatcher::BatchDispatcher(Backend* backend, const Clock* clock,
+                                 ServerMetrics* metrics)
+    : backend_(backend), clock_(clock), metrics_(metrics) {}
+
+BatchDispatcher::~BatchDispatcher() { WaitForCompletions(); }
+
+void BatchDispatcher::Submit(ClosedBatch batch, Finished finished) {
+  CHECK(!batch.requests.empty());
+  auto launch = std::make_shared<Launch>();
+  launch->batch = std::move(batch);
+  launch->finished = std::move(finished);
+  launch->start = clock_->Now();
+  GemmBatch gemm_batch = ToGemmBatch(launch->batch);
+  launch->rows = gemm_batch.rows();
+  const absl::Status enqueued = backend_->Enqueue(
+      std::move(gemm_batch),
+      [this, launch](const absl::Status& status, const BatchTimings& timings,
+                     GemmBatch ended) {
+        // Released before the requests complete: this may be the last
+        // reference to unloaded weights.
+        ended.weights.reset();
+        launch->status = status;
+        launch->timings = timings;
+        EndLaunch(launch);
+      });
+  if (enqueued.ok()) return;
+  launch->status = enqueued;
+  EndLaunch(launch);
+}
+
+void BatchDispatcher::EndLaunch(const std::shared_ptr<Launch>& launch) {
+  launch->end = clock_->Now();
+  CountLaunch(*launch);
+  for (ScheduledRequest& scheduled : launch->batch.requests) {
+    AddTimings(*launch, &scheduled);
+  }
+  std::optional<ScheduledRequest> unfinished;
+  if (launch->status.ok()) unfinished = TakeUnfinished(&launch->batch);
+  const auto requests = static_cast<int64_t>(launch->batch.requests.size());
+  if (CompletesInline(requests, AnswerBytes(launch->batch))) {
+    CompleteRequests(*launch, {0, requests}, metrics_);
+  } else {
+    PostCompletions(launch);
+  }
+  // The dispatcher may be gone after that.
+  std::exchange(launch->finished, nullptr)(std::move(unfinished));
+}
+
+void BatchDispatcher::PostCompletions(const std::shared_ptr<Launch>& launch) {
+  auto& requests = launch->batch.requests;
+  std::stable_sort(requests.begin(), requests.end(),
+                   [](const auto& one, const auto& other) {
+                     return std::less<>()(ExecutorOf(one), ExecutorOf(other));
+                   });
+  const auto count = static_cast<int64_t>(requests.size());
+  for (RequestRange range; range.first < count; range.first += range.count) {
+    TaskRunner* const executor = ExecutorOf(requests[range.first]);
+    range.count = 1;
+    while (range.count < kMaxCompletionsPerTask &&
+           range.first + range.count < count &&
+           ExecutorOf(requests[range.first + range.count]) == executor) {
+      ++range.count;
+    }
+    if (executor == nullptr) {
+      CompleteRequests(*launch, range, metrics_);
+      continue;
+    }
+    posted_.Add();
+    executor->Submit([this, launch, range] {
+      CompleteRequests(*launch, range, metrics_);
+      posted_.Remove();
+    });
+  }
+}
+
+void BatchDispatcher::CountLaunch(const Launch& launch) {
+  if (!launch.status.ok()) {
+    metrics_->LaunchFailed(launch.status.code());
+    return;
+  }
+  absl::Time oldest = launch.start;
+  for (const ScheduledRequest& scheduled : launch.batch.requests) {
+    oldest = std::min(oldest, scheduled.waiting_since());
+  }
+  LaunchFigures figures;
+  figures.rows = launch.rows;
+  figures.requests = static_cast<int64_t>(launch.batch.requests.size());
+  figures.queue = launch.start - oldest + launch.timings.wait;
+  figures.kernel = launch.timings.kernel;
+  metrics_->LaunchEnded(figures);
+}
+
+void BatchDispatcher::AddTimings(const Launch& launch,
+                                 ScheduledRequest* scheduled) {
+  GemmTimings& sum = scheduled->state.timings;
+  sum.queue += launch.start - scheduled->waiting_since() + launch.timings.wait;
+  sum.host_to_device += launch.timings.host_to_device;
+  sum.kernel += launch.timings.kernel;
+  sum.device_to_host += launch.timings.device_to_host;
+  sum.total = launch.end - scheduled->request->arrival;
+  sum.launch_rows = std::max(sum.launch_rows, launch.rows);
+  sum.launch_requests = std::max(
+      sum.launch_requests, static_cast<int64_t>(launch.batch.requests.size()));
+  scheduled->state.last_launch_end = launch.end;
+}
+
+void BatchDispatcher::CompleteRequests(Launch& launch,
+                                       const RequestRange& range,
+                                       ServerMetrics* metrics) {
+  for (int64_t i = range.first; i < range.first + range.count; ++i) {
+    ScheduledRequest& scheduled = launch.batch.requests[i];
+    if (launch.status.ok()) {
+      CountComputed(scheduled, launch.end, metrics);
+    } else {
+      metrics->RequestFailed();
+    }
+    Complete(std::move(scheduled), launch.status);
+  }
+}
+
+}  // namespace qgemm

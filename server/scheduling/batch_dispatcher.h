@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs closed batches on a backend: builds the launch from the requests'
+// leases, enqueues it, and completes every request with its share of the
+// timings.
+
+#ifndef QGEMM_SERVER_SCHEDULING_BATCH_DISPATCHER_H_
+#define QGEMM_SERVER_SCHEDULING_BATCH_DISPATCHER_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/live_count.h"
+#include "kernels/matrix/backend.h"
+#include "server/metrics/server_metrics.h"
+#include "server/scheduling/batch_scheduler.h"
+
+namespace qgemm {
+
+// Completing a request sends its answer, which takes longer than a launch of
+// few rows. So the launch's thread runs only few short completions inline; more
+// or longer ones are posted to each request's completion_executor, and the next
+// launch does not wait for them.
+
+// Sending a short answer takes some 15 us, waking a thread about as long.
+inline constexpr int64_t kMaxInlineCompletions = 2;
+// Sending a megabyte takes some 100 us; beyond that the next launch waits
+// longer for the thread than the answer would wait for another one.
+inline constexpr int64_t kMaxInlineAnswerBytes = int64_t{2} << 20;
+// Completions posted as one task; an executor of several threads shares the
+// tasks among them.
+inline constexpr int64_t kMaxCompletionsPerTask = 8;
+
+// True if the launch's thread completes its requests itself, whose answers have
+// `answer_bytes` in total.
+inline bool CompletesInline(int64_t requests, int64_t answer_bytes) {
+  return requests <= kMaxInlineCompletions &&
+         answer_bytes <= kMaxInlineAnswerBytes;
+}
+
+// Thread-safe. Must outlive every launch it was given; the destructor waits for
+// the posted completions.
+class BatchDispatcher final : public BatchSink {
+ public:
+  // `backend`, `clock` and `metrics` must outlive the dispatcher.
+  BatchDispatcher(Backend* backend, const Clock* clock, ServerMetrics* metrics);
+  ~BatchDispatcher() override;
+
+  void Submit(ClosedBatch batch, Finished finished) override;
+
+  // Waits until every posted completion has run.
+  void WaitForCompletions() { posted_.WaitUntilNone(); }
+
+ private:
+  struct Launch;
+  // Requests [first, first + count) of a launch.
+  struct RequestRange {
+    int64_t first = 0;
+    int64_t count = 0;
+  };
+
+  // Completes the requests, or posts their completions, then ends the launch.
+  void EndLaunch(const std::shared_ptr<Launch>& launch);
+  void PostCompletions(const std::shared_ptr<Launch>& launch);
+  void CountLaunch(const Launch& launch);
+  // Adds the launch's times to the request's.
+  static void AddTimings(const Launch& launch, ScheduledRequest* scheduled);
+  static void CompleteRequests(Launch& launch, const RequestRange& range,
+                               ServerMetrics* metrics);
+
+  Backend* const backend_;
+  const Clock* const clock_;
+  ServerMetrics* const metrics_;
+  LiveCount posted_;  // tasks that have not ended
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_SCHEDULING_BATCH_DISPATCHER_H_

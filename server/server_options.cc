@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Flags in the order of docs/operations.md; a test compares the two.
+
+#include "server/server_options.h"
+
+#include <iterator>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/status_macros.h"
+#include "flags/command_line.h"
+
+namespace qgemm {
+namespace {
+
+using flags::AddBytes;
+using flags::AddChoice;
+using flags::AddDuration;
+using flags::AddOption;
+using flags::AddSwitch;
+
+constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+
+// Longer than any client waits.
+constexpr absl::Duration kMaxAgeCap = absl::Minutes(1);
+
+void AddAddressFlags(CLI::App* app, ServerOptions* options) {
+  AddOption(app, "listen", &options->listen,
+            "Addresses to serve gRPC at: host:port on a loopback address (port "
+            "0 takes a free one, see --port_file) or unix:path. May be given "
+            "several times, or with commas.");
+  AddOption(app, "port_file", &options->port_file,
+            "File to write the TCP ports to, one a line in the order of "
+            "--listen, once the server serves.");
+  AddOption(app, "metrics_listen", &options->metrics_listen,
+            "host:port on a loopback address to serve Prometheus metrics at "
+            "(/metrics). Empty: none.");
+}
+
+void AddBackendFlags(CLI::App* app, BackendOptions* options) {
+  AddChoice<BackendKind>(app, "backend", &options->kind,
+                         {std::begin(kBackendKinds), std::end(kBackendKinds)},
+                         "Backend; auto: the fastest that runs here.");
+  AddOption(app, "threads", &options->cpu.threads,
+            "Compute threads of the cpu backend. 0: one per core.");
+  AddChoice<cuda::KernelPath>(
+      app, "kernel", &options->cuda.kernel,
+      {std::begin(cuda::kKernelPaths), std::end(cuda::kKernelPaths)},
+      "Kernel of the cuda backend, for debugging; auto: chosen by layer and "
+      "rows.");
+  AddOption(app, "tuning_file", &options->cuda.tuning_file,
+            "File with the thresholds of --kernel=auto, as kernel_bench "
+            "--calibrate writes it, for the cuda backend. Empty: built-in "
+            "ones.");
+}
+
+void AddSizeFlags(CLI::App* app, ServerOptions* options) {
+  AddBytes(app, "weights_budget_bytes", &options->weights_budget_bytes,
+           "Memory for resident weights and uploads in progress. 0: no "
+           "budget.");
+  AddBytes(app, "max_message_bytes", &options->max_message_bytes,
+           "Largest request and answer.");
+  AddOption(app, "max_n", &options->weights_limits.max_n,
+            "Largest n (output features) of uploaded weights.");
+  AddOption(app, "max_k", &options->weights_limits.max_k,
+            "Largest k (input features) of uploaded weights.");
+  AddOption(app, "max_uploads", &options->max_uploads,
+            "Concurrent uploads; more are refused with RESOURCE_EXHAUSTED.");
+  AddOption(app, "max_stream_requests", &options->stream.max_requests,
+            "Requests of one GemmStream that may wait for their launch or to "
+            "be sent; beyond that the stream is not read.");
+  AddBytes(app, "max_stream_bytes", &options->stream.max_bytes,
+           "Operand bytes of those requests; beyond that the stream is not "
+           "read.");
+  AddBytes(app, "max_stream_operand_bytes", &options->stream.max_operand_bytes,
+           "Largest A, and largest C, of a GemmStream's request.");
+}
+
+void AddSchedulerFlags(CLI::App* app, ServerOptions* options) {
+  SchedulerOptions* const scheduler = &options->scheduler;
+  AddChoice(app, "batching", &options->batching, {{"on", true}, {"off", false}},
+            "on: requests that wait for the same weights share a launch of up "
+            "to 64 rows, whoever sent them; off: each has launches of its "
+            "own.");
+  AddChoice(app, "batch_policy", &scheduler->policy.order,
+            {{"oldest", BatchOrder::kOldest}, {"chase", BatchOrder::kChase}},
+            "Weights to serve first when nothing is urgent: oldest, the "
+            "longest wait; chase, those whose clients are the fewest layers "
+            "behind others of the same model, so that they catch up and share "
+            "launches.");
+  AddDuration(app, "batch_age_cap", &scheduler->policy.age_cap,
+              "A Gemm request that has waited longer goes before younger ones "
+              "of any priority, at every other launch at least.");
+  AddOption(app, "max_queued_requests", &scheduler->max_queued_requests,
+            "Gemm requests that may wait; more are refused with "
+            "RESOURCE_EXHAUSTED.");
+  AddBytes(app, "max_queued_bytes", &scheduler->max_queued_bytes,
+           "Operand bytes of waiting Gemm requests; more are refused with "
+           "RESOURCE_EXHAUSTED.");
+  AddOption(app, "max_client_queued_rows", &scheduler->max_client_queued_rows,
+            "Rows of one client's waiting Gemm requests; more are refused with "
+            "RESOURCE_EXHAUSTED. 0: no quota.");
+  AddBytes(app, "max_client_queued_bytes", &scheduler->max_client_queued_bytes,
+           "Operand bytes of one client's waiting Gemm requests; more are "
+           "refused with RESOURCE_EXHAUSTED. 0: no quota.");
+}
+
+void AddOtherFlags(CLI::App* app, ServerOptions* options) {
+  AddSwitch(app, "enable_echo", &options->enable_echo,
+            "Offers qgemm.v1.QgemmDebug/Echo, for measurements. Its answers "
+            "hold what operands of any client left in memory.");
+  AddSwitch(app, "enable_freeze", &options->enable_freeze,
+            "Offers qgemm.v1.QgemmDebug/Freeze, for tests. Any client can hold "
+            "all launches by it for up to a minute.");
+  AddDuration(app, "drain_timeout", &options->drain_timeout,
+              "Time that accepted requests may take after SIGTERM or SIGINT.");
+}
+
+absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low,
+                        int64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, " = ", value, " is not between ", low, " and ", high));
+}
+
+absl::Status CheckStreamLimits(const StreamLimits& limits) {
+  constexpr int64_t kMaxBytes = int64_t{1} << 40;
+  RETURN_IF_ERROR(
+      CheckRange("max_stream_requests", limits.max_requests, 1, 1 << 20));
+  RETURN_IF_ERROR(
+      CheckRange("max_stream_bytes", limits.max_bytes, 1, kMaxBytes));
+  return CheckRange("max_stream_operand_bytes", limits.max_operand_bytes, 1,
+                    kMaxBytes);
+}
+
+absl::Status CheckSchedulerOptions(const SchedulerOptions& options) {
+  RETURN_IF_ERROR(CheckRange("max_queued_requests", options.max_queued_requests,
+                             1, kMaxInt32));
+  RETURN_IF_ERROR(
+      CheckRange("max_queued_bytes", options.max_queued_bytes, 1, kMaxInt64));
+  RETURN_IF_ERROR(CheckRange("max_client_queued_rows",
+                             options.max_client_queued_rows, 0, kMaxInt64));
+  RETURN_IF_ERROR(CheckRange("max_client_queued_bytes",
+                             options.max_client_queued_bytes, 0, kMaxInt64));
+  const absl::Duration age_cap = options.policy.age_cap;
+  if (age_cap < absl::ZeroDuration() || age_cap > kMaxAgeCap) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--batch_age_cap = ", absl::FormatDuration(age_cap),
+        " is not between 0 and ", absl::FormatDuration(kMaxAgeCap)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::unique_ptr<CLI::App> MakeServerApp(ServerOptions* options) {
+  std::unique_ptr<CLI::App> app = flags::MakeApp(
+      "Serves quantized matrix multiplication over gRPC.", "qgemm_server");
+  AddAddressFlags(app.get(), options);
+  AddBackendFlags(app.get(), &options->backend);
+  AddSizeFlags(app.get(), options);
+  AddSchedulerFlags(app.get(), options);
+  AddOtherFlags(app.get(), options);
+  return app;
+}
+
+absl::Status Validate(const ServerOptions& options) {
+  if (options.listen.empty()) {
+    return absl::InvalidArgumentError(
+        "--listen is empty; name at least one address");
+  }
+  RETURN_IF_ERROR(CheckRange("threads", options.backend.cpu.threads, 0, 4096));
+  RETURN_IF_ERROR(CheckRange("weights_budget_bytes",
+                             options.weights_budget_bytes, 0, kMaxInt64));
+  // gRPC counts a message's bytes in an int.
+  RETURN_IF_ERROR(CheckRange("max_message_bytes", options.max_message_bytes,
+                             4096, kMaxInt32));
+  RETURN_IF_ERROR(
+      CheckRange("max_n", options.weights_limits.max_n, 1, kMaxInt32));
+  RETURN_IF_ERROR(
+      CheckRange("max_k", options.weights_limits.max_k, 1, kMaxInt32));
+  RETURN_IF_ERROR(CheckRange("max_uploads", options.max_uploads, 1, 64));
+  RETURN_IF_ERROR(CheckStreamLimits(options.stream));
+  return CheckSchedulerOptions(options.scheduler);
+}
+
+}  // namespace qgemm

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Settings of qgemm_server: the one home of their defaults, their flags and
+// their bounds (docs/operations.md).
+
+#ifndef QGEMM_SERVER_SERVER_OPTIONS_H_
+#define QGEMM_SERVER_SERVER_OPTIONS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "kernels/backends/backends.h"
+#include "kernels/formats/weights_spec.h"
+#include "rpc/message_limits.h"
+#include "server/rpc/stream_ledger.h"
+#include "server/scheduling/launch_planner.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace qgemm {
+
+struct ServerOptions {
+  // Each "host:port" (loopback; port 0 = a free one) or "unix:path"; at least
+  // one.
+  std::vector<std::string> listen = {"127.0.0.1:50051"};
+  std::string port_file;       // written by main.cc; empty = none
+  std::string metrics_listen;  // "host:port"; empty = none
+
+  BackendOptions backend;
+
+  int64_t weights_budget_bytes = 0;  // 0 = no budget
+  int64_t max_message_bytes = kDefaultMaxMessageBytes;
+  WeightsLimits weights_limits;
+  int max_uploads = 4;
+  StreamLimits stream;  // of each GemmStream
+  // scheduler.batching is derived from `batching` and the backend's limits.
+  SchedulerOptions scheduler;
+  // True: requests of any clients for the same weights share launches.
+  bool batching = true;
+
+  // RPCs for tests and measurements (proto/qgemm/v1/debug.proto).
+  bool enable_echo = false;
+  bool enable_freeze = false;
+
+  absl::Duration drain_timeout = absl::Seconds(30);  // used by main.cc
+};
+
+// Returns the command line of qgemm_server, which writes to `options`. The
+// options must outlive it.
+std::unique_ptr<CLI::App> MakeServerApp(ServerOptions* options);
+
+// Returns OK, or INVALID_ARGUMENT with the flag's name, its value and its
+// bounds. Addresses and the backend's options are checked by their users.
+absl::Status Validate(const ServerOptions& options);
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_SERVER_OPTIONS_H_

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command line and the examples against a server, process by process.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/tensor_files/npy.h"
+#include "cli/tensor_files/tensor_file.h"
+#include "tests/cli/processes.h"
+#include "tests/cli/tensor_bytes.h"
+
+namespace qgemm {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int kDone = 0, kFailed = 1, kWrongUsage = 2;
+
+class CliTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { server_ = new ServerProcess(); }
+  static void TearDownTestSuite() {
+    delete server_;
+    server_ = nullptr;
+  }
+
+  static CommandResult Qgemm(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "cli/qgemm");
+    arguments.push_back("--server=" + server_->target());
+    arguments.push_back("--connect_timeout=60s");
+    return RunProgram(arguments);
+  }
+
+  // Runs a command that succeeds with --json.
+  static nlohmann::json Json(std::vector<std::string> arguments) {
+    arguments.push_back("--json");
+    const CommandResult result = Qgemm(arguments);
+    EXPECT_EQ(result.exit_code, kDone) << result.err;
+    return nlohmann::json::parse(result.out, nullptr, false);
+  }
+
+  static std::string Write(const std::string& name, const std::string& bytes) {
+    const std::string path = testing::TempDir() + "/" + name;
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  }
+
+  static ServerProcess* server_;
+};
+
+ServerProcess* CliTest::server_ = nullptr;
+
+// --format, --where.
+class CliFormatTest
+    : public CliTest,
+      public testing::WithParamInterface<std::tuple<const char*, const char*>> {
+};
+
+TEST_P(CliFormatTest, LoadsAndMultipliesWithinTheFp64Tolerance) {
+  const std::string format = std::get<0>(GetParam());
+  const std::string where = std::get<1>(GetParam());
+  const std::vector<std::string> layer = {
+      "--random=128x96", "--seed=7", "--format=" + format, "--where=" + where};
+  const std::string name = "formats/" + format + "-" + where;
+  std::vector<std::string> load = {"load", "--name=" + name};
+  load.insert(load.end(), layer.begin(), layer.end());
+  const auto loaded = Json(load);
+  EXPECT_EQ(loaded["format"], format);
+  EXPECT_EQ(loaded["n"], 96);
+  EXPECT_EQ(loaded["k"], 128);
+  std::vector<std::string> gemm = {"gemm", name, "--m=5", "--verify"};
+  gemm.insert(gemm.end(), layer.begin(), layer.end());
+  const auto result = Json(gemm);
+  EXPECT_EQ(result["verify"]["passed"], true);
+  EXPECT_EQ(result["verify"]["compared"], 5 * 96);
+  EXPECT_EQ(result["weights"], loaded["id"]);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats, CliFormatTest,
+    testing::Combine(testing::Values("kbit2", "kbit3", "kbit4", "kbit5", "q4_0",
+                                     "ternary", "int4", "dense"),
+                     testing::Values("client", "server")));
+
+TEST_F(CliTest, ModesAndTypesVerify) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"q4_0", "--mode=A8", "--dtype=fp16"},
+      {"ternary", "--mode=A32", "--dtype=fp32"},
+      {"kbit4", "--rounding=fp16", "--dtype=fp32"},
+      {"int4", "--out_dtype=fp32", "--dtype=bf16"}};
+  for (const auto& c : cases) {
+    const std::string format = "--format=" + c[0];
+    Json({"load", "--random=64x40", "--name=modes", format});
+    const auto result = Json({"gemm", "modes", "--m=3", "--verify",
+                              "--random=64x40", format, c[1], c[2]});
+    EXPECT_EQ(result["verify"]["passed"], true) << c[0];
+  }
+}
+
+TEST_F(CliTest, AStreamCarriesWhatNoMessageCan) {
+  Json({"load", "--random=256x40", "--name=streamed", "--format=kbit4"});
+  const std::vector<std::string> gemm = {
+      "gemm",     "streamed",        "--m=64",
+      "--verify", "--random=256x40", "--max_message_bytes=8192"};
+  EXPECT_EQ(Qgemm(gemm).exit_code, kFailed);
+  std::vector<std::string> over_stream = gemm;
+  over_stream.push_back("--stream");
+  EXPECT_EQ(Json(over_stream)["verify"]["passed"], true);
+  EXPECT_NE(Qgemm({"gemm", "unknown", "--stream"}).exit_code, kDone);
+}
+
+TEST_F(CliTest, LoadsSafetensorsByTensorName) {
+  const std::string json =
+      R"({"a":{"dtype":"BF16","shape":[8,32],"data_offsets":[0,512]},)"
+      R"("b":{"dtype":"F32","shape":[4,64],"data_offsets":[512,1536]}})";
+  const std::string path = Write("layers.safetensors", Safetensors(json, 1536));
+  const auto loaded = Json({"load", path, "--tensor=b", "--format=kbit4"});
+  EXPECT_EQ(loaded["n"], 4);
+  EXPECT_EQ(loaded["k"], 64);
+}
+
+TEST_F(CliTest, GgufQ40GoesStraightThrough) {
+  std::string data;
+  for (int block = 0; block < 6; ++block) {
+    data += Raw<uint16_t>(0x2c00 + block) + std::string(16, 0x19 + block);
+  }
+  std::string file =
+      GgufFile(GgufPreamble(1, 0) + GgufTensor("w", {64, 3}, 2, 0), 0) + data;
+  const std::string path = Write("q4_0.gguf", file);
+  const auto loaded = Json({"load", path, "--name=gguf"});
+  EXPECT_EQ(loaded["format"], "q4_0");
+  EXPECT_EQ(loaded["uploaded_bytes"], data.size());
+  const auto result = Json({"gemm", "gguf", "--verify", "--from", path});
+  EXPECT_EQ(result["verify"]["passed"], true);
+  const CommandResult twice = Qgemm({"load", path, "--format=kbit4"});
+  EXPECT_EQ(twice.exit_code, kFailed);
+  EXPECT_THAT(twice.err, HasSubstr("quantize it twice"));
+}
+
+TEST_F(CliTest, NpyInputAndOutput) {
+  const std::string a_path =
+      Write("a.npy", NpyHeader(TensorType::kFloat32, 2, 32) +
+                         std::string(2 * 32 * 4, '\0'));
+  const std::string c_path = testing::TempDir() + "/c.npy";
+  Json({"load", "--random=32x5", "--format=dense", "--name=npy"});
+  Json({"gemm", "npy", "--a", a_path, "--dtype=fp32", "--out", c_path});
+  const auto file = TensorFile::Open(c_path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto c = (*file)->Matrix("");
+  ASSERT_TRUE(c.ok()) << c.status();
+  EXPECT_EQ(ToFloats(*c), std::vector<float>(2 * 5, 0.0f));
+  EXPECT_EQ(c->n, 2);
+}
+
+TEST_F(CliTest, TheSameWeightsAreSentOnce) {
+  const std::vector<std::string> load = {"load", "--random=32x6",
+                                         "--format=q4_0", "--seed=11"};
+  EXPECT_EQ(Json(load)["deduplicated"], false);
+  EXPECT_EQ(Json(load)["deduplicated"], true);
+}
+
+TEST_F(CliTest, VerifyRefusesOtherWeights) {
+  Json({"load", "--random=32x6", "--format=kbit4", "--name=other"});
+  const CommandResult result =
+      Qgemm({"gemm", "other", "--verify", "--random=32x6", "--seed=2"});
+  EXPECT_EQ(result.exit_code, kFailed);
+  EXPECT_THAT(result.err, HasSubstr("are not these"));
+}
+
+TEST_F(CliTest, DescribeListAndUnload) {
+  Json({"load", "--random=32x6", "--format=int4", "--name=one"});
+  const auto described = Json({"describe", "one"});
+  EXPECT_EQ(described["format"], "int4");
+  EXPECT_THAT(Qgemm({"describe", "one"}).out, HasSubstr("format=int4"));
+  EXPECT_THAT(Qgemm({"list"}).out, HasSubstr("one"));
+  EXPECT_EQ(Json({"unload", "one"})["freed"], true);
+  EXPECT_THAT(Qgemm({"list"}).out, Not(HasSubstr("one ")));
+  const CommandResult gone = Qgemm({"describe", "one"});
+  EXPECT_EQ(gone.exit_code, kFailed);
+  EXPECT_THAT(gone.err, HasSubstr("NOT_FOUND"));
+}
+
+TEST_F(CliTest, IdsAreAcceptedAsListShowsThem) {
+  const std::string id =
+      Json({"load", "--random=32x6", "--format=int4", "--seed=5"})["id"];
+  const std::string shown = id.substr(0, 12);
+  EXPECT_THAT(Qgemm({"list"}).out, HasSubstr(shown));
+  EXPECT_EQ(Json({"describe", shown})["id"], id);
+  EXPECT_EQ(Json({"gemm", shown})["weights"], id);
+  const auto unloaded = Json({"unload", shown});
+  EXPECT_EQ(unloaded["weights"], id);
+  EXPECT_EQ(unloaded["freed"], true);
+  EXPECT_THAT(Qgemm({"describe", shown}).err, HasSubstr("NOT_FOUND"));
+}
+
+TEST_F(CliTest, TheServerMayComeFromTheEnvironmentOrBeforeTheCommand) {
+  ASSERT_EQ(Qgemm({"info"}).exit_code, kDone);  // the server listens
+  setenv("QGEMM_SERVER", server_->target().c_str(), 1);
+  EXPECT_EQ(RunProgram({"cli/qgemm", "info"}).exit_code, kDone);
+  EXPECT_EQ(RunProgram({"cli/qgemm", "info", "--server=unix:nobody",
+                        "--connect_timeout=50ms"})
+                .exit_code,
+            kFailed);
+  unsetenv("QGEMM_SERVER");
+  EXPECT_EQ(RunProgram({"cli/qgemm", "--server=" + server_->target(), "info"})
+                .exit_code,
+            kDone);
+}
+
+TEST_F(CliTest, AConfigFileGivesTheServer) {
+  ASSERT_EQ(Qgemm({"info"}).exit_code, kDone);  // the server listens
+  const std::string path =
+      Write("qgemm.toml", "server = \"" + server_->target() + "\"\n");
+  EXPECT_EQ(RunProgram({"cli/qgemm", "info", "--config=" + path}).exit_code,
+            kDone);
+}
+
+TEST_F(CliTest, MisspeltNamesAreAnsweredByTheNearest) {
+  EXPECT_THAT(RunProgram({"cli/qgemm", "lst"}).err,
+              HasSubstr("did you mean list?"));
+  EXPECT_THAT(RunProgram({"cli/qgemm", "list", "--servr=x"}).err,
+              HasSubstr("did you mean --server?"));
+  EXPECT_THAT(RunProgram({"cli/qgemm", "load", "--fromat=q4_0"}).err,
+              HasSubstr("did you mean --format?"));
+}
+
+TEST_F(CliTest, VersionAndCompletionSucceed) {
+  const CommandResult version = RunProgram({"cli/qgemm", "--version"});
+  EXPECT_EQ(version.exit_code, kDone);
+  EXPECT_THAT(version.out, HasSubstr("qgemm "));
+  const CommandResult completion =
+      RunProgram({"cli/qgemm", "--completion=bash"});
+  EXPECT_EQ(completion.exit_code, kDone);
+  EXPECT_THAT(completion.out, HasSubstr("describe) words=\"--help --version"));
+}
+
+TEST_F(CliTest, InfoNamesTheFormats) {
+  EXPECT_THAT(Qgemm({"info"}).out, HasSubstr("kbit4"));
+  EXPECT_EQ(Json({"info"})["formats"].size(), 8u);
+  EXPECT_GT(Json({"info"})["process_cpu_seconds"], 0.0);
+}
+
+TEST_F(CliTest, WrongUsageExitsWithTwoAndSaysWhy) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"frobnicate"},
+      {"load"},
+      {"load", "a", "b"},
+      {"load", "--random=12"},
+      {"load", "--random=0x5"},
+      {"load", "--random=64x64", "--format=kbit9"},
+      {"load", "--random=64x64", "--where=nowhere"},
+      {"load", "--random=64x64", "--tensor=w"},
+      {"load", "--random"},
+      {"list", "extra"},
+      {"list", "--no_such_flag"},
+      {"list", "--timeout=soon"},
+      {"gemm"},
+      {"gemm", "w", "--m=0"},
+      {"gemm", "w", "--m=x"},
+      {"gemm", "w", "--dtype=fp8"},
+      {"gemm", "w", "--mode=A4"},
+      {"gemm", "w", "--verify"},
+      {"gemm", "w", "--from=file"},
+      {"unload"}};
+  for (std::vector<std::string> arguments : cases) {
+    arguments.insert(arguments.begin(), "cli/qgemm");
+    const CommandResult result = RunProgram(arguments);
+    EXPECT_EQ(result.exit_code, kWrongUsage)
+        << testing::PrintToString(arguments);
+    EXPECT_THAT(result.err, HasSubstr("qgemm"));
+    EXPECT_EQ(result.out, "");
+  }
+  EXPECT_EQ(RunProgram({"cli/qgemm"}).exit_code, kWrongUsage);
+}
+
+TEST_F(CliTest, HelpOfEveryCommandSucceeds) {
+  for (const char* command :
+       {"load", "list", "describe", "gemm", "unload", "info"}) {
+    const CommandResult result = RunProgram({"cli/qgemm", command, "--help"});
+    EXPECT_EQ(result.exit_code, kDone);
+    EXPECT_THAT(result.out, HasSubstr("--server"));
+  }
+}
+
+TEST_F(CliTest, BadFilesFailWithTheirReason) {
+  const CommandResult result =
+      Qgemm({"load", Write("bad.gguf", "GGUF" + std::string(8, '\xff'))});
+  EXPECT_EQ(result.exit_code, kFailed);
+  EXPECT_THAT(result.err, HasSubstr("version"));
+}
+
+TEST_F(CliTest, NoServerFails) {
+  const CommandResult result = RunProgram(
+      {"cli/qgemm", "list", "--server=unix:nobody", "--connect_timeout=50ms"});
+  EXPECT_EQ(result.exit_code, kFailed);
+  EXPECT_THAT(result.err, HasSubstr("UNAVAILABLE"));
+}
+
+TEST_F(CliTest, ExamplesSucceed) {
+  EXPECT_EQ(Qgemm({"info"}).exit_code, kDone);  // the server listens
+  for (const char* example : {"load_and_multiply", "async_calls",
+                              "quantize_on_client", "stream_calls"}) {
+    const CommandResult result = RunProgram(
+        {std::string("client/examples/") + example, server_->target()});
+    EXPECT_EQ(result.exit_code, kDone) << example << ": " << result.err;
+  }
+}
+
+}  // namespace
+}  // namespace qgemm

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Requests over calls and streams to a server whose answers the test decides.
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/mutex.h"
+#include "gtest/gtest.h"
+#include "loadtest/engine/message_set.h"
+#include "loadtest/engine/transport.h"
+#include "tests/client/fake_service.h"
+
+namespace qgemm::loadtest {
+namespace {
+
+using ServerStream =
+    grpc::ServerReaderWriter<v1::GemmStreamResponse, v1::GemmStreamRequest>;
+
+// The end of a request; C joined.
+struct End {
+  absl::Status status;
+  bool cut = false;
+  Timings timings;
+  std::string c;
+};
+
+// Keeps ends by slot until they are asked for.
+class RecordingSink final : public RequestSink {
+ public:
+  explicit RecordingSink(int slots) : ends_(slots) {}
+
+  void OnEnd(int slot, const EndedRequest& end) override {
+    auto kept = std::make_unique<End>();
+    // A copy, since Abseil, which is not instrumented, hides from
+    // ThreadSanitizer how it counts references to a status.
+    kept->status = absl::Status(end.status.code(), end.status.message());
+    kept->cut = end.cut;
+    kept->timings = end.timings;
+    for (absl::string_view piece : end.c) absl::StrAppend(&kept->c, piece);
+    MutexLock lock(&mutex_);
+    ends_[slot] = std::move(kept);
+    changed_.SignalAll();
+  }
+
+  End Await(int slot) {
+    MutexLock lock(&mutex_);
+    while (ends_[slot] == nullptr) changed_.Wait(&mutex_);
+    const End end = *ends_[slot];
+    ends_[slot].reset();
+    return end;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::unique_ptr<End>> ends_ ABSL_GUARDED_BY(mutex_);
+};
+
+class TransportTest : public testing::Test {
+ protected:
+  static constexpr int kSlots = 4;
+  static constexpr absl::Duration kTimeout = absl::Seconds(60);
+
+  TransportTest() {
+    options_.target = service_.address();
+    options_.channels = 2;
+    GemmRequest gemm;
+    gemm.m = 2;
+    for (const std::string a : {"abcd", "efgh"}) {
+      gemm.weights = absl::StrCat("layer", messages_.size());
+      messages_.AddGemm(gemm, std::make_shared<const std::vector<uint8_t>>(
+                                  a.begin(), a.end()));
+    }
+  }
+
+  std::unique_ptr<Transport> Open(const OpenTransport& open) {
+    absl::StatusOr<std::unique_ptr<Transport>> transport = open(kSlots, &sink_);
+    EXPECT_TRUE(transport.ok()) << transport.status();
+    return *std::move(transport);
+  }
+
+  FakeService service_;
+  MessageSet messages_;
+  TransportOptions options_;
+  RecordingSink sink_{kSlots};
+};
+
+class GrpcTransportTest : public TransportTest {
+ protected:
+  GrpcTransportTest() {
+    service_.set_gemm(
+        [](const v1::GemmRequest& request, v1::GemmResponse* response) {
+          response->set_c(absl::StrCat(request.client_id(), request.weights(),
+                                       " of ", request.a()));
+          response->mutable_timings()->set_kernel_ns(1234);
+          response->mutable_timings()->set_launch_rows(request.m());
+          return grpc::Status::OK;
+        });
+  }
+
+  std::unique_ptr<Transport> Open(bool can_be_cut = false) {
+    options_.can_be_cut = can_be_cut;
+    return TransportTest::Open(GrpcTransports(options_, &messages_));
+  }
+};
+
+TEST_F(GrpcTransportTest, SendsTheMessageAndHandsOverTheAnswer) {
+  const auto transport = Open();
+  for (int round = 0; round < 2; ++round) {  // a slot serves again
+    for (int slot = 0; slot < kSlots; ++slot) {
+      transport->Start(slot, slot % 2, kTimeout);
+    }
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const End end = sink_.Await(slot);
+      ASSERT_TRUE(end.status.ok()) << end.status;
+      EXPECT_EQ(end.c, slot % 2 == 0 ? "layer0 of abcd" : "layer1 of efgh");
+      EXPECT_EQ(end.timings.kernel, absl::Nanoseconds(1234));
+      EXPECT_EQ(end.timings.launch_rows, 2);
+    }
+  }
+}
+
+TEST_F(GrpcTransportTest, EachSlotIsAClientOfItsOwnIfIdsAreAskedFor) {
+  options_.client_id_prefix = "load";
+  const OpenTransport open = GrpcTransports(options_, &messages_);
+  for (int number = 0; number < 2; ++number) {
+    const auto transport = TransportTest::Open(open);
+    for (int slot = 0; slot < kSlots; ++slot) {
+      transport->Start(slot, 0, kTimeout);
+      EXPECT_EQ(sink_.Await(slot).c,
+                absl::StrCat("load-", number, "-", slot, "layer0 of abcd"));
+    }
+  }
+}
+
+TEST_F(GrpcTransportTest, AnErrorKeepsItsCodeAndMessage) {
+  service_.FailNext(1, grpc::Status(grpc::StatusCode::NOT_FOUND, "no such"));
+  const auto transport = Open();
+  transport->Start(0, 0, kTimeout);
+  const End end = sink_.Await(0);
+  EXPECT_EQ(end.status, absl::NotFoundError("no such"));
+  EXPECT_FALSE(end.cut);
+}
+
+TEST_F(GrpcTransportTest, ACancelledRequestEndsAsSuchAndItsSlotIsFree) {
+  const auto transport = Open();
+  service_.CloseGate();
+  transport->Start(1, 0, kTimeout);
+  service_.AwaitAtGate(1);
+  transport->Cancel(1);
+  EXPECT_EQ(sink_.Await(1).status.code(), absl::StatusCode::kCancelled);
+  transport->Cancel(1);  // nothing is in flight: no effect
+  service_.OpenGate();
+  transport->Start(1, 1, kTimeout);
+  EXPECT_EQ(sink_.Await(1).c, "layer1 of efgh");
+}
+
+TEST_F(GrpcTransportTest, ATimeoutIsADeadlineExceeded) {
+  const auto transport = Open();
+  service_.CloseGate();
+  transport->Start(0, 0, absl::Milliseconds(20));
+  EXPECT_EQ(sink_.Await(0).status.code(), absl::StatusCode::kDeadlineExceeded);
+  service_.OpenGate();
+}
+
+TEST_F(GrpcTransportTest, ACutConnectionEndsItsRequestsAloneAndIsReplaced) {
+  options_.target = service_.unix_address();
+  const auto transport = Open(/*can_be_cut=*/true);
+  service_.CloseGate();
+  transport->Start(0, 0, kTimeout);  // on the first connection
+  transport->Start(1, 1, kTimeout);  // on the second one
+  service_.AwaitAtGate(2);
+  ASSERT_TRUE(transport->Disconnect().ok());
+  const End cut = sink_.Await(0);
+  EXPECT_FALSE(cut.status.ok());
+  EXPECT_TRUE(cut.cut);
+  service_.OpenGate();
+  EXPECT_EQ(sink_.Await(1).c, "layer1 of efgh");
+  transport->Start(0, 0, kTimeout);
+  EXPECT_EQ(sink_.Await(0).c, "layer0 of abcd");
+}
+
+TEST_F(GrpcTransportTest, LastingConnectionsCannotBeCut) {
+  EXPECT_EQ(Open()->Disconnect().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(GrpcTransportTest, OpenTellsWhyItCannotConnect) {
+  options_.connect_timeout = absl::Milliseconds(50);
+  const auto opened = [this](bool can_be_cut, std::string target) {
+    options_.can_be_cut = can_be_cut;
+    options_.target = std::move(target);
+    return GrpcTransports(options_, &messages_)(1, &sink_).status().code();
+  };
+  for (const bool can_be_cut : {false, true}) {
+    EXPECT_EQ(opened(can_be_cut, "unix:/nowhere/at/all"),
+              absl::StatusCode::kUnavailable);
+    EXPECT_EQ(opened(can_be_cut, "no target"),
+              absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(opened(true, "127.0.0.1:1"), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(opened(true, "unix:/" + std::string(200, 'x')),
+            absl::StatusCode::kInvalidArgument);
+}
+
+class StreamTransportTest : public TransportTest {
+ protected:
+  StreamTransportTest() {
+    service_.set_stream([this](ServerStream* stream) {
+      ++streams_;
+      v1::GemmStreamRequest request;
+      while (stream->Read(&request)) {
+        v1::GemmStreamResponse answer;
+        answer.set_request_id(request.request_id());
+        answer.set_c(
+            absl::StrCat(request.open().gemm().weights(), request.a(), ".."));
+        answer.set_c_bytes(answer.c().size());
+        stream->Write(answer);
+      }
+      return grpc::Status::OK;
+    });
+  }
+
+  std::unique_ptr<Transport> Open() {
+    return TransportTest::Open(StreamTransports(options_, &messages_));
+  }
+
+  std::atomic<int> streams_{0};
+};
+
+TEST_F(StreamTransportTest, SendsTheMessageOverOneStreamAConnection) {
+  const auto transport = Open();
+  for (int round = 0; round < 3; ++round) {  // a slot serves again
+    for (int slot = 0; slot < kSlots; ++slot) {
+      transport->Start(slot, slot % 2, absl::InfiniteDuration());
+    }
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const End end = sink_.Await(slot);
+      ASSERT_TRUE(end.status.ok()) << end.status;
+      EXPECT_EQ(end.c, slot % 2 == 0 ? "layer0abcd.." : "layer1efgh..");
+    }
+  }
+  EXPECT_EQ(streams_, 2);
+  EXPECT_EQ(transport->Disconnect().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StreamTransportTest, ACancelIsToldToTheServer) {
+  service_.set_stream([](ServerStream* stream) {
+    v1::GemmStreamRequest request;
+    while (stream->Read(&request)) {
+      if (!request.has_cancel()) continue;
+      v1::GemmStreamResponse answer;
+      answer.set_request_id(request.request_id());
+      answer.mutable_error()->set_code(grpc::StatusCode::CANCELLED);
+      stream->Write(answer);
+    }
+    return grpc::Status::OK;
+  });
+  const auto transport = Open();
+  transport->Cancel(0);  // nothing is in flight there
+  transport->Start(0, 0, absl::InfiniteDuration());
+  transport->Cancel(0);
+  EXPECT_TRUE(absl::IsCancelled(sink_.Await(0).status));
+}
+
+TEST_F(StreamTransportTest, OnABrokenStreamEveryRequestEndsWithTheReason) {
+  service_.set_stream([](ServerStream* stream) {
+    v1::GemmStreamRequest request;
+    stream->Read(&request);
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining");
+  });
+  const auto transport = Open();
+  for (int i = 0; i < 3; ++i) {
+    transport->Start(0, 0, absl::InfiniteDuration());
+    EXPECT_EQ(sink_.Await(0).status, absl::UnavailableError("draining"));
+  }
+}
+
+}  // namespace
+}  // namespace qgemm::loadtest

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Waiting for calls to end, refusal while the server drains, and the calls
+// that are told of it.
+
+#include "server/rpc/call_registry.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace qgemm {
+namespace {
+
+TEST(LiveCalls, ServesUntilItDrains) {
+  LiveCalls calls;
+  EXPECT_TRUE(calls.CheckServing().ok());
+  calls.BeginDrain();
+  EXPECT_EQ(calls.CheckServing().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(LiveCalls, DoesNotWaitForNothing) {
+  LiveCalls calls;
+  { const LiveCalls::Token token(&calls); }
+  calls.WaitUntilNone();
+}
+
+TEST(LiveCalls, WaitsForTheLastToken) {
+  constexpr int kThreads = 4;
+  LiveCalls calls;
+  std::atomic<int> ended{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back(
+        [&ended, token = std::make_unique<LiveCalls::Token>(&calls)]() mutable {
+          ++ended;
+          token.reset();
+        });
+  }
+  calls.WaitUntilNone();
+  EXPECT_EQ(ended, kThreads);
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(LiveCalls, RefusesAtOnceUnlessItHolds) {
+  LiveCalls calls;
+  bool refused = false;
+  calls.Refuse([&] { refused = true; });
+  EXPECT_TRUE(refused);
+}
+
+TEST(LiveCalls, HoldsRefusalsUntilTheyAreReleased) {
+  LiveCalls calls;
+  calls.HoldRefusals(absl::ZeroDuration(), absl::ZeroDuration());
+  int refused = 0;
+  calls.Refuse([&] { ++refused; });
+  calls.Refuse([&] { ++refused; });
+  EXPECT_EQ(refused, 0);
+  calls.ReleaseRefusals();
+  EXPECT_EQ(refused, 2);
+  calls.Refuse([&] { ++refused; });
+  EXPECT_EQ(refused, 3);
+}
+
+struct FakeCall {};
+
+TEST(CallRegistry, ListsWhatEnteredAndHasNotLeft) {
+  LiveCalls live_calls;
+  CallRegistry<FakeCall> registry(&live_calls);
+  const auto first = std::make_shared<FakeCall>();
+  const auto second = std::make_shared<FakeCall>();
+  auto freed = std::make_shared<FakeCall>();
+  EXPECT_TRUE(registry.Enter(first).ok());
+  EXPECT_TRUE(registry.Enter(second).ok());
+  EXPECT_TRUE(registry.Enter(freed).ok());
+  registry.Leave(first.get());
+  registry.Leave(first.get());
+  freed.reset();
+  const auto calls = registry.Calls();
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_EQ(calls[0], second);
+}
+
+TEST(CallRegistry, RefusesBeyondItsLimitByTheFlag) {
+  LiveCalls live_calls;
+  CallRegistry<FakeCall> registry(&live_calls, {1, "uploads", "--max_uploads"});
+  const auto first = std::make_shared<FakeCall>();
+  const auto second = std::make_shared<FakeCall>();
+  EXPECT_TRUE(registry.Enter(first).ok());
+  EXPECT_EQ(registry.Enter(second),
+            absl::ResourceExhaustedError(
+                "1 uploads are in progress and the limit is 1 "
+                "(--max_uploads); try again later"));
+  registry.Leave(second.get());
+  registry.Leave(first.get());
+  EXPECT_TRUE(registry.Enter(second).ok());
+}
+
+TEST(CallRegistry, RefusesWhileTheServerDrains) {
+  LiveCalls live_calls;
+  CallRegistry<FakeCall> registry(&live_calls);
+  live_calls.BeginDrain();
+  EXPECT_TRUE(
+      absl::IsUnavailable(registry.Enter(std::make_shared<FakeCall>())));
+  EXPECT_TRUE(registry.Calls().empty());
+}
+
+}  // namespace
+}  // namespace qgemm
