@@ -14,7 +14,8 @@
 #        tools/scenario.sh --list
 #   --bundle DIR  run the programs in DIR/bin instead of building them
 #   --out DIR     where the files go; default: the current folder
-# Flags after the name are added to the scenario's, and its variants'. Ends with
+# Flags after the name are added to the scenario's, and its variants': one value
+# replaces another, values of a list join the list. Ends with
 # the exit code of the first load test that failed.
 set -euo pipefail
 
