@@ -17,14 +17,16 @@ void AnnotateIgnoreWritesBegin(const char* file, int line);
 void AnnotateIgnoreWritesEnd(const char* file, int line);
 
 // ThreadSanitizer's runtime calls these two: it leaves out the distribution's
-// libraries, which are not instrumented, and the code that gRPC's headers put
-// into our object files, whose locks are inside those libraries.
+// libraries, which are not instrumented, and the code that gRPC's and Abseil's
+// headers put into our object files and that those libraries call, whose locks
+// are inside them.
 const char* __tsan_default_options() {
   return "ignore_noninstrumented_modules=1";
 }
 
 const char* __tsan_default_suppressions() {
   return "race:grpc::internal::\n"
+         "race:grpc_event_engine::\n"
          "race:grpc::CompletionQueue::\n"
          "race:google::protobuf::\n";
 }

@@ -2,9 +2,9 @@
 
 #include "tests/client/fake_service.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
-#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,8 +23,11 @@ FakeService::FakeService() {
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
                            &port);
-  unix_address_ = absl::StrCat("unix:/tmp/qgemm_fake_", getpid(), "_",
-                               absl::Hex(reinterpret_cast<uintptr_t>(this)));
+  // Sandboxed tests that run at a time have the same process number.
+  char folder[] = "/tmp/qgemm_fake_XXXXXX";
+  CHECK(mkdtemp(folder) != nullptr);
+  socket_folder_ = folder;
+  unix_address_ = absl::StrCat("unix:", socket_folder_, "/socket");
   builder.AddListeningPort(unix_address_, grpc::InsecureServerCredentials());
   builder.SetMaxReceiveMessageSize(-1);
   builder.RegisterService(this);
@@ -37,6 +40,8 @@ FakeService::~FakeService() {
   OpenGate();
   server_->Shutdown();
   server_->Wait();
+  unlink(absl::StrCat(socket_folder_, "/socket").c_str());
+  rmdir(socket_folder_.c_str());
 }
 
 void FakeService::set_stream(StreamHandler handler) {

@@ -103,6 +103,7 @@ class FakeService final : public v1::Qgemm::Service {
   std::vector<std::string> unloaded_ ABSL_GUARDED_BY(mutex_);
 
   std::string address_;
+  std::string socket_folder_;
   std::string unix_address_;
   std::unique_ptr<grpc::Server> server_;
 };
