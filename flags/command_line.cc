@@ -145,7 +145,7 @@ std::string ChoiceBranches(const CLI::App& app) {
 // A word that begins an option and an "=" between them are words of their own
 // to bash.
 std::string BashCompletion(const CLI::App& app) {
-  const std::string program = app.get_name();
+  const std::string& program = app.get_name();
   std::string commands;
   std::string choices = ChoiceBranches(app);
   for (const CLI::App* command : app.get_subcommands({})) {

@@ -87,8 +87,8 @@ grpc::Status ToGrpcStatus(const absl::Status& status,
   if (status.ok()) return grpc::Status::OK;
   const auto code = static_cast<grpc::StatusCode>(status.code());
   std::string message(status.message());
-  if (retry_delay <= absl::ZeroDuration()) return {code, std::move(message)};
-  return {code, std::move(message), EncodeDetails(status, retry_delay)};
+  if (retry_delay <= absl::ZeroDuration()) return {code, message};
+  return {code, message, EncodeDetails(status, retry_delay)};
 }
 
 std::optional<absl::Duration> RetryDelayOf(const grpc::Status& status) {
