@@ -191,6 +191,12 @@ absl::Status Run(CLI::App* app, std::vector<std::string> arguments) {
   return absl::OkStatus();
 }
 
+// QGEMM_<NAME>, of the option --name.
+std::string EnvironmentName(const std::string& name) {
+  return absl::StrCat(
+      "QGEMM_", absl::AsciiStrToUpper(absl::StrReplaceAll(name, {{"-", "_"}})));
+}
+
 }  // namespace
 
 namespace internal {
@@ -293,9 +299,7 @@ CLI::Option* AddText(CLI::App* app, const std::string& name,
   };
   return app->add_option_function<std::string>("--" + name, take, help)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
-      ->envname(absl::StrCat(
-          "QGEMM_",
-          absl::AsciiStrToUpper(absl::StrReplaceAll(name, {{"-", "_"}}))));
+      ->envname(EnvironmentName(name));
 }
 
 CLI::Option* AddBytes(CLI::App* app, const std::string& name, int64_t* value,
@@ -327,9 +331,7 @@ CLI::Option* AddSwitch(CLI::App* app, const std::string& name, bool* value,
   return app->add_flag("--" + name, *value, help)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->default_str(*value ? "true" : "false")
-      ->envname(absl::StrCat(
-          "QGEMM_",
-          absl::AsciiStrToUpper(absl::StrReplaceAll(name, {{"-", "_"}}))));
+      ->envname(EnvironmentName(name));
 }
 
 CLI::Option* AddOption(CLI::App* app, const std::string& name,
@@ -348,9 +350,7 @@ CLI::Option* AddOption(CLI::App* app, const std::string& name,
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("TEXT,...")
       ->default_str(absl::StrJoin(*value, ","))
-      ->envname(absl::StrCat(
-          "QGEMM_",
-          absl::AsciiStrToUpper(absl::StrReplaceAll(name, {{"-", "_"}}))));
+      ->envname(EnvironmentName(name));
 }
 
 std::optional<int> Parse(CLI::App* app, int argc, const char* const* argv) {
