@@ -28,8 +28,6 @@ NORMAL_QUANTILE = 1.959963984540054  # 95 % lie within
 # Blocks know their values to 1/64 (RunResult::blocks_ns).
 CELL_WIDTH = 1 / 64
 PERCENTILES = (50, 90, 99, 99.9)
-# Flags that name what a run writes, not what it does.
-OUTPUT_OPTIONS = {"csv", "hgrm", "html", "json", "live", "svg", "title"}
 
 # A figure of a run's blocks: `values(weights)` gives it for each row of
 # weights, [draws, blocks]; `step` is the share of itself to which a block's
@@ -283,7 +281,7 @@ def option_lines(a, b):
                                   if name not in a["options"]]
     for name in names:
         left, right = (report["options"].get(name) for report in (a, b))
-        if left != right and name not in OUTPUT_OPTIONS:
+        if left != right and name not in data.OUTPUT_OPTIONS:
             left, right = ("absent" if value is None else value
                            for value in (left, right))
             yield f"option     --{name}: {left} in a, {right} in b"

@@ -25,8 +25,6 @@ import report_sweep_charts
 
 HERE = pathlib.Path(__file__).resolve().parent
 PICTURE_WIDTH = 720
-# Options that name what is written, not what is measured.
-OUTPUT_OPTIONS = {"csv", "hgrm", "html", "json", "live", "svg", "title"}
 
 CONFIG = {
     "font": "system-ui, sans-serif", "background": "transparent",
@@ -269,7 +267,7 @@ def machine_table(report):
 
 def option_tables(report):
     options = [option for option in data.ordered_options(report)
-               if option[0] not in OUTPUT_OPTIONS]
+               if option[0] not in data.OUTPUT_OPTIONS]
     changed = [("", f"--{name}", value) for name, value, is_changed in options
                if is_changed]
     others = [("", f"--{name}", value) for name, value, is_changed in options

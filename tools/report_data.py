@@ -18,6 +18,9 @@ MIN_ANSWERS_ABOVE = 10
 # Open arrivals keep their rate if this share of what was due is sent;
 # loadtest/judgement.cc has the same number.
 KEPT_SHARE = 0.99
+# Options that name what is written, not what is measured; committed reports have
+# some that the load test no longer takes.
+OUTPUT_OPTIONS = {"csv", "hgrm", "html", "json", "live", "svg", "title"}
 
 Bound = collections.namedtuple("Bound", "name percent limit_ns")
 
