@@ -35,7 +35,10 @@ struct AdmittedRequest {
   StagingLease c;  // [m, n], written by the launches
   absl::Time arrival;
   absl::Time deadline = absl::InfiniteFuture();
-  // Client that fairness and quotas count the request for.
+  // Peer that fairness and quotas count the request for; the server found it
+  // out, the peer cannot choose it. Requests without one share one.
+  std::string identity;
+  // Client that fairness counts the request for among those of its identity.
   std::string client;
   Priority priority = Priority::kNormal;
   // Set by the transport when the caller went away; read before execution.

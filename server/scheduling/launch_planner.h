@@ -56,6 +56,7 @@ struct ClosedBatch {
 
 // A request's share of the queue's bounds.
 struct QueueDemand {
+  absl::string_view identity;
   absl::string_view client;
   int64_t rows = 0;
   int64_t operand_bytes = 0;
