@@ -223,7 +223,8 @@ WeightStore::Record WeightStore::Drop(const std::string& id) {
 
 void WeightStore::CountWeights() {
   if (metrics_ != nullptr) {
-    metrics_->SetWeightsCount(static_cast<int64_t>(by_id_.size()));
+    metrics_->SetLayerCounts(static_cast<int64_t>(by_id_.size()),
+                             static_cast<int64_t>(id_of_name_.size()));
   }
 }
 

@@ -35,6 +35,7 @@ std::set<std::string> ExportedNames() {
   ServerMetrics metrics;
   metrics.RpcEnded("Gemm", absl::StatusCode::kOk, absl::Seconds(1));
   metrics.LaunchFailed(absl::StatusCode::kInternal);
+  metrics.SetBuildInfo({});
   metrics.SampleMemory([] { return MemoryFigures(); });
   std::set<std::string> names;
   for (const auto& family : metrics.registry()->Collect()) {

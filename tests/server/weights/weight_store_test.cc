@@ -203,13 +203,13 @@ TEST_F(WeightStoreTest, LeaseOutlivesTheStore) {
 TEST_F(WeightStoreTest, MetricsFollowCountBytesAndBudget) {
   Commit(1, "a");
   Commit(2, "b");
-  EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_count"), Optional(2.0));
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_layers"), Optional(2.0));
   EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_bytes"),
               Optional(2.0 * kLayerBytes));
   EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_budget_bytes"),
               Optional(1000.0));
   store_->Unload("a").value();
-  EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_count"), Optional(1.0));
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_layers"), Optional(1.0));
 }
 
 TEST_F(WeightStoreTest, ReadersSeeTheOldWeightsOrTheNewWhileANameIsRebound) {
