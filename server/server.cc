@@ -24,6 +24,7 @@
 #include "server/listen.h"
 #include "server/metrics/metrics_endpoint.h"
 #include "server/metrics/server_metrics.h"
+#include "server/net/peer_table.h"
 #include "server/rpc/qgemm_service.h"
 #include "server/scheduling/batch_dispatcher.h"
 #include "server/weights/weight_store.h"
@@ -154,7 +155,7 @@ class GrpcServer final : public Server {
 
  private:
   ServerParts MakeParts() {
-    return {backend_.get(), &store_, &scheduler_, &metrics_, &clock_};
+    return {backend_.get(), &store_, &scheduler_, &metrics_, &clock_, &peers_};
   }
 
   absl::Status Listen() {
@@ -220,6 +221,7 @@ class GrpcServer final : public Server {
   const ServerOptions options_;
   const SystemClock clock_;
   ServerMetrics metrics_;
+  PeerTable peers_;
   const std::unique_ptr<Backend> backend_;
   WeightStore store_;
   BatchDispatcher dispatcher_;

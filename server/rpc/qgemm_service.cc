@@ -128,7 +128,7 @@ class QgemmService::Handlers {
   using Query = UnaryHandler<AsyncQgemm, Request, Response>;
 
   CallServices Services(const ServerParts& parts) {
-    return {&live_calls_, parts.metrics, parts.clock};
+    return {&live_calls_, parts.metrics, parts.clock, parts.peers};
   }
   GemmServices Gemm(const ServerParts& parts) {
     return {parts.backend, parts.store, parts.scheduler, &answer_executor_};

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "kernels/matrix/backend.h"
 #include "server/metrics/server_metrics.h"
+#include "server/net/peer_table.h"
 #include "server/rpc/rpc_options.h"
 #include "server/scheduling/batch_scheduler.h"
 #include "server/weights/weight_store.h"
@@ -27,6 +28,7 @@ struct ServerParts {
   BatchScheduler* scheduler = nullptr;
   ServerMetrics* metrics = nullptr;
   const Clock* clock = nullptr;
+  const PeerTable* peers = nullptr;
 };
 
 // The life of the service, in this order: Register, the server is built,

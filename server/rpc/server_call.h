@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "rpc/completion_queue.h"
 #include "server/metrics/server_metrics.h"
+#include "server/net/peer_table.h"
 #include "server/rpc/call_registry.h"
 
 namespace qgemm {
@@ -23,6 +24,7 @@ struct CallServices {
   LiveCalls* live_calls = nullptr;
   ServerMetrics* metrics = nullptr;
   const Clock* clock = nullptr;
+  const PeerTable* peers = nullptr;
 };
 
 // A Call that says so has its OnDone run once the RPC is over for gRPC, whether
