@@ -8,6 +8,7 @@
 #include <grpcpp/server_context.h>
 
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -19,7 +20,7 @@ namespace {
 
 // The peer of a connection that the table does not hold. All of one host are
 // one identity, and so are all over Unix sockets.
-std::shared_ptr<const Peer> Stranger(const std::string& connection) {
+std::shared_ptr<Peer> Stranger(const std::string& connection) {
   auto peer = std::make_shared<Peer>();
   peer->address = connection;
   if (absl::StartsWith(connection, "unix")) {
@@ -54,11 +55,14 @@ std::shared_ptr<const Peer> PeerTable::Find(
     const auto found = shard.peers.find(connection);
     if (found != shard.peers.end()) return found->second;
   }
-  return Stranger(connection);
+  const std::shared_ptr<Peer> stranger = Stranger(connection);
+  stranger->usage = UsageOf(stranger->identity);
+  return stranger;
 }
 
 void PeerTable::Insert(const std::string& connection,
                        std::shared_ptr<const Peer> peer) {
+  peer->usage = UsageOf(peer->identity);
   Shard& shard = ShardOf(connection);
   MutexLock lock(&shard.mutex);
   shard.peers[connection] = std::move(peer);
@@ -70,6 +74,24 @@ void PeerTable::Erase(const std::string& connection, const Peer* peer) {
   const auto found = shard.peers.find(connection);
   if (found == shard.peers.end() || found->second.get() != peer) return;
   shard.peers.erase(found);
+}
+
+std::shared_ptr<ClientUsage> PeerTable::UsageOf(
+    const std::string& identity) const {
+  MutexLock lock(&usages_mutex_);
+  if (usages_.size() >= most_usages_) {
+    for (auto each = usages_.begin(); each != usages_.end();) {
+      each = each->second.expired() ? usages_.erase(each) : std::next(each);
+    }
+    most_usages_ = 2 * usages_.size() + 64;
+  }
+  std::weak_ptr<ClientUsage>& held = usages_[identity];
+  std::shared_ptr<ClientUsage> usage = held.lock();
+  if (usage == nullptr) {
+    usage = std::make_shared<ClientUsage>();
+    held = usage;
+  }
+  return usage;
 }
 
 const PeerTable::Shard& PeerTable::ShardOf(

@@ -7,7 +7,9 @@
 #define QGEMM_SERVER_NET_PEER_TABLE_H_
 
 #include <array>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -21,6 +23,11 @@ class ServerContextBase;
 
 namespace qgemm {
 
+// Quantities that all connections of an identity use together.
+struct ClientUsage {
+  std::atomic<int64_t> staged_bytes{0};  // server/rpc/staging_share.h
+};
+
 // The client at the other end of a connection.
 struct Peer {
   // The unit of fairness, quotas and limits of connections: "uid 1000" for a
@@ -30,6 +37,9 @@ struct Peer {
   std::string address;
   // Label of metrics: "tcp" or "unix".
   const char* transport = "tcp";
+  // Never null in what the table returns: it sets it before others see the
+  // peer.
+  mutable std::shared_ptr<ClientUsage> usage;
 };
 
 // Connections under the names that gRPC gives them, which calls ask for.
@@ -62,10 +72,18 @@ class PeerTable {
         ABSL_GUARDED_BY(mutex);
   };
 
+  // The one object of the identity while anybody holds it.
+  std::shared_ptr<ClientUsage> UsageOf(const std::string& identity) const;
+
   const Shard& ShardOf(const std::string& connection) const;
   Shard& ShardOf(const std::string& connection);
 
   std::array<Shard, kShards> shards_;
+  mutable Mutex usages_mutex_;
+  mutable std::unordered_map<std::string, std::weak_ptr<ClientUsage>> usages_
+      ABSL_GUARDED_BY(usages_mutex_);
+  // Number of usages at which those that nobody holds are dropped.
+  mutable size_t most_usages_ ABSL_GUARDED_BY(usages_mutex_) = 64;
 };
 
 }  // namespace qgemm

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 
 namespace qgemm {
 namespace {
@@ -34,6 +35,27 @@ TEST(PeerTableTest, ALateEndDoesNotRemoveTheNextConnectionOfThatName) {
   table.Insert("ipv4:127.0.0.1:1", next);
   table.Erase("ipv4:127.0.0.1:1", ended.get());
   EXPECT_EQ(table.Find("ipv4:127.0.0.1:1"), next);
+}
+
+TEST(PeerTableTest, ConnectionsOfOneIdentityShareItsUsage) {
+  PeerTable table;
+  table.Insert("ipv4:127.0.0.1:1", MakePeer("ip 10.0.0.7"));
+  table.Insert("ipv4:127.0.0.1:2", MakePeer("ip 10.0.0.7"));
+  table.Insert("ipv4:127.0.0.1:3", MakePeer("uid 7"));
+  const auto usage = table.Find("ipv4:127.0.0.1:1")->usage;
+  ASSERT_NE(usage, nullptr);
+  EXPECT_EQ(table.Find("ipv4:127.0.0.1:2")->usage, usage);
+  EXPECT_EQ(table.Find("ipv4:10.0.0.7:80")->usage, usage);
+  EXPECT_NE(table.Find("ipv4:127.0.0.1:3")->usage, usage);
+}
+
+TEST(PeerTableTest, AUsageOutlivesItsConnectionsWhileItIsHeld) {
+  PeerTable table;
+  const auto usage = table.Find("ipv4:10.0.0.7:80")->usage;
+  for (int i = 0; i < 1000; ++i) {
+    table.Find("ipv4:10.0.1." + std::to_string(i) + ":80");
+  }
+  EXPECT_EQ(table.Find("ipv4:10.0.0.7:81")->usage, usage);
 }
 
 TEST(PeerTableTest, AStrangerIsToldByItsName) {
