@@ -16,8 +16,15 @@
 
 namespace qgemm {
 
-// The same code and message. With a `retry_delay` above zero the details hold
-// google.rpc.RetryInfo: the same request may succeed after that time.
+// The status with google.rpc.RetryInfo as its payload: the same request may
+// succeed after `delay`, which is above zero.
+absl::Status WithRetryDelay(absl::Status status, absl::Duration delay);
+
+// The delay of that payload; nullopt without one.
+std::optional<absl::Duration> RetryDelayOf(const absl::Status& status);
+
+// The same code and message. With a `retry_delay` above zero, or that of
+// WithRetryDelay, the details hold google.rpc.RetryInfo.
 grpc::Status ToGrpcStatus(const absl::Status& status,
                           absl::Duration retry_delay = absl::ZeroDuration());
 
@@ -25,9 +32,10 @@ grpc::Status ToGrpcStatus(const absl::Status& status,
 // that parses, or a negative one.
 std::optional<absl::Duration> RetryDelayOf(const grpc::Status& status);
 
-// The same code and message, of a call that its caller did not cancel: gRPC's
-// CANCELLED means then that the server reset the call while it shut down,
-// before anybody accepted it. That becomes UNAVAILABLE, which may be retried.
+// The same code, message and retry delay, of a call that its caller did not
+// cancel: gRPC's CANCELLED means then that the server reset the call while it
+// shut down, before anybody accepted it. That becomes UNAVAILABLE, which may be
+// retried.
 absl::Status ToAbslStatus(const grpc::Status& status);
 
 // The status of a call that ended OK without a message. gRPC drops a message
@@ -38,7 +46,8 @@ absl::Status LostAnswer(bool cancelled, bool deadline_passed);
 // InfiniteFuture sets none.
 void SetContextDeadline(absl::Time deadline, grpc::ClientContext* context);
 
-// InfiniteFuture for a call without a deadline.
+// InfiniteFuture for a call without a deadline. Any time that a client may ask
+// for is kept, even one that the system's clock cannot count to.
 absl::Time DeadlineOf(const grpc::ServerContext& context);
 
 }  // namespace qgemm

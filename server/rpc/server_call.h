@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part that the call objects of all RPCs share: gRPC's context, the tags
-// of a call's begin and end, and the next call object on the queue.
+// of a call's begin and end, the next call object on the queue, and the end of
+// an answer that nobody reads.
 
 #ifndef QGEMM_SERVER_RPC_SERVER_CALL_H_
 #define QGEMM_SERVER_RPC_SERVER_CALL_H_
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -16,6 +19,7 @@
 #include "server/metrics/server_metrics.h"
 #include "server/net/peer_table.h"
 #include "server/rpc/call_registry.h"
+#include "server/rpc/idle_sweeper.h"
 
 namespace qgemm {
 
@@ -38,10 +42,13 @@ enum class WhenDone { kIgnored, kNotified };
 //                           thread, when a client has called
 //   void End(const absl::Status&), if it uses Refuse
 //   void OnDone(), if kWhenDone is kNotified
+//   void OnSweep(const SweepRound&), if it may stop before its answer
+//   int64_t SentCount(), if its answer may be long: grows while that goes out
 // gRPC's operations hold a reference each, and the last one to end frees the
 // call.
 template <typename Call, WhenDone kWhenDone = WhenDone::kIgnored>
-class ServerCall : public std::enable_shared_from_this<Call> {
+class ServerCall : public std::enable_shared_from_this<Call>,
+                   private SweptCall {
  public:
   ServerCall(const ServerCall&) = delete;
   ServerCall& operator=(const ServerCall&) = delete;
@@ -65,7 +72,16 @@ class ServerCall : public std::enable_shared_from_this<Call> {
   grpc::ServerContext* context() { return &context_; }
 
   // The tag of the operation that ends the call.
-  void* FinishTag() { return finished_tag_.Arm(this->shared_from_this()); }
+  void* FinishTag() {
+    void* const tag = finished_tag_.Arm(this->shared_from_this());
+    answering_.store(true, std::memory_order_release);
+    return tag;
+  }
+  // Runs on the queue's thread, about once a second, from Begin until the call
+  // is answered.
+  void OnSweep(const SweepRound&) {}
+  // Grows as parts of the answer go out; may be called from Begin on.
+  int64_t SentCount() const { return 0; }
 
   // Ends a call that CheckServing refused, now or when the server releases its
   // refusals.
@@ -83,13 +99,29 @@ class ServerCall : public std::enable_shared_from_this<Call> {
       return;
     }
     self().AcceptNext();
+    queue_->Link(this);
     self().Begin();
   }
 
-  void OnFinished(bool) {}
+  void OnFinished(bool) { queue_->Unlink(this); }
 
   void OnDoneTag(bool) {
     if constexpr (kWhenDone == WhenDone::kNotified) self().OnDone();
+  }
+
+  void Sweep(const SweepRound& round) final {
+    if (!answering_.load(std::memory_order_acquire)) {
+      return self().OnSweep(round);
+    }
+    if (given_up_) return;
+    const ProgressLimits limits = {round.limits.idle_timeout, 0};
+    if (answer_watch_.Look(self().SentCount(), limits, round.now) ==
+        Progress::kFine) {
+      return;
+    }
+    given_up_ = true;
+    round.metrics->CallTimedOut("answer_idle");
+    context_.TryCancel();
   }
 
   LiveCalls* const live_calls_;
@@ -99,6 +131,9 @@ class ServerCall : public std::enable_shared_from_this<Call> {
   CallTag<ServerCall, &ServerCall::OnAccepted> accepted_tag_;
   CallTag<ServerCall, &ServerCall::OnDoneTag> done_tag_;
   CallTag<ServerCall, &ServerCall::OnFinished> finished_tag_;
+  std::atomic<bool> answering_{false};
+  ProgressWatch answer_watch_;  // the sweep's, as is what follows
+  bool given_up_ = false;
 };
 
 }  // namespace qgemm
