@@ -14,8 +14,8 @@
 #include <optional>
 
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "flags/command_line.h"
 #include "server/listen.h"
@@ -76,7 +76,7 @@ constexpr absl::Duration kMaxShutdownTime = absl::Seconds(4);
 // Returns the time at which waiting requests are refused, so that the process
 // ends within the timeout.
 absl::Time QueueDeadline(absl::Duration drain_timeout) {
-  return absl::Now() + drain_timeout -
+  return SystemClock().Now() + drain_timeout -
          std::min(kMaxShutdownTime, drain_timeout / 2);
 }
 

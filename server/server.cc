@@ -109,7 +109,7 @@ class GrpcServer final : public Server {
   }
 
   ~GrpcServer() override {
-    Drain(absl::Now());
+    Drain(clock_.Now());
     metrics_.SampleMemory(nullptr);
   }
 

@@ -15,8 +15,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "base/byte_budget.h"
+#include "base/clock.h"
 #include "base/fifo_queue.h"
 #include "base/host_memory.h"
 #include "base/status_macros.h"
@@ -98,7 +98,7 @@ class CpuBackend final : public Backend {
   absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) override {
     RETURN_IF_ERROR(CheckBatch(batch, options_.max_batch_rows));
     RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
-    queue_.Push({std::move(batch), std::move(completion), absl::Now()});
+    queue_.Push({std::move(batch), std::move(completion), SteadyClock().Now()});
     return absl::OkStatus();
   }
 
@@ -129,11 +129,11 @@ class CpuBackend final : public Backend {
 
   void Dispatch() {
     while (std::optional<QueuedBatch> next = queue_.Pop()) {
-      const absl::Time start = absl::Now();
+      const absl::Time start = SteadyClock().Now();
       absl::Status status = runner_.Run(next->batch);
       BatchTimings timings;
       timings.wait = start - next->enqueued;
-      timings.kernel = absl::Now() - start;
+      timings.kernel = SteadyClock().Now() - start;
       std::move(next->completion)(std::move(status), timings,
                                   std::move(next->batch));
     }

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "base/clock.h"
 
 namespace qgemm {
 
@@ -31,11 +31,12 @@ void LiveCalls::Refuse(absl::AnyInvocable<void()> refuse) {
 }
 
 void LiveCalls::HoldRefusals(absl::Duration quiet, absl::Duration limit) {
-  const absl::Time end = absl::Now() + limit;
+  const SystemClock clock;
+  const absl::Time end = clock.Now() + limit;
   MutexLock lock(&mutex_);
   holding_ = true;
   bool another = true;
-  while (another && absl::Now() < end) {
+  while (another && clock.Now() < end) {
     another = refused_.WaitFor(&mutex_, quiet);
   }
 }
