@@ -31,7 +31,7 @@ const char* SeverityName(LogSeverity severity) {
   return "?";
 }
 
-std::string FormatTime(absl::Time time) {
+std::string UtcText(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
 }
 
@@ -78,7 +78,7 @@ struct AddJsonValue {
 std::string FormatText(const LogRecord& record) {
   std::string line =
       absl::StrCat(absl::string_view(SeverityName(record.severity), 1), " ",
-                   FormatTime(record.time), " ", PrintableText(record.file),
+                   UtcText(record.time), " ", PrintableText(record.file),
                    ":", record.line, "] ");
   if (record.event.empty()) {
     line += PrintableText(CutText(record.message, kMaxMessageBytes));
@@ -96,7 +96,7 @@ std::string FormatText(const LogRecord& record) {
 }
 
 std::string FormatJson(const LogRecord& record) {
-  Json object = {{"time", FormatTime(record.time)},
+  Json object = {{"time", UtcText(record.time)},
                  {"severity", SeverityName(record.severity)},
                  {"file", std::string(record.file)},
                  {"line", record.line}};
