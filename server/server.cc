@@ -106,9 +106,6 @@ class GrpcServer final : public Server {
       return MemoryFigures{memory.weights_bytes, memory.staging_bytes,
                            memory.staging_leased_bytes};
     });
-    const BackendDescription description = backend_->describe();
-    metrics_.SetBuildInfo(
-        {kVersion, description.name, description.device, description.detail});
   }
 
   ~GrpcServer() override {
@@ -121,8 +118,7 @@ class GrpcServer final : public Server {
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(const std::string listen,
                        ResolveMetricsListen(options_.metrics_listen));
-      ASSIGN_OR_RETURN(endpoint_, MetricsEndpoint::Start(listen, &metrics_,
-                                                         MakeGpuSampler()));
+      ASSIGN_OR_RETURN(endpoint_, MetricsEndpoint::Start(listen, metrics_));
     }
     service_.Start();
     serving_ = true;
@@ -160,12 +156,6 @@ class GrpcServer final : public Server {
  private:
   ServerParts MakeParts() {
     return {backend_.get(), &store_, &scheduler_, &metrics_, &clock_, &peers_};
-  }
-
-  // The other backends use no GPU, whatever the host has.
-  std::unique_ptr<GpuSampler> MakeGpuSampler() const {
-    if (backend_->describe().name != "cuda") return nullptr;
-    return std::make_unique<GpuSampler>();
   }
 
   absl::Status Listen() {
@@ -231,7 +221,7 @@ class GrpcServer final : public Server {
   const ServerOptions options_;
   const SystemClock clock_;
   ServerMetrics metrics_;
-  PeerTable peers_{&metrics_};
+  PeerTable peers_;
   const std::unique_ptr<Backend> backend_;
   WeightStore store_;
   BatchDispatcher dispatcher_;
