@@ -106,6 +106,9 @@ class GrpcServer final : public Server {
       return MemoryFigures{memory.weights_bytes, memory.staging_bytes,
                            memory.staging_leased_bytes};
     });
+    const BackendDescription description = backend_->describe();
+    metrics_.SetBuildInfo(
+        {kVersion, description.name, description.device, description.detail});
   }
 
   ~GrpcServer() override {
@@ -118,7 +121,8 @@ class GrpcServer final : public Server {
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(const std::string listen,
                        ResolveMetricsListen(options_.metrics_listen));
-      ASSIGN_OR_RETURN(endpoint_, MetricsEndpoint::Start(listen, metrics_));
+      ASSIGN_OR_RETURN(endpoint_, MetricsEndpoint::Start(listen, &metrics_,
+                                                         MakeGpuSampler()));
     }
     service_.Start();
     serving_ = true;
@@ -156,6 +160,12 @@ class GrpcServer final : public Server {
  private:
   ServerParts MakeParts() {
     return {backend_.get(), &store_, &scheduler_, &metrics_, &clock_, &peers_};
+  }
+
+  // The other backends use no GPU, whatever the host has.
+  std::unique_ptr<GpuSampler> MakeGpuSampler() const {
+    if (backend_->describe().name != "cuda") return nullptr;
+    return std::make_unique<GpuSampler>();
   }
 
   absl::Status Listen() {
@@ -221,7 +231,7 @@ class GrpcServer final : public Server {
   const ServerOptions options_;
   const SystemClock clock_;
   ServerMetrics metrics_;
-  PeerTable peers_;
+  PeerTable peers_{&metrics_};
   const std::unique_ptr<Backend> backend_;
   WeightStore store_;
   BatchDispatcher dispatcher_;

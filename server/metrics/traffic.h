@@ -47,6 +47,21 @@ class Traffic {
   std::atomic<int64_t> bytes_{0};
 };
 
+// Both counts of a request; a null one is not kept.
+struct RequestTraffic {
+  std::shared_ptr<Traffic> layer;
+  std::shared_ptr<Traffic> client;
+
+  void RequestComputed(int64_t rows) const {
+    if (layer != nullptr) layer->RequestComputed(rows);
+    if (client != nullptr) client->RequestComputed(rows);
+  }
+  void RequestDropped() const {
+    if (layer != nullptr) layer->RequestDropped();
+    if (client != nullptr) client->RequestDropped();
+  }
+};
+
 // Traffic by the value of one label. Thread-safe.
 class TrafficTable {
  public:

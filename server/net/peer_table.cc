@@ -89,6 +89,7 @@ std::shared_ptr<ClientUsage> PeerTable::UsageOf(
   std::shared_ptr<ClientUsage> usage = held.lock();
   if (usage == nullptr) {
     usage = std::make_shared<ClientUsage>();
+    if (metrics_ != nullptr) usage->traffic = metrics_->ClientTraffic(identity);
     held = usage;
   }
   return usage;

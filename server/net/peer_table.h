@@ -16,6 +16,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "base/mutex.h"
+#include "server/metrics/server_metrics.h"
+#include "server/metrics/traffic.h"
 
 namespace grpc {
 class ServerContextBase;
@@ -25,6 +27,8 @@ namespace qgemm {
 
 // Quantities that all connections of an identity use together.
 struct ClientUsage {
+  // Null where the table counts nothing.
+  std::shared_ptr<Traffic> traffic;
   std::atomic<int64_t> staged_bytes{0};  // server/rpc/staging_share.h
 };
 
@@ -46,7 +50,8 @@ struct Peer {
 // Thread-safe.
 class PeerTable {
  public:
-  PeerTable() = default;
+  // `metrics` may be null, else must outlive the table.
+  explicit PeerTable(ServerMetrics* metrics = nullptr) : metrics_(metrics) {}
   PeerTable(const PeerTable&) = delete;
   PeerTable& operator=(const PeerTable&) = delete;
 
@@ -78,6 +83,7 @@ class PeerTable {
   const Shard& ShardOf(const std::string& connection) const;
   Shard& ShardOf(const std::string& connection);
 
+  ServerMetrics* const metrics_;
   std::array<Shard, kShards> shards_;
   mutable Mutex usages_mutex_;
   mutable std::unordered_map<std::string, std::weak_ptr<ClientUsage>> usages_

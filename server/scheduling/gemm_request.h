@@ -19,6 +19,7 @@
 #include "base/task_runner.h"
 #include "kernels/matrix/backend.h"
 #include "server/metrics/server_metrics.h"
+#include "server/metrics/traffic.h"
 
 namespace qgemm {
 
@@ -40,6 +41,7 @@ struct AdmittedRequest {
   std::string identity;
   // Client that fairness counts the request for among those of its identity.
   std::string client;
+  RequestTraffic traffic;
   Priority priority = Priority::kNormal;
   // Set by the transport when the caller went away; read before execution.
   std::shared_ptr<const std::atomic<bool>> cancelled;
@@ -89,8 +91,14 @@ struct ScheduledRequest {
   }
 };
 
-// Ends the request: runs its `done`.
+// Ends the request: counts it and runs its `done`.
 inline void Complete(ScheduledRequest scheduled, absl::Status status) {
+  const AdmittedRequest& request = *scheduled.request;
+  if (status.ok()) {
+    request.traffic.RequestComputed(request.m);
+  } else {
+    request.traffic.RequestDropped();
+  }
   AdmittedRequest::Done done = std::move(scheduled.request->done);
   done(std::move(status), scheduled.state.timings,
        std::move(scheduled.request));
