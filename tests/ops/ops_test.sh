@@ -39,7 +39,7 @@ suite = unittest.defaultTestLoader.discover(".", pattern="*_test.py")
 result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite)
 failed = len(result.failures) + len(result.errors)
 skipped = len(result.skipped)
-print(f"{result.testsRun - failed - skipped} passed, {failed} failed, "
+print(f"{max(0, result.testsRun - failed - skipped)} passed, {failed} failed, "
       f"{skipped} skipped")
 sys.exit(failed > 0)
 PYTHON
