@@ -35,6 +35,7 @@ main{display:grid;gap:1rem;margin-top:1rem;
 grid-template-columns:repeat(auto-fit,minmax(min(20rem,100%),1fr))}
 section{background:var(--card);border:1px solid var(--line);
 border-radius:.5rem;padding:.8rem;min-width:0;overflow-x:auto}
+.wide{grid-column:1/-1}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 td,th{padding:.15rem .3rem;text-align:right;border-top:1px solid var(--line);
 font-weight:400}
@@ -116,12 +117,15 @@ std::string Share(double used, double limit) {
 
 using Row = std::vector<std::string>;
 
-// Rows of text, escaped here; the first column names the rest. An empty table
-// shows `otherwise`.
+// Rows of text, escaped here; the first column names the rest. One with many
+// columns has the page's width. An empty table shows `otherwise`.
 std::string Section(absl::string_view title, const Row& heads,
                     const std::vector<Row>& rows,
                     absl::string_view otherwise = "") {
-  std::string html = absl::StrCat("<section><h2>", EscapeHtml(title), "</h2>");
+  constexpr size_t kManyColumns = 4;
+  std::string html = absl::StrCat(
+      heads.size() >= kManyColumns ? "<section class=\"wide\">" : "<section>",
+      "<h2>", EscapeHtml(title), "</h2>");
   if (rows.empty()) {
     absl::StrAppend(&html, "<p>", EscapeHtml(otherwise), "</p></section>\n");
     return html;
@@ -172,9 +176,9 @@ std::string Load(const FamilyChange& change) {
       "Load", {},
       {{"Requests", Rate(change.Rate({"qgemm_requests_computed_total"}))},
        {"Rows", Rate(change.Rate({"qgemm_rows_computed_total"}))},
-       {"Gemm, half", Latency(change.Quantile(gemm, 0.5))},
-       {"Gemm, 99 %", Latency(change.Quantile(gemm, 0.99))},
-       {"Requests of streams, 99 %", Latency(change.Quantile(stream, 0.99))},
+       {"Gemm p50", Latency(change.Quantile(gemm, 0.5))},
+       {"Gemm p99", Latency(change.Quantile(gemm, 0.99))},
+       {"GemmStream p99", Latency(change.Quantile(stream, 0.99))},
        {"Computed since the start",
         Count(now.Sum({"qgemm_requests_computed_total"}))}});
 }

@@ -94,8 +94,8 @@ TEST_F(StatusPageTest, LatencyIsThatSinceTheLookBefore) {
   metrics_.RpcEnded("Gemm", absl::StatusCode::kOk, absl::Microseconds(70));
   clock_.Advance(absl::Seconds(2));
   const std::string page = Look();
-  EXPECT_THAT(page, HasSubstr("<td>Gemm, half</td><td>≤ 20 µs</td>"));
-  EXPECT_THAT(page, HasSubstr("<td>Gemm, 99 %</td><td>≤ 20 µs</td>"));
+  EXPECT_THAT(page, HasSubstr("<td>Gemm p50</td><td>≤ 20 µs</td>"));
+  EXPECT_THAT(page, HasSubstr("<td>Gemm p99</td><td>≤ 20 µs</td>"));
 }
 
 TEST_F(StatusPageTest, ShowsRefusalsOnceThereAreAny) {
