@@ -317,4 +317,3 @@ def mixed_sizes(scene):
         for thread in threads:
             thread.join()
     return str(counts)
-
