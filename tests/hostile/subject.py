@@ -183,5 +183,5 @@ class Subject:
             threads=threads,
             descriptors=len(os.listdir(f"/proc/{self.process.pid}/fd")),
             weights_bytes=weights,
-            layers=int(samples["qgemm_weights_count"]),
+            layers=int(samples["qgemm_weights_layers"]),
             queued=int(samples["qgemm_queue_requests"]))
