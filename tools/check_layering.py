@@ -44,6 +44,7 @@ LAYERS = (
     ("kernels/backends", "kernels base"),
     ("server/metrics", "base"),
     ("server/net", "server/metrics base"),
+    ("server/health", "server/metrics base"),
     ("server/weights", "server/metrics kernels/formats kernels/matrix base"),
     ("server/scheduling", "server/metrics server/weights kernels/matrix base"),
     ("server/rpc", "server rpc proto kernels/formats kernels/matrix base"),
