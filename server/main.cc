@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <iostream>
@@ -18,6 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "flags/command_line.h"
+#include "server/health/exit_guard.h"
 #include "server/listen.h"
 #include "server/server.h"
 #include "server/server_options.h"
@@ -80,9 +82,20 @@ absl::Time QueueDeadline(absl::Duration drain_timeout) {
          std::min(kMaxShutdownTime, drain_timeout / 2);
 }
 
+// Exit codes beside 0 and that of a wrong command line.
+constexpr int kExitCannotStart = 1;
+constexpr int kExitFailed = 3;      // the device is lost, or a launch hangs
+constexpr int kExitDrainHangs = 4;  // what else hangs
+
 int Fail(const absl::Status& status) {
   std::cerr << "qgemm_server: " << status.message() << std::endl;
-  return 1;
+  return kExitCannotStart;
+}
+
+// A drain of a server that works ends before that, since what it leaves for the
+// shutdown is as long.
+absl::Duration LongestDrain(absl::Duration drain_timeout) {
+  return std::max(drain_timeout, kMaxShutdownTime + absl::Seconds(1));
 }
 
 int Run(int argc, char** argv) {
@@ -95,6 +108,7 @@ int Run(int argc, char** argv) {
   WaitByQueue();
   signal(SIGPIPE, SIG_IGN);
   const sigset_t signals = BlockEndSignals();
+  ExitGuard guard;
 
   const auto server = Server::Create(options);
   if (!server.ok()) return Fail(server.status());
@@ -110,13 +124,22 @@ int Run(int argc, char** argv) {
     LOG(INFO) << "metrics on port " << (*server)->metrics_port();
   }
 
+  if (options.exit_on_gpu_failure) {
+    (*server)->NotifyOfFailure([] { kill(getpid(), SIGTERM); });
+  }
+
   int received = 0;
   sigwait(&signals, &received);
+  const bool has_failed = !(*server)->failure().ok();
+  guard.ExitAfter(LongestDrain(options.drain_timeout),
+                  has_failed ? kExitFailed : kExitDrainHangs);
   UnblockInterrupt();
-  LOG(INFO) << strsignal(received) << ": draining for at most "
-            << options.drain_timeout;
+  LOG(INFO) << (has_failed ? "the server has failed" : strsignal(received))
+            << ": draining for at most " << options.drain_timeout;
   (*server)->Drain(QueueDeadline(options.drain_timeout));
   LOG(INFO) << "drained";
+  // A destructor that waits for a lost device may wait for ever.
+  if (!(*server)->failure().ok()) _exit(kExitFailed);
   return 0;
 }
 

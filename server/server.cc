@@ -10,9 +10,11 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -21,6 +23,8 @@
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "kernels/backends/backends.h"
+#include "server/health/health.h"
+#include "server/health/health_monitor.h"
 #include "server/listen.h"
 #include "server/metrics/metrics_endpoint.h"
 #include "server/metrics/server_metrics.h"
@@ -34,6 +38,9 @@ namespace {
 
 // Concurrent calls of one connection; a client holds back further ones.
 constexpr int kMaxStreamsPerConnection = 1024;
+
+// Time that launches in flight have when a drain ends.
+constexpr absl::Duration kLaunchPatience = absl::Seconds(2);
 
 // Time that clients have to close their connections once all calls have ended;
 // then the server closes them.
@@ -87,8 +94,17 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.answer_threads = AnswerThreads();
   rpc.enable_echo = options.enable_echo;
   rpc.enable_freeze = options.enable_freeze;
+  rpc.enable_faults = options.enable_faults;
   rpc.version = kVersion;
   return rpc;
+}
+
+HealthMonitorOptions ToMonitorOptions(const ServerOptions& options) {
+  HealthMonitorOptions monitor;
+  monitor.launch_timeout = options.launch_timeout == absl::ZeroDuration()
+                               ? absl::InfiniteDuration()
+                               : options.launch_timeout;
+  return monitor;
 }
 
 class GrpcServer final : public Server {
@@ -100,7 +116,9 @@ class GrpcServer final : public Server {
         dispatcher_(backend_.get(), &clock_, &metrics_),
         scheduler_(ToSchedulerOptions(options, backend_->limits()),
                    &dispatcher_, &clock_, &metrics_),
-        service_(ToRpcOptions(options), MakeParts()) {
+        service_(ToRpcOptions(options), MakeParts()),
+        monitor_(ToMonitorOptions(options), MakeHealthSources(), &clock_,
+                 [this](const Health& health) { TakeHealth(health); }) {
     metrics_.SampleMemory([backend = backend_.get()] {
       const BackendMemory memory = backend->memory();
       return MemoryFigures{memory.weights_bytes, memory.staging_bytes,
@@ -126,6 +144,8 @@ class GrpcServer final : public Server {
     }
     service_.Start();
     serving_ = true;
+    monitor_.SetStarted();
+    monitor_.Start();
     return absl::OkStatus();
   }
 
@@ -141,8 +161,10 @@ class GrpcServer final : public Server {
     MutexLock lock(&drain_mutex_);
     if (drained_) return;
     drained_ = true;
+    monitor_.SetDraining();
     if (serving_) service_.BeginDrain();
-    scheduler_.Drain(deadline);
+    scheduler_.Drain(failure().ok() ? deadline : clock_.Now());
+    EndLaunches();
     dispatcher_.WaitForCompletions();
     if (serving_) {
       // Every accepted call has its answer; only clients that are slow to close
@@ -155,9 +177,66 @@ class GrpcServer final : public Server {
       server_->Shutdown();
     }
     service_.Join();
+    monitor_.Stop();
+  }
+
+  absl::Status failure() const override { return monitor_.failure(); }
+
+  void NotifyOfFailure(absl::AnyInvocable<void()> notify) override {
+    {
+      MutexLock lock(&failure_mutex_);
+      if (!has_failed_) {
+        notify_ = std::move(notify);
+        return;
+      }
+    }
+    notify();
   }
 
  private:
+  HealthSources MakeHealthSources() {
+    HealthSources sources;
+    sources.backend_failure = [this] { return backend_->failure(); };
+    sources.oldest_launch = [this]() -> std::optional<uint64_t> {
+      const std::optional<LaunchInFlight> oldest = dispatcher_.OldestLaunch();
+      if (!oldest.has_value()) return std::nullopt;
+      return oldest->number;
+    };
+    return sources;
+  }
+
+  void TakeHealth(const Health& health) {
+    metrics_.SetHealth(health.state, health.reason);
+    service_.SetHealth(health);
+    if (health.is_fatal) Fail(absl::UnavailableError(health.reason));
+  }
+
+  // Ends every call, those in a launch too. Waits for nothing.
+  void Fail(const absl::Status& reason) {
+    backend_->GiveUp(reason);
+    if (serving_) service_.Fail(reason);
+    dispatcher_.Fail(reason);
+    scheduler_.Drain(clock_.Now());
+    absl::AnyInvocable<void()> notify;
+    {
+      MutexLock lock(&failure_mutex_);
+      has_failed_ = true;
+      notify = std::exchange(notify_, nullptr);
+    }
+    if (notify != nullptr) notify();
+  }
+
+  // Gives launches in flight some of the time that a drain leaves for the
+  // shutdown; then their requests end without them.
+  void EndLaunches() {
+    const absl::Duration patience =
+        std::min(kLaunchPatience, options_.drain_timeout / 8);
+    if (dispatcher_.WaitForLaunches(clock_.Now() + patience)) return;
+    dispatcher_.Fail(absl::UnavailableError(
+        "the server stopped before the launch of the request ended; retry on "
+        "another replica"));
+  }
+
   ServerParts MakeParts() {
     return {backend_.get(), &store_, &scheduler_, &metrics_, &clock_, &peers_};
   }
@@ -244,6 +323,10 @@ class GrpcServer final : public Server {
   bool serving_ = false;
   Mutex drain_mutex_;
   bool drained_ ABSL_GUARDED_BY(drain_mutex_) = false;
+  Mutex failure_mutex_;
+  bool has_failed_ ABSL_GUARDED_BY(failure_mutex_) = false;
+  absl::AnyInvocable<void()> notify_ ABSL_GUARDED_BY(failure_mutex_);
+  HealthMonitor monitor_;  // looks at all of the above
 };
 
 }  // namespace

@@ -115,6 +115,16 @@ void AddOtherFlags(CLI::App* app, ServerOptions* options) {
   AddSwitch(app, "enable_freeze", &options->enable_freeze,
             "Offers qgemm.v1.QgemmDebug/Freeze, for tests. Any client can hold "
             "all launches by it for up to a minute.");
+  AddSwitch(app, "enable_faults", &options->enable_faults,
+            "Offers qgemm.v1.QgemmDebug/InjectFault, for tests. Any client can "
+            "make the server fail by it, for good.");
+  AddDuration(app, "launch_timeout", &options->launch_timeout,
+              "Time after which a launch that has not ended is taken to hang: "
+              "its requests end with UNAVAILABLE and the server has failed. "
+              "0: never.");
+  AddSwitch(app, "exit_on_gpu_failure", &options->exit_on_gpu_failure,
+            "Ends the process, with exit code 3, once its device is lost or a "
+            "launch hangs; false: it refuses all calls until it is ended.");
   AddDuration(app, "drain_timeout", &options->drain_timeout,
               "Time that accepted requests may take after SIGTERM or SIGINT.");
 }
@@ -124,6 +134,16 @@ absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low,
   if (value >= low && value <= high) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--", flag, " = ", value, " is not between ", low, " and ", high));
+}
+
+absl::Status CheckLaunchTimeout(absl::Duration timeout) {
+  constexpr absl::Duration kLeast = absl::Seconds(1);
+  if (timeout == absl::ZeroDuration() || timeout >= kLeast) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--launch_timeout = ", absl::FormatDuration(timeout), " is below ",
+      absl::FormatDuration(kLeast), "; 0 sets no limit"));
 }
 
 absl::Status CheckStreamLimits(const StreamLimits& limits) {
@@ -184,6 +204,7 @@ absl::Status Validate(const ServerOptions& options) {
       CheckRange("max_k", options.weights_limits.max_k, 1, kMaxInt32));
   RETURN_IF_ERROR(CheckRange("max_uploads", options.max_uploads, 1, 64));
   RETURN_IF_ERROR(CheckStreamLimits(options.stream));
+  RETURN_IF_ERROR(CheckLaunchTimeout(options.launch_timeout));
   return CheckSchedulerOptions(options.scheduler);
 }
 

@@ -47,8 +47,13 @@ struct ServerOptions {
   // RPCs for tests and measurements (proto/qgemm/v1/debug.proto).
   bool enable_echo = false;
   bool enable_freeze = false;
+  bool enable_faults = false;
 
-  absl::Duration drain_timeout = absl::Seconds(30);  // used by main.cc
+  // A launch that takes longer hangs: the server has failed. 0 = no watchdog.
+  absl::Duration launch_timeout = absl::Seconds(30);
+  // Used by main.cc.
+  bool exit_on_gpu_failure = true;
+  absl::Duration drain_timeout = absl::Seconds(30);
 };
 
 // Returns the command line of qgemm_server, which writes to `options`. The

@@ -10,12 +10,17 @@
 
 namespace qgemm {
 
-void LiveCalls::BeginDrain() { draining_ = true; }
+void LiveCalls::BeginDrain(const absl::Status& refusal) {
+  MutexLock lock(&mutex_);
+  if (draining_) return;
+  refusal_ = refusal;
+  draining_ = true;
+}
 
 absl::Status LiveCalls::CheckServing() const {
   if (!draining_) return absl::OkStatus();
-  return absl::UnavailableError(
-      "the server is draining and takes no new requests; try another replica");
+  MutexLock lock(&mutex_);
+  return refusal_;
 }
 
 void LiveCalls::Refuse(absl::AnyInvocable<void()> refuse) {

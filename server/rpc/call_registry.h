@@ -45,10 +45,12 @@ class LiveCalls {
     LiveCount* const count_;
   };
 
-  // From now on CheckServing refuses.
-  void BeginDrain();
+  // From now on CheckServing refuses with `refusal`; the first one stays.
+  void BeginDrain(const absl::Status& refusal = absl::UnavailableError(
+                      "the server is draining and takes no new requests; try "
+                      "another replica"));
 
-  // OK, or UNAVAILABLE while the server drains.
+  // OK, or UNAVAILABLE while the server drains or after it has failed.
   absl::Status CheckServing() const;
 
   // Ends a call that CheckServing refused: runs `refuse` at once, or when
@@ -67,7 +69,8 @@ class LiveCalls {
  private:
   std::atomic<bool> draining_{false};
   LiveCount count_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
+  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
   CondVar refused_;
   bool holding_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<absl::AnyInvocable<void()>> held_ ABSL_GUARDED_BY(mutex_);

@@ -7,9 +7,29 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "server/rpc/server_call.h"
 
 namespace qgemm {
+namespace {
+
+// Longer names are not repeated to the client.
+constexpr size_t kMaxNameRepeated = 64;
+
+grpc::Status UnknownService(const std::string& name) {
+  const std::string subject =
+      name.size() <= kMaxNameRepeated
+          ? absl::StrCat("service = \"", absl::CHexEscape(name), "\"")
+          : absl::StrCat("service = a name of ", name.size(), " bytes");
+  return grpc::Status(
+      grpc::StatusCode::NOT_FOUND,
+      absl::StrCat(subject, " is none of this server's; it has \"\", \"",
+                   HealthService::kLiveness, "\", \"",
+                   HealthService::kReadiness, "\" and qgemm.v1.Qgemm"));
+}
+
+}  // namespace
 
 class HealthService::CheckCall final : public ServerCall<CheckCall> {
  public:
@@ -31,11 +51,8 @@ class HealthService::CheckCall final : public ServerCall<CheckCall> {
 
   void Begin() {
     if (!health_->Knows(request_.service())) {
-      responder_.FinishWithError(
-          grpc::Status(grpc::StatusCode::NOT_FOUND,
-                       "service = \"" + request_.service() +
-                           "\" is none of this server's"),
-          FinishTag());
+      responder_.FinishWithError(UnknownService(request_.service()),
+                                 FinishTag());
       return;
     }
     health::HealthCheckResponse response;
@@ -143,18 +160,21 @@ void HealthService::AcceptWatch(CompletionQueue* queue) {
 }
 
 bool HealthService::Knows(const std::string& service) const {
-  return service.empty() || service == service_name_;
+  return service.empty() || service == service_name_ || service == kReadiness ||
+         service == kLiveness;
 }
 
 HealthStatus HealthService::StatusOf(const std::string& service) const {
   if (!Knows(service)) return health::HealthCheckResponse::SERVICE_UNKNOWN;
-  return serving_ ? health::HealthCheckResponse::SERVING
-                  : health::HealthCheckResponse::NOT_SERVING;
+  return (service == kLiveness ? live_ : ready_)
+             ? health::HealthCheckResponse::SERVING
+             : health::HealthCheckResponse::NOT_SERVING;
 }
 
-void HealthService::SetServing(bool serving) {
+void HealthService::Set(const Health& health) {
   MutexLock lock(&mutex_);
-  serving_ = serving;
+  live_ = health.is_live();
+  ready_ = health.is_ready();
   const std::set<std::shared_ptr<WatchCall>> watches = watches_;
   for (const std::shared_ptr<WatchCall>& watch : watches) watch->Advance();
 }

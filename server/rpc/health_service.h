@@ -17,6 +17,7 @@
 #include "base/mutex.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "rpc/completion_queue.h"
+#include "server/health/health.h"
 #include "server/rpc/call_registry.h"
 
 namespace qgemm {
@@ -29,8 +30,13 @@ using HealthStatus = health::HealthCheckResponse::ServingStatus;
 // before the server shuts down. Thread-safe. Must outlive the calls it accepts.
 class HealthService {
  public:
-  // Answers for the server as a whole and for `service`, its one service: not
-  // serving until SetServing. `live_calls` must outlive this.
+  // Names of the two kinds of health, as Kubernetes calls its probes.
+  static constexpr char kLiveness[] = "liveness";
+  static constexpr char kReadiness[] = "readiness";
+
+  // Answers with readiness for the server as a whole (""), `service`, its one
+  // service, and kReadiness: not serving until Set; with liveness for
+  // kLiveness. `live_calls` must outlive this.
   HealthService(LiveCalls* live_calls, std::string service);
   ~HealthService();
 
@@ -41,7 +47,7 @@ class HealthService {
   void Accept(CompletionQueue* queue);
 
   // Watchers hear of a change.
-  void SetServing(bool serving);
+  void Set(const Health& health);
 
   // Ends every Watch, and those to come, with UNAVAILABLE.
   void EndWatches();
@@ -61,7 +67,8 @@ class HealthService {
   AsyncHealth service_;
 
   Mutex mutex_;  // also of each WatchCall's state
-  bool serving_ ABSL_GUARDED_BY(mutex_) = false;
+  bool live_ ABSL_GUARDED_BY(mutex_) = true;
+  bool ready_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<std::shared_ptr<WatchCall>> watches_ ABSL_GUARDED_BY(mutex_);
 };

@@ -97,11 +97,16 @@ class QgemmService::Handlers {
       debug_.Accept(queue.get(), kGemmCallsAwaited);
       queue->Start();
     }
-    health_.SetServing(true);
+  }
+
+  void SetHealth(const Health& health) { health_.Set(health); }
+
+  void Fail(const absl::Status& reason) {
+    live_calls_.BeginDrain(reason);
+    BeginDrain();
   }
 
   void BeginDrain() {
-    health_.SetServing(false);
     live_calls_.BeginDrain();
     load_.EndUploads();
     stream_.BeginDrain();
@@ -158,6 +163,10 @@ void QgemmService::Register(grpc::ServerBuilder* builder) {
   handlers_->Register(builder);
 }
 void QgemmService::Start() { handlers_->Start(); }
+void QgemmService::SetHealth(const Health& health) {
+  handlers_->SetHealth(health);
+}
+void QgemmService::Fail(const absl::Status& reason) { handlers_->Fail(reason); }
 void QgemmService::BeginDrain() { handlers_->BeginDrain(); }
 void QgemmService::ShutDown(absl::AnyInvocable<void()> shut_down_server) {
   handlers_->ShutDown(std::move(shut_down_server));

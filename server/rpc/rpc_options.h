@@ -40,6 +40,7 @@ struct RpcOptions {
   // RPCs for tests and measurements (debug_service.h).
   bool enable_echo = false;
   bool enable_freeze = false;
+  bool enable_faults = false;
   std::string version;
 };
 
