@@ -63,20 +63,24 @@ class Run:
         self.outcomes.append(outcome)
         print_outcome(outcome)
 
-    def skip(self, name, reason):
-        self.skipped.append(name)
-        print(f"-- {name}: skipped: {reason}", flush=True)
+    def skip(self, attacks, reason):
+        if attacks:
+            self.skipped += attacks
+            names = ", ".join(sorted(attack.name for attack in attacks))
+            print(f"-- skipped, {reason}: {names}", flush=True)
 
-    def is_runnable(self, attack):
-        if attack.proxied and not proxy.is_installed():
-            self.skip(attack.name, "no haproxy; tools/setup.sh test")
-            return False
-        return True
+    def runnable(self, attacks):
+        """Those that need no proxy, if there is none."""
+        if proxy.is_installed():
+            return list(attacks)
+        self.skip([a for a in attacks if a.proxied],
+                  "no haproxy (tools/setup.sh test)")
+        return [a for a in attacks if not a.proxied]
 
     def in_order(self, attacks):
         """Each attack settles; neighbours with the same needs share a server
         until one of them fails."""
-        pending = list(filter(self.is_runnable, attacks))
+        pending = self.runnable(attacks)
         while pending:
             needs = pending[0].server
             with self.start_siege(pending[0]) as siege:
@@ -101,16 +105,16 @@ class Run:
         end = time.monotonic() + 60 * minutes
         order = random.Random(self.arguments.seed)
         pending = []
-        runnable = [a for a in attacks if self.is_runnable(a)]
+        runnable = self.runnable(attacks)
         main_needs = ATTACKS[0].server
         main = next(a for a in ATTACKS if a.server == main_needs)
-        left_out = {attack.name for attack in runnable}
+        left_out = set(runnable)
         with self.start_siege(main) as siege:
             while time.monotonic() < end:
                 if not pending:
                     pending = order.sample(runnable, len(runnable))
                 attack = pending.pop()
-                left_out.discard(attack.name)
+                left_out.discard(attack)
                 if attack.server == main_needs:
                     outcome = siege.run(attack, settles=False)
                     self.add(outcome, attack)
@@ -123,8 +127,7 @@ class Run:
             siege.settle(outcome)
             self.add(outcome)
             self.stop(siege)
-        for name in sorted(left_out):
-            self.skip(name, f"not within {minutes:g} minutes")
+        self.skip(list(left_out), f"not within {minutes:g} minutes")
 
     def cases(self, cases):
         for case in cases:
