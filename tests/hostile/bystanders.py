@@ -17,6 +17,8 @@ PAUSE_S = 0.005          # between the calls of one client
 UPLOAD_PAUSE_S = 0.3
 STREAM_REQUESTS = 50
 STREAM_LIMIT_S = 2 * CALL_LIMIT_S
+HEALTH_CHECK = "/grpc.health.v1.Health/Check"
+SERVING = b"\x08\x01"   # a HealthCheckResponse
 RETRIED = (grpc.StatusCode.RESOURCE_EXHAUSTED,)
 
 
@@ -79,8 +81,8 @@ class Summary:
 class Bystanders:
     """The clients, for a with block; `take` gives what they met. Each class of
     client has a thread: `tcp` and `unix` call Gemm, `stream` keeps a GemmStream
-    open, `fresh` connects anew for each call, over both, and `upload` loads a
-    layer, multiplies by it and unloads it."""
+    open, `fresh` connects anew each time, over both, and asks for health too, and
+    `upload` loads a layer, multiplies by it and unloads it."""
 
     KINDS = ("tcp", "unix", "stream", "fresh", "upload")
 
@@ -132,8 +134,15 @@ class Bystanders:
         while not self._stop.wait(10 * PAUSE_S):
             targets.reverse()
             with layers.channel_to(targets[0]) as channel:
-                stub = layers.stub_of(channel)
-                self._attempt("fresh", lambda: self._multiply(stub, "fresh"))
+                self._attempt("fresh", lambda: self._ask_afresh(channel))
+
+    def _ask_afresh(self, channel):
+        """Health, which must say SERVING, and a product."""
+        check = channel.unary_unary(HEALTH_CHECK, bytes, bytes)
+        health = check(b"", timeout=CALL_LIMIT_S)
+        if health != SERVING:
+            self._record.add_problem(f"health says {health!r}")
+        self._multiply(layers.stub_of(channel), "fresh")
 
     def _run_upload(self):
         layer = layers.CheckedLayer("bystander/upload", 32, 64, 2, 2)
