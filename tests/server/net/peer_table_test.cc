@@ -58,6 +58,16 @@ TEST(PeerTableTest, AUsageOutlivesItsConnectionsWhileItIsHeld) {
   EXPECT_EQ(table.Find("ipv4:10.0.0.7:81")->usage, usage);
 }
 
+TEST(PeerTableTest, ConnectionsOfOneIdentityAreCountedTogether) {
+  ServerMetrics metrics;
+  PeerTable table(&metrics);
+  table.Insert("ipv4:127.0.0.1:1", MakePeer("uid 7"));
+  table.Insert("ipv4:127.0.0.1:2", MakePeer("uid 7"));
+  table.Find("ipv4:127.0.0.1:1")->usage->traffic->RequestComputed(3);
+  table.Find("ipv4:127.0.0.1:2")->usage->traffic->RequestComputed(4);
+  EXPECT_EQ(metrics.ClientTraffic("uid 7")->rows(), 7);
+}
+
 TEST(PeerTableTest, AStrangerIsToldByItsName) {
   const PeerTable table;
   EXPECT_EQ(table.Find("ipv4:10.0.0.7:80")->identity, "ip 10.0.0.7");
