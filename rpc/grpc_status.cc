@@ -11,7 +11,6 @@
 #include <google/protobuf/any.pb.h>
 #include <google/protobuf/duration.pb.h>
 #include <google/protobuf/unknown_field_set.h>
-#include <grpc/support/time.h>
 
 #include <string>
 #include <utility>
@@ -73,7 +72,7 @@ void ForEachBytes(const std::string& message, int number, Visit visit) {
   }
 }
 
-// Of a serialized google.protobuf.Duration.
+// Reads a serialized google.protobuf.Duration.
 std::optional<absl::Duration> ParseDelay(const std::string& bytes) {
   google::protobuf::Duration delay;
   if (!delay.ParseFromString(bytes)) return std::nullopt;
@@ -156,15 +155,19 @@ void SetContextDeadline(absl::Time deadline, grpc::ClientContext* context) {
   context->set_deadline(absl::ToChronoTime(deadline));
 }
 
-absl::Time DeadlineOf(const grpc::ServerContext& context) {
-  // Not context.deadline(), whose nanoseconds wrap beyond the year 2262.
+absl::Time DeadlineOf(const grpc::ServerContext& context, absl::Time now) {
+  return DeadlineOf(context.raw_deadline(), now);
+}
+
+absl::Time DeadlineOf(gpr_timespec raw_deadline, absl::Time now) {
   const gpr_timespec deadline =
-      gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_REALTIME);
-  if (gpr_time_cmp(deadline, gpr_inf_future(GPR_CLOCK_REALTIME)) >= 0) {
+      gpr_convert_clock_type(raw_deadline, GPR_CLOCK_MONOTONIC);
+  if (gpr_time_cmp(deadline, gpr_inf_future(GPR_CLOCK_MONOTONIC)) >= 0) {
     return absl::InfiniteFuture();
   }
-  return absl::FromUnixSeconds(deadline.tv_sec) +
-         absl::Nanoseconds(deadline.tv_nsec);
+  const gpr_timespec left =
+      gpr_time_sub(deadline, gpr_now(GPR_CLOCK_MONOTONIC));
+  return now + absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
 }
 
 }  // namespace qgemm

@@ -5,6 +5,7 @@
 #ifndef QGEMM_RPC_GRPC_STATUS_H_
 #define QGEMM_RPC_GRPC_STATUS_H_
 
+#include <grpc/support/time.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
@@ -46,9 +47,11 @@ absl::Status LostAnswer(bool cancelled, bool deadline_passed);
 // InfiniteFuture sets none.
 void SetContextDeadline(absl::Time deadline, grpc::ClientContext* context);
 
-// InfiniteFuture for a call without a deadline. Any time that a client may ask
-// for is kept, even one that the system's clock cannot count to.
-absl::Time DeadlineOf(const grpc::ServerContext& context);
+// The deadline of a call by the clock that says `now`; InfiniteFuture without
+// one. Any time that a client may ask for is kept, even one beyond the year
+// 2262, which the system's clock cannot count to.
+absl::Time DeadlineOf(const grpc::ServerContext& context, absl::Time now);
+absl::Time DeadlineOf(gpr_timespec raw_deadline, absl::Time now);
 
 }  // namespace qgemm
 

@@ -90,6 +90,11 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.max_uploads = options.max_uploads;
   rpc.stream = options.stream;
   rpc.max_queued_bytes = options.scheduler.max_queued_bytes;
+  if (options.max_client_staging_bytes > 0) {
+    rpc.max_client_staging_bytes = options.max_client_staging_bytes;
+  }
+  rpc.max_streams = options.max_streams;
+  rpc.progress = {options.idle_timeout, options.min_upload_bytes_per_second};
   rpc.completion_queues = CompletionQueues();
   rpc.answer_threads = AnswerThreads();
   rpc.enable_echo = options.enable_echo;

@@ -27,6 +27,9 @@ constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 // Longer than any client waits.
 constexpr absl::Duration kMaxAgeCap = absl::Minutes(1);
 
+constexpr absl::Duration kMinIdleTimeout = absl::Milliseconds(100);
+constexpr absl::Duration kMaxIdleTimeout = absl::Hours(24);
+
 void AddAddressFlags(CLI::App* app, ServerOptions* options) {
   AddOption(app, "listen", &options->listen,
             "Addresses to serve gRPC at: host:port on a loopback address (port "
@@ -77,6 +80,23 @@ void AddSizeFlags(CLI::App* app, ServerOptions* options) {
            "read.");
   AddBytes(app, "max_stream_operand_bytes", &options->stream.max_operand_bytes,
            "Largest A, and largest C, of a GemmStream's request.");
+  AddOption(app, "max_streams", &options->max_streams,
+            "Concurrent GemmStreams, half of them of one client; more are "
+            "refused with RESOURCE_EXHAUSTED.");
+  AddBytes(app, "max_client_staging_bytes", &options->max_client_staging_bytes,
+           "Operand bytes of one client's requests and unread answers; more "
+           "are refused with RESOURCE_EXHAUSTED. 0: half of the staging "
+           "memory.");
+}
+
+void AddProgressFlags(CLI::App* app, ServerOptions* options) {
+  AddDuration(app, "idle_timeout", &options->idle_timeout,
+              "Time without progress after which an upload, an operand that "
+              "has come in part or an answer that is not read is given up.");
+  AddBytes(app, "min_upload_bytes_per_second",
+           &options->min_upload_bytes_per_second,
+           "Least rate, over 10 s, of an upload and of a stream's operands "
+           "that come in part. 0: none.");
 }
 
 void AddSchedulerFlags(CLI::App* app, ServerOptions* options) {
@@ -156,6 +176,23 @@ absl::Status CheckStreamLimits(const StreamLimits& limits) {
                     kMaxBytes);
 }
 
+absl::Status CheckClientLimits(const ServerOptions& options) {
+  RETURN_IF_ERROR(CheckRange("max_streams", options.max_streams, 1, 1 << 20));
+  RETURN_IF_ERROR(CheckRange("max_client_staging_bytes",
+                             options.max_client_staging_bytes, 0, kMaxInt64));
+  RETURN_IF_ERROR(CheckRange("min_upload_bytes_per_second",
+                             options.min_upload_bytes_per_second, 0,
+                             kMaxInt32));
+  if (options.idle_timeout < kMinIdleTimeout ||
+      options.idle_timeout > kMaxIdleTimeout) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--idle_timeout = ", absl::FormatDuration(options.idle_timeout),
+        " is not between ", absl::FormatDuration(kMinIdleTimeout), " and ",
+        absl::FormatDuration(kMaxIdleTimeout)));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckSchedulerOptions(const SchedulerOptions& options) {
   RETURN_IF_ERROR(CheckRange("max_queued_requests", options.max_queued_requests,
                              1, kMaxInt32));
@@ -182,6 +219,7 @@ std::unique_ptr<CLI::App> MakeServerApp(ServerOptions* options) {
   AddAddressFlags(app.get(), options);
   AddBackendFlags(app.get(), &options->backend);
   AddSizeFlags(app.get(), options);
+  AddProgressFlags(app.get(), options);
   AddSchedulerFlags(app.get(), options);
   AddOtherFlags(app.get(), options);
   return app;
@@ -205,6 +243,7 @@ absl::Status Validate(const ServerOptions& options) {
   RETURN_IF_ERROR(CheckRange("max_uploads", options.max_uploads, 1, 64));
   RETURN_IF_ERROR(CheckStreamLimits(options.stream));
   RETURN_IF_ERROR(CheckLaunchTimeout(options.launch_timeout));
+  RETURN_IF_ERROR(CheckClientLimits(options));
   return CheckSchedulerOptions(options.scheduler);
 }
 

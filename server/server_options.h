@@ -39,6 +39,13 @@ struct ServerOptions {
   WeightsLimits weights_limits;
   int max_uploads = 4;
   StreamLimits stream;  // of each GemmStream
+  int max_streams = 2048;
+  // Operands of one client's requests and unread answers; 0 = half of the
+  // staging bound.
+  int64_t max_client_staging_bytes = 0;
+  // Least progress of uploads, operands in part and answers.
+  absl::Duration idle_timeout = absl::Seconds(30);
+  int64_t min_upload_bytes_per_second = int64_t{64} << 10;
   // scheduler.batching is derived from `batching` and the backend's limits.
   SchedulerOptions scheduler;
   // True: requests of any clients for the same weights share launches.

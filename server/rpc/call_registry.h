@@ -81,7 +81,7 @@ struct CallLimit {
   size_t max_calls = std::numeric_limits<size_t>::max();
   absl::string_view noun;  // "uploads"
   absl::string_view flag;  // "--max_uploads"
-  // Of one client, so that others find a place.
+  // Bound of one client, so that others find a place.
   size_t max_client_calls = std::numeric_limits<size_t>::max();
 };
 
@@ -122,14 +122,15 @@ class CallRegistry {
     return absl::OkStatus();
   }
 
-  // Does nothing for a call that did not enter.
-  void Leave(Call* call) {
+  // Returns false, and does nothing, for a call that did not enter.
+  bool Leave(Call* call) {
     MutexLock lock(&mutex_);
     const auto found = calls_.find(call);
-    if (found == calls_.end()) return;
+    if (found == calls_.end()) return false;
     const auto client = found->second.client;
     if (--client->second == 0) clients_.erase(client);
     calls_.erase(found);
+    return true;
   }
 
   // The calls that are registered now.

@@ -45,13 +45,20 @@ class GemmHandler::Call final : public PayloadCall {
   void Serve() override {
     const absl::Status parsed = Read(&message_);
     if (!parsed.ok()) return End(parsed);
-    absl::StatusOr<GemmRequestBuilder> builder =
-        ParseGemm(handler_->gemm_, message_, payload().bytes,
-                  handler_->result_limit_, context()->peer());
+    const GemmServices& gemm = handler_->gemm_;
+    std::shared_ptr<const Peer> peer = FindPeer();
+    absl::StatusOr<GemmRequestBuilder> builder = ParseGemm(
+        gemm, message_, payload().bytes, handler_->result_limit_, *peer);
     if (!builder.ok()) return End(builder.status());
     // Before the copy, which an overloaded server has no time for.
     const absl::Status room = builder->CheckRoom();
     if (!room.ok()) return EndRetryably(room);
+    const GemmSizes& sizes = builder->sizes();
+    absl::StatusOr<StagingCharge> charge =
+        StagingCharge::Take(std::move(peer), sizes.a_bytes + sizes.c_bytes,
+                            gemm.max_client_staging_bytes);
+    if (!charge.ok()) return End(charge.status());
+    charge_ = *std::move(charge);
     if (builder->sizes().a_bytes < kLongCopyBytes ||
         handler_->copiers_.waiting() >= kMostWaitingCopies) {
       return StageAndEnqueue(*std::move(builder));
@@ -66,7 +73,10 @@ class GemmHandler::Call final : public PayloadCall {
   void StageAndEnqueue(GemmRequestBuilder builder) {
     absl::Status acquired = builder.AcquireA();
     if (acquired.ok()) acquired = builder.AcquireC();
-    if (!acquired.ok()) return EndRetryably(acquired);
+    if (!acquired.ok()) {
+      charge_ = StagingCharge();
+      return EndRetryably(acquired);
+    }
     TakePayload(builder.a());
     const int64_t c_bytes = builder.sizes().c_bytes;
     builder.SetCaller(
@@ -74,7 +84,8 @@ class GemmHandler::Call final : public PayloadCall {
         [self = shared_from_this(), this, c_bytes](
             const absl::Status& status, const GemmTimings& timings,
             std::unique_ptr<AdmittedRequest> ended) {
-          StagedOperands operands = {std::move(ended->a), std::move(ended->c)};
+          StagedOperands operands = {std::move(ended->a), std::move(ended->c),
+                                     std::move(charge_)};
           // Releases the weights before the client can see the answer: it may
           // unload them then.
           ended.reset();
@@ -86,7 +97,7 @@ class GemmHandler::Call final : public PayloadCall {
   GemmCaller Caller(int64_t c_bytes) {
     GemmCaller caller;
     caller.arrival = arrival();
-    caller.deadline = DeadlineOf(*context());
+    caller.deadline = DeadlineOf(*context(), handler_->services_.clock->Now());
     caller.cancelled = cancelled_;
     caller.completion_executor = c_bytes < kLongAnswerBytes
                                      ? static_cast<TaskRunner*>(queue())
@@ -110,6 +121,7 @@ class GemmHandler::Call final : public PayloadCall {
 
   GemmHandler* const handler_;
   v1::GemmRequest message_;  // the payload may borrow from it
+  StagingCharge charge_;     // from the admission until the answer has it
   const std::shared_ptr<std::atomic<bool>> cancelled_ =
       std::make_shared<std::atomic<bool>>(false);
 };

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 
-#include "base/byte_budget.h"
 #include "base/worker_pool.h"
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/backend.h"
@@ -67,9 +66,6 @@ class GemmStreamHandler {
   const GemmServices gemm_;
   AsyncQgemm* const service_;
   const RpcOptions options_;
-  // Operands of all streams that have come in part: memory that clients make
-  // the server hold without ever making a request of it.
-  ByteBudget partial_operands_;
   CallRegistry<GemmStreamCall> calls_;
 };
 

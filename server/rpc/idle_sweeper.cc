@@ -62,11 +62,22 @@ void IdleSweeper::Stop() {
 
 void IdleSweeper::Sweep(CompletionQueue* queue) {
   queue->Submit([this, queue] {
-    const SweepRound round = {clock_->Now(), limits_, metrics_};
+    AnswersWaiting waiting;
+    const SweepRound round = {clock_->Now(), limits_, metrics_, &waiting};
     queue->ForEachLink([&round](QueueLink* link) {
       static_cast<SweptCall*>(link)->Sweep(round);
     });
+    Report(queue, waiting);
   });
+}
+
+void IdleSweeper::Report(const CompletionQueue* queue,
+                         const AnswersWaiting& waiting) {
+  MutexLock lock(&reported_mutex_);
+  AnswersWaiting& reported = reported_[queue];
+  metrics_->AnswersWaitingChanged(waiting.answers - reported.answers,
+                                  waiting.bytes - reported.bytes);
+  reported = waiting;
 }
 
 void IdleSweeper::Run(absl::Duration period) {

@@ -8,6 +8,7 @@
 #define QGEMM_SERVER_RPC_IDLE_SWEEPER_H_
 
 #include <cstdint>
+#include <map>
 #include <thread>
 #include <vector>
 
@@ -53,13 +54,20 @@ class ProgressWatch {
   int64_t window_count_ = 0;
 };
 
-// One look at all calls.
+// Answers that wait to be read, and their operand bytes.
+struct AnswersWaiting {
+  int64_t answers = 0;
+  int64_t bytes = 0;
+};
+
+// One look at all calls of a queue.
 struct SweepRound {
   absl::Time now;
-  // Of an upload and of an operand that comes in part. An answer that goes out
-  // has its idle_timeout, and no rate.
+  // Bounds of an upload and of an operand that comes in part. An answer that
+  // goes out has the same idle_timeout, and no rate.
   ProgressLimits limits;
-  ServerMetrics* metrics = nullptr;  // CallTimedOut
+  ServerMetrics* metrics = nullptr;   // CallTimedOut
+  AnswersWaiting* waiting = nullptr;  // each call adds its own
 };
 
 // A call in its queue's list of links, which holds nothing else.
@@ -92,11 +100,16 @@ class IdleSweeper {
 
  private:
   void Run(absl::Duration period);
+  // Sets what the metrics count of this queue's answers.
+  void Report(const CompletionQueue* queue, const AnswersWaiting& waiting);
 
   const ProgressLimits limits_;
   const Clock* const clock_;
   ServerMetrics* const metrics_;
   std::vector<CompletionQueue*> queues_;
+  Mutex reported_mutex_;
+  std::map<const CompletionQueue*, AnswersWaiting> reported_
+      ABSL_GUARDED_BY(reported_mutex_);
   Mutex mutex_;
   CondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -9,6 +9,13 @@
 #include "server/rpc/translate.h"
 
 namespace qgemm {
+namespace {
+
+// A long answer goes out in slices, each of which is progress: a client that
+// reads one within --idle_timeout, at 35 KB/s, keeps its call.
+constexpr int64_t kSliceBytes = int64_t{1} << 20;
+
+}  // namespace
 
 PayloadCall::PayloadCall(const CallServices& services, CompletionQueue* queue,
                          absl::string_view method)
@@ -46,15 +53,20 @@ void PayloadCall::Answer(const google::protobuf::Message& header,
                          StagedOperands operands, int64_t c_bytes,
                          absl::Duration total) {
   operands.a = StagingLease();
+  operands.charge.Shrink(c_bytes);
   services_.metrics->RpcEnded(method_, absl::StatusCode::kOk, total);
   const auto c = absl::MakeConstSpan(operands.c.data(), c_bytes);
-  responder_.Finish(
-      WritePayloadMessage(header, c,
-                          [held = HoldWhileSent(
-                               live_calls(), std::move(operands.c))]() mutable {
-                            held.reset();
-                          }),
-      grpc::Status::OK, FinishTag());
+  auto sent = std::make_shared<SentOperand>(live_calls(), std::move(operands.c),
+                                            std::move(operands.charge));
+  sent_ = sent;
+  const grpc::ByteBuffer message =
+      c_bytes <= kSliceBytes
+          ? WritePayloadMessage(header, c,
+                                SentOperand::Release(std::move(sent)))
+          : WriteSlicedPayloadMessage(header, c, kSliceBytes, [&sent] {
+              return SentOperand::Release(sent);
+            });
+  responder_.Finish(message, grpc::Status::OK, FinishTag());
 }
 
 void PayloadCall::End(const absl::Status& status) {
@@ -73,6 +85,12 @@ void PayloadCall::EndWith(const absl::Status& status,
 
 void PayloadCall::OnDone() {
   if (context()->IsCancelled()) CallerLeft();
+}
+
+AnswerProgress PayloadCall::Sent() const {
+  const std::shared_ptr<SentOperand> sent = sent_.lock();
+  if (sent == nullptr) return {};
+  return {sent->slices_sent(), sent->size_bytes()};
 }
 
 }  // namespace qgemm

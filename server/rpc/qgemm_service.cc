@@ -16,6 +16,7 @@
 #include "server/rpc/debug_service.h"
 #include "server/rpc/handlers.h"
 #include "server/rpc/health_service.h"
+#include "server/rpc/idle_sweeper.h"
 #include "server/rpc/queries.h"
 #include "server/rpc/server_call.h"
 #include "server/rpc/unary_handler.h"
@@ -44,6 +45,7 @@ class QgemmService::Handlers {
   Handlers(const RpcOptions& options, const ServerParts& parts)
       : options_(options),
         answer_executor_(options.answer_threads),
+        sweeper_(options.progress, parts.clock, parts.metrics),
         queries_(parts.backend, parts.store, parts.clock, options),
         gemm_(Services(parts), Gemm(parts), &service_,
               options.max_message_bytes),
@@ -83,6 +85,7 @@ class QgemmService::Handlers {
   }
 
   void Start() {
+    std::vector<CompletionQueue*> queues;
     for (const std::unique_ptr<CompletionQueue>& queue : queues_) {
       for (int i = 0; i < kGemmCallsAwaited; ++i) gemm_.Accept(queue.get());
       for (int i = 0; i < kOtherCallsAwaited; ++i) {
@@ -96,7 +99,9 @@ class QgemmService::Handlers {
       }
       debug_.Accept(queue.get(), kGemmCallsAwaited);
       queue->Start();
+      queues.push_back(queue.get());
     }
+    sweeper_.Start(std::move(queues));
   }
 
   void SetHealth(const Health& health) { health_.Set(health); }
@@ -125,6 +130,7 @@ class QgemmService::Handlers {
 
   void Join() {
     live_calls_.WaitUntilNone();
+    sweeper_.Stop();
     for (const auto& queue : queues_) queue->ShutDown();
   }
 
@@ -136,12 +142,14 @@ class QgemmService::Handlers {
     return {&live_calls_, parts.metrics, parts.clock, parts.peers};
   }
   GemmServices Gemm(const ServerParts& parts) {
-    return {parts.backend, parts.store, parts.scheduler, &answer_executor_};
+    return {parts.backend, parts.store, parts.scheduler, &answer_executor_,
+            options_.max_client_staging_bytes};
   }
 
   const RpcOptions options_;
   LiveCalls live_calls_;
   WorkerPool answer_executor_;
+  IdleSweeper sweeper_;
   AsyncQgemm service_;
   const Queries queries_;
   GemmHandler gemm_;

@@ -6,11 +6,13 @@
 #define QGEMM_SERVER_RPC_RPC_OPTIONS_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "kernels/formats/weights_spec.h"
 #include "qgemm/v1/qgemm.grpc.pb.h"
 #include "rpc/message_limits.h"
+#include "server/rpc/idle_sweeper.h"
 #include "server/rpc/stream_ledger.h"
 
 namespace qgemm {
@@ -31,6 +33,12 @@ struct RpcOptions {
   StreamLimits stream;
   // The scheduler's bound; no request beyond it can ever be queued.
   int64_t max_queued_bytes = int64_t{1} << 30;
+  // Operand bytes that the requests and unread answers of one client hold.
+  int64_t max_client_staging_bytes = std::numeric_limits<int64_t>::max();
+  // GemmStreams at one time.
+  int max_streams = 2048;
+  // Least progress of uploads, operands in part and answers.
+  ProgressLimits progress;
   // Uploads at one time; each holds a few chunks and a builder.
   int max_uploads = 4;
   // Completion queues, each with a thread.

@@ -35,6 +35,12 @@ struct CallServices {
 // by its answer or because the client left.
 enum class WhenDone { kIgnored, kNotified };
 
+// Operand of an answer that goes out.
+struct AnswerProgress {
+  int64_t slices_sent = 0;
+  int64_t bytes_held = 0;
+};
+
 // Base of a call object. A Call, made by std::make_shared, has
 //   void Await(void* tag)   hands the call to the service's Request method
 //   void AcceptNext()       accepts another call object on the same queue
@@ -43,7 +49,7 @@ enum class WhenDone { kIgnored, kNotified };
 //   void End(const absl::Status&), if it uses Refuse
 //   void OnDone(), if kWhenDone is kNotified
 //   void OnSweep(const SweepRound&), if it may stop before its answer
-//   int64_t SentCount(), if its answer may be long: grows while that goes out
+//   AnswerProgress Sent(), if its answer has an operand
 // gRPC's operations hold a reference each, and the last one to end frees the
 // call.
 template <typename Call, WhenDone kWhenDone = WhenDone::kIgnored>
@@ -80,8 +86,8 @@ class ServerCall : public std::enable_shared_from_this<Call>,
   // Runs on the queue's thread, about once a second, from Begin until the call
   // is answered.
   void OnSweep(const SweepRound&) {}
-  // Grows as parts of the answer go out; may be called from Begin on.
-  int64_t SentCount() const { return 0; }
+  // Progress of the answer; may be called from Begin on.
+  AnswerProgress Sent() const { return {}; }
 
   // Ends a call that CheckServing refused, now or when the server releases its
   // refusals.
@@ -113,10 +119,12 @@ class ServerCall : public std::enable_shared_from_this<Call>,
     if (!answering_.load(std::memory_order_acquire)) {
       return self().OnSweep(round);
     }
-    if (given_up_) return;
+    const AnswerProgress sent = self().Sent();
+    ++round.waiting->answers;
+    round.waiting->bytes += sent.bytes_held;
     const ProgressLimits limits = {round.limits.idle_timeout, 0};
-    if (answer_watch_.Look(self().SentCount(), limits, round.now) ==
-        Progress::kFine) {
+    if (given_up_ || answer_watch_.Look(sent.slices_sent, limits, round.now) ==
+                         Progress::kFine) {
       return;
     }
     given_up_ = true;

@@ -98,6 +98,13 @@ TEST(ValidateTest, NamesTheFlagItsValueAndItsBounds) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("--batch_age_cap = 1h"));
   options = ServerOptions();
+  options.idle_timeout = absl::Milliseconds(99);
+  EXPECT_THAT(Validate(options).message(),
+              HasSubstr("--idle_timeout = 99ms is not between 100ms and 24h"));
+  options = ServerOptions();
+  options.max_streams = 0;
+  EXPECT_THAT(Validate(options).message(), HasSubstr("--max_streams = 0"));
+  options = ServerOptions();
   options.listen.clear();
   EXPECT_THAT(Validate(options).message(), HasSubstr("--listen"));
   options = ServerOptions();
