@@ -15,8 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
-#include "base/log_format.h"
-#include "base/log_limiter.h"
+#include "base/log_line.h"
 
 namespace qgemm {
 namespace {
@@ -64,9 +63,9 @@ void Write(const LogRecord& record) {
 
 void SetLogFormat(LogFormat new_format) { format = new_format; }
 
-void LogSuppressedLines() {
+void LogSuppressedLines(absl::Duration quiet) {
   for (const LogLimiter::Suppressed& suppressed :
-       Limiter().TakeSuppressed(SteadyClock().Now())) {
+       Limiter().TakeSuppressed(SteadyClock().Now(), quiet)) {
     LogRecord record = MakeRecord(LogSeverity::kWarning, __FILE__, __LINE__);
     record.event = "lines_suppressed";
     record.fields = {{"name", suppressed.name}, {"lines", suppressed.lines}};

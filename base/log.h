@@ -5,7 +5,7 @@
 // Events, which have a name and fields:
 //   EVENT(INFO, "weights_loaded").With("id", id).With("bytes", bytes);
 // Thread-safe: a line is written by one write(2) call. Text is escaped and cut
-// (log_format.h), and lines beyond a rate are counted instead (log_limiter.h).
+// and lines beyond a rate are counted instead (log_line.h).
 // A line costs microseconds: none belongs to every request. The format and the
 // limiter are those of the process, as stderr is.
 
@@ -29,9 +29,10 @@ enum class LogFormat { kText, kJson };
 // Sets the format of the lines that follow. The default is text.
 void SetLogFormat(LogFormat format);
 
-// Writes the number of lines that were suppressed, for each name that has been
-// quiet since. For about each second, and the end of a program.
-void LogSuppressedLines();
+// Writes the number of lines that were suppressed, for each name that had none
+// for `quiet`. For about each second, and with no such time for the end of a
+// program.
+void LogSuppressedLines(absl::Duration quiet = absl::Seconds(2));
 
 // Collects one line and writes it when it is destroyed; a fatal one then
 // aborts the process. Its limit is that of its place in the source.
@@ -65,6 +66,9 @@ class LogEvent {
   LogEvent(const LogEvent&) = delete;
   LogEvent& operator=(const LogEvent&) = delete;
   ~LogEvent();
+
+  // False beyond the limit: fields that are costly to find are not needed then.
+  bool is_written() const { return record_ != nullptr; }
 
   // Adds a field. Names are ours: lower case, none twice, none of time,
   // severity, file, line, event, message and suppressed.

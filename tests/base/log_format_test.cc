@@ -2,12 +2,11 @@
 //
 // Lines as text and as JSON, with values of hostile origin.
 
-#include "base/log_format.h"
-
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/log_line.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -83,9 +82,9 @@ TEST(FormatTextTest, KeepsHostileTextOnItsLine) {
 }
 
 TEST(FormatTextTest, CutsLongText) {
-  const std::string text = TextOf(std::string(1000, 'x'));
+  const std::string text = TextOf(std::string(kMaxFieldBytes + 44, 'x'));
   EXPECT_THAT(text,
-              HasSubstr(std::string(kMaxFieldBytes, 'x') + "[+744 bytes]\""));
+              HasSubstr(std::string(kMaxFieldBytes, 'x') + "[+44 bytes]\""));
   EXPECT_THAT(text, Not(HasSubstr(std::string(kMaxFieldBytes + 1, 'x'))));
   LogRecord record = Record();
   record.message = std::string(1 << 20, 'x');
@@ -131,9 +130,9 @@ TEST(FormatJsonTest, KeepsHostileTextInItsString) {
 
 TEST(FormatJsonTest, CutsLongText) {
   LogRecord record = Event();
-  record.fields = {{"name", std::string(1000, 'x')}};
+  record.fields = {{"name", std::string(kMaxFieldBytes + 44, 'x')}};
   EXPECT_EQ(json::parse(FormatJson(record))["name"],
-            std::string(kMaxFieldBytes, 'x') + "[+744 bytes]");
+            std::string(kMaxFieldBytes, 'x') + "[+44 bytes]");
 }
 
 TEST(FormatJsonTest, ANumberThatIsNoneIsNull) {

@@ -2,12 +2,11 @@
 //
 // Rates of one name and of all, and the count of what they refuse.
 
-#include "base/log_limiter.h"
-
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/log_line.h"
 #include "gtest/gtest.h"
 
 namespace qgemm {
@@ -18,7 +17,7 @@ constexpr LogLimits kLimits = {/*name=*/{2, 5}, /*total=*/{3, 12},
 
 class LogLimiterTest : public ::testing::Test {
  protected:
-  // How many of `lines` lines are admitted now.
+  // The number of `lines` lines that are admitted now.
   int Admitted(const std::string& name, int lines) {
     int admitted = 0;
     for (int i = 0; i < lines; ++i) {
@@ -80,15 +79,21 @@ TEST_F(LogLimiterTest, TheTotalNeverRefusesANamesFirstLineOfASecond) {
 TEST_F(LogLimiterTest, CountsOfQuietNamesAreTakenOnce) {
   Admitted("a", 10);
   Admitted("b", 1);
-  EXPECT_TRUE(limiter_.TakeSuppressed(now_).empty()) << "a is not quiet yet";
+  EXPECT_TRUE(limiter_.TakeSuppressed(now_, absl::Seconds(2)).empty())
+      << "a is not quiet yet";
   now_ += absl::Seconds(2);
   const std::vector<LogLimiter::Suppressed> taken =
-      limiter_.TakeSuppressed(now_);
+      limiter_.TakeSuppressed(now_, absl::Seconds(2));
   ASSERT_EQ(taken.size(), 1u);
   EXPECT_EQ(taken[0].name, "a");
   EXPECT_EQ(taken[0].lines, 5);
-  EXPECT_TRUE(limiter_.TakeSuppressed(now_).empty());
+  EXPECT_TRUE(limiter_.TakeSuppressed(now_, absl::Seconds(2)).empty());
   EXPECT_EQ(limiter_.Admit("a", now_).suppressed, 0);
+}
+
+TEST_F(LogLimiterTest, AtTheEndAllCountsAreTaken) {
+  Admitted("a", 10);
+  EXPECT_EQ(limiter_.TakeSuppressed(now_, absl::ZeroDuration()).size(), 1u);
 }
 
 TEST_F(LogLimiterTest, NamesBeyondTheMostShareALimit) {

@@ -2,10 +2,11 @@
 //
 // Text fields follow logfmt: bare where they can be, else in quotes.
 
-#include "base/log_format.h"
+#include "base/log_line.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -73,13 +74,16 @@ struct AddJsonValue {
   }
 };
 
+constexpr absl::Duration kGuaranteedEvery = absl::Seconds(1);
+constexpr absl::string_view kFurtherNames = "further names";
+
 }  // namespace
 
 std::string FormatText(const LogRecord& record) {
   std::string line =
       absl::StrCat(absl::string_view(SeverityName(record.severity), 1), " ",
-                   UtcText(record.time), " ", PrintableText(record.file),
-                   ":", record.line, "] ");
+                   UtcText(record.time), " ", PrintableText(record.file), ":",
+                   record.line, "] ");
   if (record.event.empty()) {
     line += PrintableText(CutText(record.message, kMaxMessageBytes));
   } else {
@@ -112,6 +116,51 @@ std::string FormatJson(const LogRecord& record) {
   constexpr int kOneLine = -1;
   return object.dump(kOneLine, ' ', /*ensure_ascii=*/true,
                      Json::error_handler_t::replace);
+}
+
+void LogLimiter::Bucket::Refill(const LineRate& rate, absl::Time now) {
+  // A new bucket is full.
+  const double refill =
+      rate.lines_per_second * absl::ToDoubleSeconds(now - refilled_);
+  lines_ = std::min(rate.burst, lines_ + refill);
+  refilled_ = now;
+}
+
+void LogLimiter::Bucket::TakeLine() { lines_ = std::max(0.0, lines_ - 1); }
+
+LogLimiter::Name& LogLimiter::Find(absl::string_view name) {
+  const auto found = names_.find(name);
+  if (found != names_.end()) return found->second;
+  return names_[std::string(names_.size() < limits_.max_names ? name
+                                                              : kFurtherNames)];
+}
+
+LogLimiter::Verdict LogLimiter::Admit(absl::string_view name, absl::Time now) {
+  MutexLock lock(&mutex_);
+  Name& found = Find(name);
+  found.bucket.Refill(limits_.name, now);
+  total_.Refill(limits_.total, now);
+  const bool guaranteed = now - found.last_admitted >= kGuaranteedEvery;
+  if (!found.bucket.has_line() || !(total_.has_line() || guaranteed)) {
+    ++found.suppressed;
+    found.last_refused = now;
+    return {};
+  }
+  found.bucket.TakeLine();
+  total_.TakeLine();
+  found.last_admitted = now;
+  return {true, std::exchange(found.suppressed, 0)};
+}
+
+std::vector<LogLimiter::Suppressed> LogLimiter::TakeSuppressed(
+    absl::Time now, absl::Duration quiet) {
+  MutexLock lock(&mutex_);
+  std::vector<Suppressed> taken;
+  for (auto& [name, state] : names_) {
+    if (state.suppressed == 0 || now - state.last_refused < quiet) continue;
+    taken.push_back({name, std::exchange(state.suppressed, 0)});
+  }
+  return taken;
 }
 
 }  // namespace qgemm

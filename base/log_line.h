@@ -1,24 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bounds the rate of log lines, of each name and of all, and counts the rest: a
-// client that causes lines must fill no disk.
+// A log line on its way to stderr: its limit and its shape, as text and as
+// JSON. docs/operations.md#log shows both.
 
-#ifndef QGEMM_BASE_LOG_LIMITER_H_
-#define QGEMM_BASE_LOG_LIMITER_H_
+#ifndef QGEMM_BASE_LOG_LINE_H_
+#define QGEMM_BASE_LOG_LINE_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/log.h"
 #include "base/mutex.h"
 
 namespace qgemm {
+
+// Bytes of a text field, and of a plain line, beyond which they are cut.
+constexpr size_t kMaxFieldBytes = 512;
+constexpr size_t kMaxMessageBytes = 2048;
+
+struct LogField {
+  std::string name;
+  std::variant<std::string, int64_t, double, bool, absl::Duration> value;
+};
+
+// One line before it is formatted.
+struct LogRecord {
+  LogSeverity severity = LogSeverity::kInfo;
+  absl::Time time;
+  absl::string_view file;  // without folders
+  int line = 0;
+  std::string event;    // empty: a plain line
+  std::string message;  // of a plain line
+  std::vector<LogField> fields;
+  int64_t suppressed = 0;  // lines of its limit since the one before
+};
+
+// Lines without their newline; text of any origin is escaped and cut.
+std::string FormatText(const LogRecord& record);
+// UTF-8 beyond ASCII is escaped too; bytes that are no UTF-8 become U+FFFD.
+std::string FormatJson(const LogRecord& record);
 
 // A rate that may be exceeded by a burst, refilled at the rate.
 struct LineRate {
@@ -51,9 +79,9 @@ class LogLimiter {
   // A line of `name` at `now`, which must not fall.
   Verdict Admit(absl::string_view name, absl::Time now);
 
-  // Names with suppressed lines that had none for two seconds. Their counts
-  // begin anew.
-  std::vector<Suppressed> TakeSuppressed(absl::Time now);
+  // Names with suppressed lines of which the last is `quiet` ago or longer.
+  // Their counts begin anew.
+  std::vector<Suppressed> TakeSuppressed(absl::Time now, absl::Duration quiet);
 
  private:
   class Bucket {
@@ -84,4 +112,4 @@ class LogLimiter {
 
 }  // namespace qgemm
 
-#endif  // QGEMM_BASE_LOG_LIMITER_H_
+#endif  // QGEMM_BASE_LOG_LINE_H_
