@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/printable_text.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -68,7 +69,8 @@ class DescribeCommand final : public Command {
     if (common.json) {
       Print(FormatJson(ToJson(layer)));
     } else {
-      Print(FormatFields(FieldsOf(layer)) + "\n" + layer.spec + "\n");
+      Print(absl::StrCat(FormatFields(FieldsOf(layer)), "\n",
+                         PrintableLines(layer.spec), "\n"));
     }
     return absl::OkStatus();
   }
@@ -96,9 +98,10 @@ class UnloadCommand final : public Command {
     if (common.json) {
       Print(FormatJson({{"weights", weights}, {"freed", freed}}));
     } else {
-      Print(freed ? "unloaded " + weights + "\n"
-                  : "dropped the name " + weights +
-                        "; the weights have others\n");
+      const std::string named = PrintableText(weights);
+      Print(freed ? absl::StrCat("unloaded ", named, "\n")
+                  : absl::StrCat("dropped the name ", named,
+                                 "; the weights have others\n"));
     }
     return absl::OkStatus();
   }

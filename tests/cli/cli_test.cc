@@ -91,6 +91,14 @@ INSTANTIATE_TEST_SUITE_P(
                                      "ternary", "int4", "dense"),
                      testing::Values("client", "server")));
 
+// The server's message repeats the name.
+TEST_F(CliTest, ErrorsOfTheServerDoNotReachTheTerminalRaw) {
+  const CommandResult result = Qgemm({"describe", "layer\x1b[2J"});
+  EXPECT_EQ(result.exit_code, kFailed);
+  EXPECT_THAT(result.err, HasSubstr("layer"));
+  EXPECT_THAT(result.err, Not(HasSubstr("\x1b")));
+}
+
 TEST_F(CliTest, ModesAndTypesVerify) {
   const std::vector<std::vector<std::string>> cases = {
       {"q4_0", "--mode=A8", "--dtype=fp16"},
