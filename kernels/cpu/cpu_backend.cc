@@ -164,7 +164,7 @@ class CpuBackend final : public Backend {
 
   BackendMemory memory() const override {
     return {weights_budget_.used_bytes(), staging_.held_bytes(),
-            HostMemoryBytes(), staging_.leased_bytes()};
+            HostMemoryBytes(), staging_.leased_bytes(), default_weights_bytes_};
   }
 
  private:
@@ -190,6 +190,8 @@ class CpuBackend final : public Backend {
   const CpuOptions options_;
   const CpuIsa isa_;
   const std::string device_;
+  // The other half is for operands, answers and messages.
+  const int64_t default_weights_bytes_ = MemoryLimitBytes() / 2;
   ByteBudget weights_budget_;
   StagingPool<AlignedMemory> staging_;
   FifoQueue<QueuedBatch> queue_;

@@ -206,7 +206,8 @@ class CudaBackend final : public Backend {
 
   BackendMemory memory() const override {
     return {weights_budget_->used_bytes(), staging_.held_bytes(),
-            device_.total_bytes, staging_.leased_bytes()};
+            device_.total_bytes, staging_.leased_bytes(),
+            device_.free_bytes / 5 * 4};
   }
 
  private:

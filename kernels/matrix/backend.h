@@ -169,6 +169,9 @@ struct BackendMemory {
   int64_t staging_bytes = 0;  // leased and pooled
   int64_t total_bytes = 0;    // of the device
   int64_t staging_leased_bytes = 0;
+  // A budget of weights that leaves room for all else; 0 = the backend knows
+  // none.
+  int64_t default_weights_bytes = 0;
 };
 
 // Thread-safe. Destroying a backend waits for every enqueued batch; builders,

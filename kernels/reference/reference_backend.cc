@@ -66,7 +66,8 @@ class ReferenceBackend final : public Backend {
 
   BackendMemory memory() const override {
     return {weights_budget_.used_bytes(), staging_budget_.used_bytes(),
-            weights_budget_.limit_bytes(), staging_budget_.used_bytes()};
+            weights_budget_.limit_bytes(), staging_budget_.used_bytes(),
+            default_weights_bytes_};
   }
 
  private:
@@ -88,6 +89,8 @@ class ReferenceBackend final : public Backend {
   }
 
   const BackendLimits limits_;
+  // The other half is for operands, answers and messages.
+  const int64_t default_weights_bytes_ = MemoryLimitBytes() / 2;
   ByteBudget weights_budget_;
   ByteBudget staging_budget_;
   FifoQueue<Entry> queue_;
