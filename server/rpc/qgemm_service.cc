@@ -4,7 +4,6 @@
 
 #include "server/rpc/qgemm_service.h"
 
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -120,12 +119,12 @@ class QgemmService::Handlers {
   void ShutDown(absl::AnyInvocable<void()> shut_down_server) {
     health_.EndWatches();
     live_calls_.HoldRefusals(kQuiet, kQuietLimit);
-    std::thread release([this] {
+    releaser_->Submit([this] {
       absl::SleepFor(kShutdownNotice);
       live_calls_.ReleaseRefusals();
     });
     shut_down_server();
-    release.join();
+    releaser_.reset();
   }
 
   void Join() {
@@ -162,6 +161,8 @@ class QgemmService::Handlers {
   DebugService debug_;
   HealthService health_;
   std::vector<std::unique_ptr<CompletionQueue>> queues_;
+  // A thread for the shutdown, made at the start: then there may be none left.
+  std::unique_ptr<WorkerPool> releaser_ = std::make_unique<WorkerPool>(1);
 };
 
 QgemmService::QgemmService(const RpcOptions& options, const ServerParts& parts)
