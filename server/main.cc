@@ -20,7 +20,8 @@
 #include "base/log.h"
 #include "flags/command_line.h"
 #include "server/health/exit_guard.h"
-#include "server/listen.h"
+#include "server/net/descriptor_limit.h"
+#include "server/net/listen.h"
 #include "server/server.h"
 #include "server/server_options.h"
 
@@ -106,6 +107,7 @@ int Run(int argc, char** argv) {
   ConfigureMalloc();
   SkipLockOrderChecks();
   WaitByQueue();
+  RaiseDescriptorLimit();
   signal(SIGPIPE, SIG_IGN);
   const sigset_t signals = BlockEndSignals();
   ExitGuard guard;

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "flags/command_line.h"
+#include "server/net/listener.h"
 
 namespace qgemm {
 namespace {
@@ -35,12 +36,51 @@ void AddAddressFlags(CLI::App* app, ServerOptions* options) {
             "Addresses to serve gRPC at: host:port on a loopback address (port "
             "0 takes a free one, see --port_file) or unix:path. May be given "
             "several times, or with commas.");
+  AddOption(app, "socket_mode", &options->socket_mode,
+            "Permissions of Unix sockets, octal, such as 0660. Empty: those "
+            "that the umask leaves.");
+  AddOption(app, "socket_group", &options->socket_group,
+            "Group of Unix sockets, by name or number. Empty: the process's.");
   AddOption(app, "port_file", &options->port_file,
             "File to write the TCP ports to, one a line in the order of "
             "--listen, once the server serves.");
   AddOption(app, "metrics_listen", &options->metrics_listen,
             "host:port on a loopback address to serve Prometheus metrics at "
             "(/metrics). Empty: none.");
+}
+
+void AddConnectionFlags(CLI::App* app, ServerOptions* options) {
+  AddOption(app, "max_connections", &options->connections.max_connections,
+            "Connections at one time; more are closed at once. Fewer if the "
+            "limit of open files is low.");
+  AddOption(app, "max_peer_connections",
+            &options->connections.max_peer_connections,
+            "Connections of one client: of one user of this host, or of one "
+            "address.");
+  GrpcSettings* const grpc = &options->grpc;
+  AddDuration(app, "connection_idle_timeout", &grpc->idle_timeout,
+              "A connection without a call for so long is told to go away.");
+  AddDuration(app, "connection_max_age", &grpc->max_age,
+              "So is a connection of this age, and its calls end after the "
+              "grace.");
+  AddDuration(app, "connection_max_age_grace", &grpc->max_age_grace,
+              "Time for the calls of a connection of that age.");
+  AddDuration(app, "keepalive_time", &grpc->keepalive_time,
+              "After so long without a byte a client is asked whether it is "
+              "there.");
+  AddDuration(app, "keepalive_timeout", &grpc->keepalive_timeout,
+              "Time for it to answer; then its connection is closed.");
+  AddBytes(app, "max_transport_bytes", &grpc->max_transport_bytes,
+           "gRPC's own buffers, messages that have come in part among them; "
+           "beyond that it reads less, then ends calls.");
+  AddChoice(app, "reflection", &grpc->reflection,
+            {{"on", true}, {"off", false}},
+            "Server reflection, 16 streams at most.");
+  AddChoice(app, "channelz", &grpc->channelz, {{"on", true}, {"off", false}},
+            "channelz, which tells every client the addresses of all.");
+  AddOption(app, "grpc_channel_argument", &grpc->channel_arguments,
+            "name=value of a channel argument of gRPC; wins over the flags "
+            "above. May be given several times.");
 }
 
 void AddBackendFlags(CLI::App* app, BackendOptions* options) {
@@ -62,8 +102,12 @@ void AddBackendFlags(CLI::App* app, BackendOptions* options) {
 
 void AddSizeFlags(CLI::App* app, ServerOptions* options) {
   AddBytes(app, "weights_budget_bytes", &options->weights_budget_bytes,
-           "Memory for resident weights and uploads in progress. 0: no "
-           "budget.");
+           "Memory for resident weights and uploads in progress. 0: 80% of "
+           "the GPU's free memory at the start, or half of the memory that "
+           "the process may take.");
+  AddBytes(app, "max_staging_bytes", &options->max_staging_bytes,
+           "Memory for operands and answers. 0: a quarter of the memory that "
+           "the process may take, 4 GiB at most.");
   AddBytes(app, "max_message_bytes", &options->max_message_bytes,
            "Largest request and answer.");
   AddOption(app, "max_n", &options->weights_limits.max_n,
@@ -166,6 +210,13 @@ absl::Status CheckLaunchTimeout(absl::Duration timeout) {
       absl::FormatDuration(kLeast), "; 0 sets no limit"));
 }
 
+absl::Status CheckConnectionLimits(const ConnectionLimits& limits) {
+  RETURN_IF_ERROR(
+      CheckRange("max_connections", limits.max_connections, 1, 1 << 20));
+  return CheckRange("max_peer_connections", limits.max_peer_connections, 1,
+                    1 << 20);
+}
+
 absl::Status CheckStreamLimits(const StreamLimits& limits) {
   constexpr int64_t kMaxBytes = int64_t{1} << 40;
   RETURN_IF_ERROR(
@@ -217,6 +268,7 @@ std::unique_ptr<CLI::App> MakeServerApp(ServerOptions* options) {
   std::unique_ptr<CLI::App> app = flags::MakeApp(
       "Serves quantized matrix multiplication over gRPC.", "qgemm_server");
   AddAddressFlags(app.get(), options);
+  AddConnectionFlags(app.get(), options);
   AddBackendFlags(app.get(), &options->backend);
   AddSizeFlags(app.get(), options);
   AddProgressFlags(app.get(), options);
@@ -230,9 +282,14 @@ absl::Status Validate(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         "--listen is empty; name at least one address");
   }
+  RETURN_IF_ERROR(ParseSocketMode(options.socket_mode).status());
+  RETURN_IF_ERROR(CheckConnectionLimits(options.connections));
+  RETURN_IF_ERROR(Validate(options.grpc));
   RETURN_IF_ERROR(CheckRange("threads", options.backend.cpu.threads, 0, 4096));
   RETURN_IF_ERROR(CheckRange("weights_budget_bytes",
                              options.weights_budget_bytes, 0, kMaxInt64));
+  RETURN_IF_ERROR(
+      CheckRange("max_staging_bytes", options.max_staging_bytes, 0, kMaxInt64));
   // gRPC counts a message's bytes in an int.
   RETURN_IF_ERROR(CheckRange("max_message_bytes", options.max_message_bytes,
                              4096, kMaxInt32));

@@ -16,6 +16,8 @@
 #include "kernels/backends/backends.h"
 #include "kernels/formats/weights_spec.h"
 #include "rpc/message_limits.h"
+#include "server/net/connection_table.h"
+#include "server/net/grpc_settings.h"
 #include "server/rpc/stream_ledger.h"
 #include "server/scheduling/launch_planner.h"
 
@@ -29,12 +31,19 @@ struct ServerOptions {
   // Each "host:port" (loopback; port 0 = a free one) or "unix:path"; at least
   // one.
   std::vector<std::string> listen = {"127.0.0.1:50051"};
+  std::string socket_mode;     // of Unix sockets, octal; empty = by the umask
+  std::string socket_group;    // name or number; empty = the process's
   std::string port_file;       // written by main.cc; empty = none
   std::string metrics_listen;  // "host:port"; empty = none
 
+  ConnectionLimits connections;
+  GrpcSettings grpc;
+
   BackendOptions backend;
 
-  int64_t weights_budget_bytes = 0;  // 0 = no budget
+  int64_t weights_budget_bytes = 0;  // 0 = by the backend's device
+  // For operands and answers. 0 = by the memory that the process may take.
+  int64_t max_staging_bytes = 0;
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
   WeightsLimits weights_limits;
   int max_uploads = 4;

@@ -24,6 +24,7 @@
 #include "tests/end_to_end/child_server.h"
 #include "tests/end_to_end/raw_call.h"
 #include "tests/end_to_end/test_server.h"
+#include "tests/support/temporary_folder.h"
 
 namespace qgemm {
 namespace {
@@ -31,26 +32,6 @@ namespace {
 namespace health = ::grpc::health::v1;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// A short path: a Unix socket's has at most 107 bytes.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    char name[] = "/tmp/qgemm_XXXXXX";
-    path_ = mkdtemp(name);
-  }
-  ~TemporaryFolder() {
-    unlink(File("socket").c_str());
-    unlink(File("ports").c_str());
-    rmdir(path_.c_str());
-  }
-  std::string File(const std::string& name) const {
-    return absl::StrCat(path_, "/", name);
-  }
-
- private:
-  std::string path_;
-};
 
 // A server that must refuse to start.
 void ExpectCannotStart(const std::vector<std::string>& flags,
@@ -251,11 +232,20 @@ TEST(Services, ReflectionListsTheService) {
 }
 
 TEST(Services, ChannelzKnowsTheServer) {
-  TestServer server;
+  ServerOptions options;
+  options.grpc.channelz = true;
+  TestServer server(options);
   const RawAnswer answer = CallRaw(server.NewClient().channel(),
                                    "/grpc.channelz.v1.Channelz/GetServers", "");
   ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
   EXPECT_FALSE(answer.bytes.empty());
+}
+
+TEST(Services, ChannelzIsOffByDefault) {
+  TestServer server;
+  const RawAnswer answer = CallRaw(server.NewClient().channel(),
+                                   "/grpc.channelz.v1.Channelz/GetServers", "");
+  EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
 TEST(Services, MetricsCountRequests) {
