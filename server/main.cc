@@ -17,8 +17,11 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/housekeeping.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "flags/command_line.h"
+#include "rpc/library_log.h"
 #include "server/health/exit_guard.h"
 #include "server/net/descriptor_limit.h"
 #include "server/net/listen.h"
@@ -99,11 +102,22 @@ absl::Duration LongestDrain(absl::Duration drain_timeout) {
   return std::max(drain_timeout, kMaxShutdownTime + absl::Seconds(1));
 }
 
+void LogStart(const CLI::App& app, const Server& server) {
+  const BackendDescription backend = server.backend();
+  EVENT(INFO, "started")
+      .With("version", kVersion)
+      .With("backend", backend.name)
+      .With("device", backend.device)
+      .With("flags", flags::ChangedOptions(app));
+}
+
 int Run(int argc, char** argv) {
   ServerOptions options;
   const std::unique_ptr<CLI::App> app = MakeServerApp(&options);
   const std::optional<int> exit_code = flags::Parse(app.get(), argc, argv);
   if (exit_code.has_value()) return *exit_code;
+  SetLogFormat(options.log_format);
+  LogLibraries();
   ConfigureMalloc();
   SkipLockOrderChecks();
   WaitByQueue();
@@ -114,6 +128,8 @@ int Run(int argc, char** argv) {
 
   const auto server = Server::Create(options);
   if (!server.ok()) return Fail(server.status());
+  LogStart(*app, **server);
+  const Housekeeping housekeeping;
   if (!options.port_file.empty()) {
     const absl::Status written =
         WritePortFile(options.port_file, (*server)->ports());
@@ -136,10 +152,12 @@ int Run(int argc, char** argv) {
   guard.ExitAfter(LongestDrain(options.drain_timeout),
                   has_failed ? kExitFailed : kExitDrainHangs);
   UnblockInterrupt();
-  LOG(INFO) << (has_failed ? "the server has failed" : strsignal(received))
-            << ": draining for at most " << options.drain_timeout;
+  EVENT(INFO, "draining")
+      .With("cause", has_failed ? "failure" : strsignal(received))
+      .With("timeout", options.drain_timeout);
   (*server)->Drain(QueueDeadline(options.drain_timeout));
-  LOG(INFO) << "drained";
+  EVENT(INFO, "drained");
+  LogSuppressedLines(absl::ZeroDuration());
   // A destructor that waits for a lost device may wait for ever.
   if (!(*server)->failure().ok()) _exit(kExitFailed);
   return 0;

@@ -202,6 +202,8 @@ class GrpcServer final : public Server {
     return absl::OkStatus();
   }
 
+  BackendDescription backend() const override { return backend_->describe(); }
+
   const std::vector<std::string>& addresses() const override {
     return addresses_;
   }

@@ -35,6 +35,8 @@ class Server {
 
   virtual ~Server() = default;
 
+  virtual BackendDescription backend() const = 0;
+
   // Addresses it listens at, in the options' order, with their actual ports.
   virtual const std::vector<std::string>& addresses() const = 0;
   // Ports of the TCP addresses, in order.

@@ -191,6 +191,12 @@ void AddOtherFlags(CLI::App* app, ServerOptions* options) {
             "launch hangs; false: it refuses all calls until it is ended.");
   AddDuration(app, "drain_timeout", &options->drain_timeout,
               "Time that accepted requests may take after SIGTERM or SIGINT.");
+  AddDuration(app, "slow_request", &options->slow_request,
+              "Gemm requests that take this long or longer are logged. 0: "
+              "none.");
+  AddChoice(app, "log_format", &options->log_format,
+            {{"text", LogFormat::kText}, {"json", LogFormat::kJson}},
+            "Lines of the log on stderr: text, or a JSON object each.");
 }
 
 absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low,

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/log.h"
 #include "kernels/backends/backends.h"
 #include "kernels/formats/weights_spec.h"
 #include "rpc/message_limits.h"
@@ -70,6 +71,10 @@ struct ServerOptions {
   // Used by main.cc.
   bool exit_on_gpu_failure = true;
   absl::Duration drain_timeout = absl::Seconds(30);
+
+  // Gemm requests that take as long are logged; 0 = none.
+  absl::Duration slow_request = absl::Seconds(1);
+  LogFormat log_format = LogFormat::kText;  // used by main.cc
 };
 
 // Returns the command line of qgemm_server, which writes to `options`. The
