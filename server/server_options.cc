@@ -157,19 +157,22 @@ void AddSchedulerFlags(CLI::App* app, ServerOptions* options) {
             "launches.");
   AddDuration(app, "batch_age_cap", &scheduler->policy.age_cap,
               "A Gemm request that has waited longer goes before younger ones "
-              "of any priority, at every other launch at least.");
+              "of any priority of the same client, at every other launch at "
+              "least.");
   AddOption(app, "max_queued_requests", &scheduler->max_queued_requests,
             "Gemm requests that may wait; more are refused with "
-            "RESOURCE_EXHAUSTED.");
+            "RESOURCE_EXHAUSTED, and so are those of a user or address that "
+            "would fill more of the queue than it leaves free.");
   AddBytes(app, "max_queued_bytes", &scheduler->max_queued_bytes,
-           "Operand bytes of waiting Gemm requests; more are refused with "
-           "RESOURCE_EXHAUSTED.");
+           "Operand bytes of waiting Gemm requests, shared and refused in the "
+           "same way.");
   AddOption(app, "max_client_queued_rows", &scheduler->max_client_queued_rows,
-            "Rows of one client's waiting Gemm requests; more are refused with "
+            "Rows of the waiting Gemm requests of one user or address, "
+            "whatever their client_id; more are refused with "
             "RESOURCE_EXHAUSTED. 0: no quota.");
   AddBytes(app, "max_client_queued_bytes", &scheduler->max_client_queued_bytes,
-           "Operand bytes of one client's waiting Gemm requests; more are "
-           "refused with RESOURCE_EXHAUSTED. 0: no quota.");
+           "Operand bytes of the waiting Gemm requests of one user or address; "
+           "more are refused with RESOURCE_EXHAUSTED. 0: no quota.");
 }
 
 void AddOtherFlags(CLI::App* app, ServerOptions* options) {

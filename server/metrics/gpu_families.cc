@@ -14,7 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "server/metrics/host_families.h"
 
@@ -233,9 +233,9 @@ struct GpuSampler::State {
   // Waits until the thread has ended or has answered question `number`.
   // Returns false if neither came within kPatience.
   bool WaitFor(int64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    const absl::Time patience_ends = absl::Now() + kPatience;
+    const absl::Time patience_ends = SteadyClock().Now() + kPatience;
     while (!ended && answered < number) {
-      const absl::Duration left = patience_ends - absl::Now();
+      const absl::Duration left = patience_ends - SteadyClock().Now();
       if (left <= absl::ZeroDuration()) return false;
       changed.WaitFor(&mutex, left);
     }
