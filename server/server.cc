@@ -164,7 +164,9 @@ class GrpcServer final : public Server {
   GrpcServer(const ServerOptions& options, std::unique_ptr<Backend> backend)
       : options_(options),
         backend_(std::move(backend)),
-        store_(WeightsBudget(options, *backend_), &metrics_),
+        store_({WeightsBudget(options, *backend_), options.max_layers,
+                options.max_names},
+               &metrics_),
         dispatcher_(backend_.get(), &clock_, &metrics_),
         scheduler_(ToSchedulerOptions(options, backend_->limits()),
                    &dispatcher_, &clock_, &metrics_),

@@ -116,6 +116,13 @@ void AddSizeFlags(CLI::App* app, ServerOptions* options) {
             "Largest k (input features) of uploaded weights.");
   AddOption(app, "max_uploads", &options->max_uploads,
             "Concurrent uploads; more are refused with RESOURCE_EXHAUSTED.");
+  AddOption(app, "max_layers", &options->max_layers,
+            "Layers that the server holds; more are refused with "
+            "RESOURCE_EXHAUSTED. Each takes 2 KiB of the budget beside its "
+            "memory.");
+  AddOption(app, "max_names", &options->max_names,
+            "Names of all layers; more are refused with RESOURCE_EXHAUSTED. "
+            "Each takes 384 bytes of the budget.");
   AddOption(app, "max_stream_requests", &options->stream.max_requests,
             "Requests of one GemmStream that may wait for their launch or to "
             "be sent; beyond that the stream is not read.");
@@ -307,6 +314,8 @@ absl::Status Validate(const ServerOptions& options) {
   RETURN_IF_ERROR(
       CheckRange("max_k", options.weights_limits.max_k, 1, kMaxInt32));
   RETURN_IF_ERROR(CheckRange("max_uploads", options.max_uploads, 1, 64));
+  RETURN_IF_ERROR(CheckRange("max_layers", options.max_layers, 1, kMaxInt32));
+  RETURN_IF_ERROR(CheckRange("max_names", options.max_names, 1, kMaxInt32));
   RETURN_IF_ERROR(CheckStreamLimits(options.stream));
   RETURN_IF_ERROR(CheckLaunchTimeout(options.launch_timeout));
   RETURN_IF_ERROR(CheckClientLimits(options));

@@ -48,6 +48,8 @@ struct ServerOptions {
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
   WeightsLimits weights_limits;
   int max_uploads = 4;
+  int64_t max_layers = 65536;
+  int64_t max_names = 131072;
   StreamLimits stream;  // of each GemmStream
   int max_streams = 2048;
   // Operands of one client's requests and unread answers; 0 = half of the

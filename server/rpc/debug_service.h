@@ -21,10 +21,10 @@
 
 namespace qgemm {
 
-// Every RPC for tests and measurements, asynchronous.
+// Every RPC for tests and measurements, asynchronous; takes and gives bytes.
 using AsyncQgemmDebug =
-    v1::QgemmDebug::WithRawMethod_Echo<v1::QgemmDebug::WithAsyncMethod_Freeze<
-        v1::QgemmDebug::WithAsyncMethod_InjectFault<v1::QgemmDebug::Service>>>;
+    v1::QgemmDebug::WithRawMethod_Echo<v1::QgemmDebug::WithRawMethod_Freeze<
+        v1::QgemmDebug::WithRawMethod_InjectFault<v1::QgemmDebug::Service>>>;
 
 // The life of the service: Register, the server is built, Accept. Must outlive
 // the calls it accepts.

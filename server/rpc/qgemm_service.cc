@@ -9,6 +9,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/byte_budget.h"
 #include "base/worker_pool.h"
 #include "rpc/completion_queue.h"
 #include "server/rpc/call_registry.h"
@@ -37,6 +38,15 @@ constexpr absl::Duration kQuietLimit = absl::Milliseconds(500);
 // Time from the start of the shutdown until every connection has been told.
 constexpr absl::Duration kShutdownNotice = absl::Milliseconds(20);
 
+// Room for some of the longest lists.
+ByteBudgetOptions ListAnswers() {
+  ByteBudgetOptions options;
+  options.name = "answers of ListWeights that clients have not read";
+  options.limit_bytes = int64_t{64} << 20;
+  options.advice = "try again later, with a smaller page_size";
+  return options;
+}
+
 }  // namespace
 
 class QgemmService::Handlers {
@@ -59,7 +69,8 @@ class QgemmService::Handlers {
               &AsyncQgemm::RequestListWeights,
               [this](const auto& request, auto* response) {
                 return queries_.List(request, response);
-              }),
+              },
+              {&list_executor_, &list_answers_}),
         get_(Services(parts), &service_, "GetWeights",
              &AsyncQgemm::RequestGetWeights,
              [this](const auto& request, auto* response) {
@@ -149,6 +160,10 @@ class QgemmService::Handlers {
   LiveCalls live_calls_;
   WorkerPool answer_executor_;
   IdleSweeper sweeper_;
+  // A list of many layers would hold up a completion queue, and one that is not
+  // read stays in memory.
+  WorkerPool list_executor_{1};
+  ByteBudget list_answers_{ListAnswers()};
   AsyncQgemm service_;
   const Queries queries_;
   GemmHandler gemm_;

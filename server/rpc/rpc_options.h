@@ -17,14 +17,14 @@
 
 namespace qgemm {
 
-// Every RPC of the service, asynchronous; Gemm and GemmStream take and give
-// bytes, which rpc/payload_message.h reads and writes.
-using AsyncQgemm = v1::Qgemm::WithAsyncMethod_LoadWeights<
+// Every RPC of the service, asynchronous. All take and give bytes, so that
+// messages are bounded before they are parsed (rpc/payload_message.h).
+using AsyncQgemm = v1::Qgemm::WithRawMethod_LoadWeights<
     v1::Qgemm::WithRawMethod_Gemm<v1::Qgemm::WithRawMethod_GemmStream<
-        v1::Qgemm::WithAsyncMethod_UnloadWeights<
-            v1::Qgemm::WithAsyncMethod_ListWeights<
-                v1::Qgemm::WithAsyncMethod_GetWeights<
-                    v1::Qgemm::WithAsyncMethod_GetServerInfo<
+        v1::Qgemm::WithRawMethod_UnloadWeights<
+            v1::Qgemm::WithRawMethod_ListWeights<
+                v1::Qgemm::WithRawMethod_GetWeights<
+                    v1::Qgemm::WithRawMethod_GetServerInfo<
                         v1::Qgemm::Service>>>>>>>;
 
 struct RpcOptions {

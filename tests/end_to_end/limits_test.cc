@@ -307,6 +307,8 @@ TEST(UploadLimit, RefusesOneMoreAndTakesItWhenAPlaceIsFree) {
 
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(refused.status.error_message(), HasSubstr("--max_uploads"));
+  EXPECT_THAT(refused.status.error_details(),
+              HasSubstr("google.rpc.RetryInfo"));
   for (size_t i = 1; i < messages.size(); ++i) writer->Write(messages[i]);
   writer->WritesDone();
   EXPECT_TRUE(writer->Finish().ok());

@@ -195,7 +195,7 @@ void Upload(const v1::WeightsHeader& header, Backend* backend,
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static qgemm::FakeAsyncBackend& backend = *new qgemm::FakeAsyncBackend();
   qgemm::FuzzInput input(data, size);
-  qgemm::WeightStore store(qgemm::kBudgetBytes);
+  qgemm::WeightStore store(qgemm::StoreLimits{qgemm::kBudgetBytes});
   const qgemm::v1::WeightsHeader header = qgemm::Header(&input);
   qgemm::Upload(header, &backend, &store, &input);
   CHECK_EQ(store.reserved_bytes(), 0);
