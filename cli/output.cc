@@ -75,9 +75,18 @@ std::string FormatJson(const OrderedJson& json) {
          "\n";
 }
 
+std::string FormatNames(const WeightsInfo& weights) {
+  const int64_t more =
+      weights.name_count - static_cast<int64_t>(weights.names.size());
+  std::string text = absl::StrJoin(weights.names, ", ");
+  if (more > 0) absl::StrAppend(&text, " and ", more, " more");
+  return text;
+}
+
 OrderedJson ToJson(const WeightsInfo& weights) {
   return {{"id", weights.id},
           {"names", weights.names},
+          {"name_count", weights.name_count},
           {"n", weights.n},
           {"k", weights.k},
           {"format", weights.format},
@@ -90,7 +99,7 @@ OrderedJson ToJson(const WeightsInfo& weights) {
 std::vector<std::pair<std::string, std::string>> FieldsOf(
     const WeightsInfo& weights) {
   return {{"id", weights.id},
-          {"names", absl::StrJoin(weights.names, ", ")},
+          {"names", FormatNames(weights)},
           {"format", weights.format},
           {"n (output features)", absl::StrCat(weights.n)},
           {"k (input features)", absl::StrCat(weights.k)},

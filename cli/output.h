@@ -39,6 +39,9 @@ std::string PrintableLines(absl::string_view text);
 // To stdout, as it is.
 void Print(const std::string& text);
 
+// "a, b", "a, b and 900 more"; empty without a name.
+std::string FormatNames(const WeightsInfo& weights);
+
 OrderedJson ToJson(const WeightsInfo& weights);
 
 // The fields as lines of FormatFields.
