@@ -30,7 +30,7 @@
 
 namespace qgemm {
 
-// How answers that may be long are made and held.
+// The thread that makes answers that may be long, and the bound of their bytes.
 struct LongAnswers {
   // Makes the answers; null: the completion queue's thread. A long answer would
   // hold up the other calls of that.

@@ -202,7 +202,7 @@ absl::StatusOr<UploadResult> UploadSession::Commit(
     const DecodeReport& report) {
   const ResidentWeights* const ours = resident.get();
   decoder_.reset();
-  // What the decoder took goes back, and the store takes the name's share.
+  // The decoder's share goes back, and the store takes the name's.
   RETURN_IF_ERROR(
       reservation_.Resize(resident->resident_bytes() + kLayerRecordBytes));
   Weights weights{id, header_.spec, std::move(resident),

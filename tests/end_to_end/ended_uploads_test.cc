@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "tests/end_to_end/raw_call.h"
 #include "tests/end_to_end/test_server.h"
 
@@ -105,6 +106,29 @@ TEST_F(EndedUploadsTest, WhoseDeadlinePassedAfterItsLastByteIsNotBound) {
   WaitUntilOver("layer");
   EXPECT_EQ(client_.Get("layer").status.error_code(),
             grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(EndedUploadsTest, ThatStopsIsEndedAndGivesItsPlaceAndMemoryBack) {
+  ServerOptions options = WithMetrics();
+  options.idle_timeout = absl::Milliseconds(200);
+  options.max_uploads = 1;
+  TestServer server(options);
+  const Client client = server.NewClient();
+  const Messages messages = ToMessages(NewUpload(), "layer");
+  grpc::ClientContext context;
+  v1::LoadWeightsResponse response;
+  const auto writer = client.stub()->LoadWeights(&context, &response);
+  ASSERT_TRUE(writer->Write(messages[0]));
+
+  const grpc::Status status = writer->Finish();  // the client's side is open
+
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_THAT(status.error_message(), HasSubstr("--idle_timeout"));
+  while (client.Info().weights_bytes() != 0) std::this_thread::yield();
+  EXPECT_TRUE(client.Load(messages).ok());
+  EXPECT_EQ(ScrapeMetric(server.server().metrics_port(),
+                         "qgemm_calls_timed_out_total{kind=\"upload_idle\"}"),
+            1);
 }
 
 TEST_F(EndedUploadsTest, MessageThatDoesNotParseIsSaidToBeSo) {
