@@ -88,12 +88,21 @@ ConnectionLimits FittedLimits(const ConnectionLimits& asked) {
 }
 
 // A quarter of the memory leaves room for weights on the CPU.
-BackendOptions ToBackendOptions(const ServerOptions& options) {
+int64_t StagingBytes(const ServerOptions& options) {
   constexpr int64_t kMostStagingBytes = int64_t{4} << 30;
-  const int64_t staging_bytes =
-      options.max_staging_bytes > 0
-          ? options.max_staging_bytes
-          : std::min(kMostStagingBytes, MemoryLimitBytes() / 4);
+  return options.max_staging_bytes > 0
+             ? options.max_staging_bytes
+             : std::min(kMostStagingBytes, MemoryLimitBytes() / 4);
+}
+
+// Half of it leaves others what they need beside a client that does not read.
+int64_t ClientStagingBytes(const ServerOptions& options) {
+  return options.max_client_staging_bytes > 0 ? options.max_client_staging_bytes
+                                              : StagingBytes(options) / 2;
+}
+
+BackendOptions ToBackendOptions(const ServerOptions& options) {
+  const int64_t staging_bytes = StagingBytes(options);
   BackendOptions backend = options.backend;
   backend.cpu.max_staging_bytes = staging_bytes;
   backend.cuda.max_staging_bytes = staging_bytes;
@@ -137,9 +146,7 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.max_uploads = options.max_uploads;
   rpc.stream = options.stream;
   rpc.max_queued_bytes = options.scheduler.max_queued_bytes;
-  if (options.max_client_staging_bytes > 0) {
-    rpc.max_client_staging_bytes = options.max_client_staging_bytes;
-  }
+  rpc.max_client_staging_bytes = ClientStagingBytes(options);
   rpc.max_streams = options.max_streams;
   rpc.progress = {options.idle_timeout, options.min_upload_bytes_per_second};
   rpc.completion_queues = CompletionQueues();

@@ -206,6 +206,21 @@ TEST_F(ClientShareTest, CountsTheRequestsOfAStreamToo) {
   EXPECT_GT(refused.error.retry_delay_ns(), 0u);
 }
 
+// The share without a flag of its own: half of the staging memory.
+TEST(DefaultClientShareTest, IsHalfOfTheStagingMemory) {
+  RandomGenerator random(FreshSeed());
+  ServerOptions options;
+  options.max_staging_bytes = 2000;
+  TestServer server(options);
+  const Client client = server.NewClient();
+  LoadLayer(client, /*n=*/32, kK, &random);
+  const auto refused = client.Gemm(MakeGemm("layer", 6, kK, &random));
+  EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.status.error_message(),
+              AllOf(HasSubstr("1152 bytes"), HasSubstr("1000"),
+                    HasSubstr("--max_client_staging_bytes")));
+}
+
 TEST_F(ClientShareTest, RefusesWhatNoClientMayHoldForGood) {
   const auto refused = client_.Gemm(MakeGemm("layer", 3 * kRows, kK, &random_));
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
