@@ -24,7 +24,7 @@ struct HealthMonitorOptions {
   absl::Duration interval = absl::Milliseconds(100);
   absl::Duration launch_timeout = absl::Seconds(30);
   // Time from one probe of the listeners to the next.
-  absl::Duration probe_interval = absl::Seconds(2);
+  absl::Duration probe_interval = absl::Milliseconds(500);
 };
 
 // Parts of the server that the monitor looks at. All are quick; none waits for
