@@ -151,6 +151,7 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.progress = {options.idle_timeout, options.min_upload_bytes_per_second};
   rpc.completion_queues = CompletionQueues();
   rpc.answer_threads = AnswerThreads();
+  rpc.slow_request = options.slow_request;
   rpc.enable_echo = options.enable_echo;
   rpc.enable_freeze = options.enable_freeze;
   rpc.enable_faults = options.enable_faults;

@@ -10,6 +10,7 @@
 #include "server/rpc/handlers.h"
 #include "server/rpc/operands.h"
 #include "server/rpc/payload_call.h"
+#include "server/rpc/request_log.h"
 #include "server/rpc/translate.h"
 
 namespace qgemm {
@@ -84,12 +85,7 @@ class GemmHandler::Call final : public PayloadCall {
         [self = shared_from_this(), this, c_bytes](
             const absl::Status& status, const GemmTimings& timings,
             std::unique_ptr<AdmittedRequest> ended) {
-          StagedOperands operands = {std::move(ended->a), std::move(ended->c),
-                                     std::move(charge_)};
-          // Releases the weights before the client can see the answer: it may
-          // unload them then.
-          ended.reset();
-          OnComputed(status, timings, std::move(operands), c_bytes);
+          OnComputed(status, timings, std::move(ended), c_bytes);
         });
     std::move(builder).Enqueue();
   }
@@ -106,12 +102,20 @@ class GemmHandler::Call final : public PayloadCall {
   }
 
   void OnComputed(const absl::Status& status, const GemmTimings& timings,
-                  StagedOperands operands, int64_t c_bytes) {
+                  std::unique_ptr<AdmittedRequest> ended, int64_t c_bytes) {
+    StagedOperands operands = {std::move(ended->a), std::move(ended->c),
+                               std::move(charge_)};
+    const absl::Duration total = Elapsed();
+    if (status.ok() && total >= handler_->services_.slow_request) {
+      LogSlowRequest({"Gemm", *ended, timings, total}, *handler_->gemm_.store);
+    }
+    // Releases the weights before the client can see the answer: it may unload
+    // them then.
+    ended.reset();
     if (!status.ok()) {
       operands = StagedOperands();
       return EndRetryably(status);
     }
-    const absl::Duration total = Elapsed();
     v1::GemmResponse header;
     ToMessage(timings, total, header.mutable_timings());
     Answer(header, std::move(operands), c_bytes, total);

@@ -136,8 +136,8 @@ absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
   request.identity = peer.identity;
   request.client =
       message.client_id().empty() ? peer.address : message.client_id();
-  ASSIGN_OR_RETURN(const auto weights, services.store->Find(message.weights()));
-  request.weights = weights->resident;
+  ASSIGN_OR_RETURN(request.layer, services.store->Find(message.weights()));
+  request.weights = request.layer->resident;
   GemmShape shape;
   shape.m = message.m();
   shape.n = request.weights->n();

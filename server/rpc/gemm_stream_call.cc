@@ -15,6 +15,7 @@
 #include "rpc/grpc_status.h"
 #include "server/rpc/handlers.h"
 #include "server/rpc/operands.h"
+#include "server/rpc/request_log.h"
 #include "server/rpc/translate.h"
 
 namespace qgemm {
@@ -75,6 +76,7 @@ void GemmStreamCall::OnRead(bool ok) {
         "the client ended the stream before the last fragment of a"));
   }
   if (!handled.ok()) {
+    LogRefusal(kMethod, handled, [this] { return peer_; });
     Break(ToGrpcStatus(handled));
   } else {
     Advance();
@@ -191,7 +193,12 @@ void GemmStreamCall::SetCaller(const v1::GemmStreamRequest& message,
           std::unique_ptr<AdmittedRequest> ended) mutable {
         StreamResult result;
         result.timings = timings;
-        result.total = self->handler_->services_.clock->Now() - ended->arrival;
+        const CallServices& services = self->handler_->services_;
+        result.total = services.clock->Now() - ended->arrival;
+        if (status.ok() && result.total >= services.slow_request) {
+          LogSlowRequest({kMethod, *ended, timings, result.total},
+                         *self->handler_->gemm_.store);
+        }
         result.c = absl::MakeConstSpan(ended->c.data(), c_bytes);
         charge.Shrink(c_bytes);
         result.c_owner = std::make_shared<SentOperand>(
@@ -294,6 +301,7 @@ void GemmStreamCall::QueueError(uint64_t id, const absl::Status& status,
       kMethod, status.code(),
       handler_->services_.clock->Now() - found->second.arrival);
   live_.erase(found);
+  LogRefusal(kMethod, status, [this] { return peer_; });
   ready_.push_back({StreamAnswer(id, status, retry_delay)});
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "rpc/grpc_status.h"
+#include "server/rpc/request_log.h"
 #include "server/rpc/translate.h"
 
 namespace qgemm {
@@ -80,6 +81,7 @@ void PayloadCall::EndRetryably(const absl::Status& status) {
 void PayloadCall::EndWith(const absl::Status& status,
                           absl::Duration retry_delay) {
   services_.metrics->RpcEnded(method_, status.code(), Elapsed());
+  LogRefusal(method_, status, [this] { return FindPeer(); });
   responder_.FinishWithError(ToGrpcStatus(status, retry_delay), FinishTag());
 }
 

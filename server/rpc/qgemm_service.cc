@@ -18,6 +18,7 @@
 #include "server/rpc/health_service.h"
 #include "server/rpc/idle_sweeper.h"
 #include "server/rpc/queries.h"
+#include "server/rpc/request_log.h"
 #include "server/rpc/server_call.h"
 #include "server/rpc/unary_handler.h"
 
@@ -60,11 +61,16 @@ class QgemmService::Handlers {
               options.max_message_bytes),
         stream_(Services(parts), Gemm(parts), &service_, options),
         load_(Services(parts), parts.backend, parts.store, &service_, options),
-        unload_(Services(parts), &service_, "UnloadWeights",
-                &AsyncQgemm::RequestUnloadWeights,
-                [this](const auto& request, auto* response) {
-                  return queries_.Unload(request, response);
-                }),
+        unload_(
+            Services(parts), &service_, "UnloadWeights",
+            &AsyncQgemm::RequestUnloadWeights,
+            [this](const auto& request, auto* response) {
+              return queries_.Unload(request, response);
+            },
+            LongAnswers(),
+            [](const auto& request, const auto& response, const Peer& peer) {
+              LogUnload(request.weights(), response.freed(), peer);
+            }),
         list_(Services(parts), &service_, "ListWeights",
               &AsyncQgemm::RequestListWeights,
               [this](const auto& request, auto* response) {
@@ -149,7 +155,12 @@ class QgemmService::Handlers {
   using Query = UnaryHandler<AsyncQgemm, Request, Response>;
 
   CallServices Services(const ServerParts& parts) {
-    return {&live_calls_, parts.metrics, parts.clock, parts.peers};
+    CallServices services = {&live_calls_, parts.metrics, parts.clock,
+                             parts.peers};
+    if (options_.slow_request > absl::ZeroDuration()) {
+      services.slow_request = options_.slow_request;
+    }
+    return services;
   }
   GemmServices Gemm(const ServerParts& parts) {
     return {parts.backend, parts.store, parts.scheduler, &answer_executor_,

@@ -25,15 +25,31 @@ LogSeverity SeverityOf(absl::StatusCode code) {
 
 }  // namespace
 
-void LogSlowRequest(const SlowRequest& request, const Peer& peer) {
-  EVENT(WARNING, "slow_request")
-      .With("method", request.method)
-      .With("weights", request.weights)
-      .With("m", request.m)
-      .With("total", request.total)
-      .With("queue", request.timings.queue)
-      .With("kernel", request.timings.kernel)
-      .With("launch_rows", request.timings.launch_rows)
+void LogSlowRequest(const SlowRequest& slow, const WeightStore& store) {
+  LogEvent event(LogSeverity::kWarning, __FILE__, __LINE__, "slow_request");
+  if (!event.is_written()) return;
+  const AdmittedRequest& request = slow.request;
+  event.With("method", slow.method);
+  if (request.layer != nullptr) {
+    event.With("id", request.layer->id);
+    const absl::StatusOr<NamedWeights> listing = store.Get(request.layer->id);
+    if (listing.ok() && !listing->names.empty()) {
+      event.With("name", listing->names.front());
+    }
+  }
+  event.With("m", request.m)
+      .With("total", slow.total)
+      .With("queue", slow.timings.queue)
+      .With("kernel", slow.timings.kernel)
+      .With("launch_rows", slow.timings.launch_rows)
+      .With("client", request.identity)
+      .With("client_id", request.client);
+}
+
+void LogUnload(absl::string_view weights, bool freed, const Peer& peer) {
+  EVENT(INFO, "weights_unloaded")
+      .With("weights", weights)
+      .With("freed", freed)
       .With("client", peer.identity)
       .With("address", peer.address);
 }

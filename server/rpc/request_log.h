@@ -6,7 +6,6 @@
 #ifndef QGEMM_SERVER_RPC_REQUEST_LOG_H_
 #define QGEMM_SERVER_RPC_REQUEST_LOG_H_
 
-#include <cstdint>
 #include <memory>
 
 #include "absl/functional/function_ref.h"
@@ -15,20 +14,24 @@
 #include "absl/time/time.h"
 #include "server/metrics/server_metrics.h"
 #include "server/net/peer_table.h"
+#include "server/scheduling/gemm_request.h"
+#include "server/weights/weight_store.h"
 
 namespace qgemm {
 
-// A Gemm that was answered. Text is borrowed.
+// A Gemm that was computed. Borrowed.
 struct SlowRequest {
-  absl::string_view method;   // the RPC's
-  absl::string_view weights;  // as the request names them
-  int64_t m = 0;
+  absl::string_view method;  // the RPC's
+  const AdmittedRequest& request;
+  const GemmTimings& timings;
   absl::Duration total;  // from the arrival to the answer
-  GemmTimings timings;
 };
 
-// "slow_request".
-void LogSlowRequest(const SlowRequest& request, const Peer& peer);
+// "slow_request". `store` names the layer.
+void LogSlowRequest(const SlowRequest& slow, const WeightStore& store);
+
+// "weights_unloaded", by a name or an id.
+void LogUnload(absl::string_view weights, bool freed, const Peer& peer);
 
 // Finds the client of a call; runs only if its line is written.
 using PeerFinder = absl::FunctionRef<std::shared_ptr<const Peer>()>;

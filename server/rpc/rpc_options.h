@@ -46,6 +46,7 @@ struct RpcOptions {
   // Threads for answers that would hold up a queue's.
   int answer_threads = 1;
   // RPCs for tests and measurements (debug_service.h).
+  absl::Duration slow_request;  // to log; 0 = none
   bool enable_echo = false;
   bool enable_freeze = false;
   bool enable_faults = false;

@@ -29,6 +29,8 @@ struct CallServices {
   ServerMetrics* metrics = nullptr;
   const Clock* clock = nullptr;
   const PeerTable* peers = nullptr;
+  // Gemm requests that take as long are logged.
+  absl::Duration slow_request = absl::InfiniteDuration();
 };
 
 // A Call that says so has its OnDone run once the RPC is over for gRPC, whether

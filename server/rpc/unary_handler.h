@@ -26,6 +26,7 @@
 #include "rpc/message_limits.h"
 #include "rpc/payload_message.h"
 #include "server/rpc/call_registry.h"
+#include "server/rpc/request_log.h"
 #include "server/rpc/server_call.h"
 
 namespace qgemm {
@@ -53,16 +54,22 @@ class UnaryHandler {
   using Answer =
       absl::AnyInvocable<absl::Status(const Request&, Response*) const>;
 
-  // `service`, runner and budget must outlive the handler; `name` is the RPC's.
+  // Logs a call that was answered.
+  using Log = absl::AnyInvocable<void(const Request&, const Response&,
+                                      const Peer&) const>;
+
+  // `service`, runner and budget must outlive the handler; `name` is the RPC's;
+  // `log` may be null.
   UnaryHandler(const CallServices& services, Service* service, std::string name,
                RequestMethod method, Answer answer,
-               const LongAnswers& long_answers = {})
+               const LongAnswers& long_answers = {}, Log log = nullptr)
       : services_(services),
         service_(service),
         name_(std::move(name)),
         method_(method),
         answer_(std::move(answer)),
-        long_answers_(long_answers) {}
+        long_answers_(long_answers),
+        log_(std::move(log)) {}
 
   // Waits for one more call on `queue`; each accepted call makes room for the
   // next.
@@ -104,8 +111,13 @@ class UnaryHandler {
       handler_->services_.metrics->RpcEnded(
           handler_->name_, status.code(),
           handler_->services_.clock->Now() - start);
+      LogRefusal(handler_->name_, status, [this] { return FindPeer(); });
       if (!status.ok()) return End(status);
       responder_.Finish(answer, grpc::Status::OK, this->FinishTag());
+    }
+
+    std::shared_ptr<const Peer> FindPeer() {
+      return handler_->services_.peers->Find(*this->context());
     }
 
     absl::Status Make(grpc::ByteBuffer* answer) {
@@ -120,6 +132,9 @@ class UnaryHandler {
         held_ = *std::move(held);
       }
       *answer = WriteMessage(response);
+      if (handler_->log_ != nullptr) {
+        handler_->log_(request, response, *FindPeer());
+      }
       return absl::OkStatus();
     }
 
@@ -139,6 +154,7 @@ class UnaryHandler {
   const RequestMethod method_;
   const Answer answer_;
   const LongAnswers long_answers_;
+  const Log log_;
 };
 
 }  // namespace qgemm

@@ -23,6 +23,8 @@
 
 namespace qgemm {
 
+struct Weights;  // server/weights/weight_store.h
+
 // Order in which waiting requests are served, lowest first.
 enum class Priority : uint8_t { kLow, kNormal, kHigh };
 
@@ -30,6 +32,8 @@ enum class Priority : uint8_t { kLow, kNormal, kHigh };
 // until `done` hands it back.
 struct AdmittedRequest {
   std::shared_ptr<const ResidentWeights> weights;
+  std::shared_ptr<const Weights>
+      layer;  // their record, for the log; may be null
   MatmulSignature signature;
   int64_t m = 0;
   StagingLease a;  // [m, k]

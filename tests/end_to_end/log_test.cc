@@ -87,7 +87,7 @@ TEST(LogTest, JsonTellsTheLifeOfALayer) {
   EXPECT_EQ(events["upload_committed"]["name"], "layer");
   EXPECT_EQ(events["upload_committed"]["id"], events["upload_begun"]["id"]);
   EXPECT_EQ(events["upload_aborted"]["code"], "INVALID_ARGUMENT");
-  EXPECT_EQ(events["slow_request"]["weights"], "layer");
+  EXPECT_EQ(events["slow_request"]["name"], "layer");
   EXPECT_EQ(events["slow_request"]["m"], 1);
   EXPECT_GT(events["slow_request"]["total_seconds"], 0);
   EXPECT_EQ(events["request_refused"]["code"], "NOT_FOUND");

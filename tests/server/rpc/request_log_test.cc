@@ -41,16 +41,31 @@ class RequestLogTest : public ::testing::Test {
 };
 
 TEST_F(RequestLogTest, ASlowRequestTellsItsTimesAndItsClient) {
-  SlowRequest request = {"Gemm", "layer.0", 8, absl::Milliseconds(1500), {}};
-  request.timings.queue = absl::Milliseconds(1200);
-  request.timings.kernel = absl::Milliseconds(250);
-  request.timings.launch_rows = 64;
-  LogSlowRequest(request, TestPeer());
+  Weights layer;
+  layer.id = "9f2c";
+  AdmittedRequest request;
+  request.layer = std::make_shared<const Weights>(layer);
+  request.m = 8;
+  request.identity = "uid 1000";
+  request.client = "trainer\n";
+  GemmTimings timings;
+  timings.queue = absl::Milliseconds(1200);
+  timings.kernel = absl::Milliseconds(250);
+  timings.launch_rows = 64;
+  LogSlowRequest({"Gemm", request, timings, absl::Milliseconds(1500)},
+                 WeightStore(/*budget_bytes=*/0));
   const std::string captured = Captured();
   EXPECT_THAT(captured, StartsWith("W "));
   EXPECT_THAT(captured,
-              HasSubstr("] slow_request method=Gemm weights=layer.0 m=8 "
-                        "total=1.5s queue=1.2s kernel=250ms launch_rows=64 "
+              HasSubstr("] slow_request method=Gemm id=9f2c m=8 total=1.5s "
+                        "queue=1.2s kernel=250ms launch_rows=64 "
+                        "client=\"uid 1000\" client_id=\"trainer\\n\"\n"));
+}
+
+TEST_F(RequestLogTest, AnUnloadTellsItsClient) {
+  LogUnload("layer.0", /*freed=*/true, TestPeer());
+  EXPECT_THAT(Captured(),
+              HasSubstr("] weights_unloaded weights=layer.0 freed=true "
                         "client=\"uid 1000\" address=127.0.0.1:40312\n"));
 }
 
