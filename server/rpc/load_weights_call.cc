@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "rpc/grpc_status.h"
 #include "rpc/payload_message.h"
@@ -52,9 +53,9 @@ void LoadWeightsCall::Await(void* tag) {
 void LoadWeightsCall::Begin() {
   const CallServices& services = handler_->services_;
   arrival_ = services.clock->Now();
+  peer_ = services.peers->Find(*context());
   const absl::StatusOr<std::shared_ptr<LoadWeightsCall>> displaced =
-      handler_->uploads_.Enter(shared_from_this(),
-                               services.peers->Find(*context())->identity);
+      handler_->uploads_.Enter(shared_from_this(), peer_->identity);
   if (absl::IsUnavailable(displaced.status())) {
     return Refuse(displaced.status());
   }
@@ -197,6 +198,7 @@ absl::Status LoadWeightsCall::StartSession(const v1::WeightsHeader& header) {
   const WeightsLimits& limits = handler_->limits_;
   ASSIGN_OR_RETURN(const UploadHeader upload, ToUploadHeader(header, limits));
   RETURN_IF_ERROR(CheckWanted());
+  name_ = upload.binding.name;
   ASSIGN_OR_RETURN(UploadSession::Started started,
                    UploadSession::Start(upload, limits, handler_->backend_,
                                         handler_->store_));
@@ -204,6 +206,7 @@ absl::Status LoadWeightsCall::StartSession(const v1::WeightsHeader& header) {
     deduplicated_ = std::move(*held);
   } else {
     session_ = std::get<std::unique_ptr<UploadSession>>(std::move(started));
+    LogBegin(upload.spec);
   }
   return absl::OkStatus();
 }
@@ -246,6 +249,7 @@ bool LoadWeightsCall::Claim() {
 
 void LoadWeightsCall::End(absl::StatusOr<UploadResult> result) {
   if (!Claim()) return;
+  LogEnd(result);
   const absl::Status status = result.status();
   grpc::ByteBuffer response;
   if (status.ok()) response = WriteMessage(ToResponse(*result));
@@ -263,6 +267,7 @@ void LoadWeightsCall::End(absl::StatusOr<UploadResult> result) {
 
 bool LoadWeightsCall::Abort(const absl::Status& status) {
   if (!Claim()) return false;
+  LogEnd(status);
   Leave(status.code());
   reader_.FinishWithError(ToGrpcStatus(status), FinishTag());
   MutexLock lock(&mutex_);
@@ -275,6 +280,38 @@ void LoadWeightsCall::Leave(absl::StatusCode code) {
   handler_->uploads_.Leave(this);
   services.metrics->RpcEnded("LoadWeights", code,
                              services.clock->Now() - arrival_);
+}
+
+void LoadWeightsCall::LogBegin(const WeightsSpec& spec) const {
+  EVENT(INFO, "upload_begun")
+      .With("name", name_)
+      .With("format", Name(spec.format))
+      .With("n", spec.n)
+      .With("k", spec.k)
+      .With("bytes", TotalBytes(spec))
+      .With("client", peer_->identity)
+      .With("address", peer_->address);
+}
+
+void LoadWeightsCall::LogEnd(const absl::StatusOr<UploadResult>& result) const {
+  const bool is_whole = result.ok() && !result->deduplicated;
+  const std::string code = absl::StatusCodeToString(result.status().code());
+  LogEvent event(result.ok() ? LogSeverity::kInfo : LogSeverity::kWarning,
+                 __FILE__, __LINE__,
+                 is_whole      ? "upload_committed"
+                 : result.ok() ? "weights_bound"
+                               : "upload_aborted",
+                 code);
+  if (!event.is_written()) return;
+  if (result.ok()) {
+    event.With("id", result->weights->id).With("name", name_);
+  } else {
+    event.With("code", code).With("error", result.status().message());
+  }
+  event.With("bytes", consumed_bytes_.load(std::memory_order_relaxed))
+      .With("took", handler_->services_.clock->Now() - arrival_)
+      .With("client", peer_->identity)
+      .With("address", peer_->address);
 }
 
 v1::LoadWeightsResponse LoadWeightsCall::ToResponse(

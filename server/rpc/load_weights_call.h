@@ -84,10 +84,15 @@ class LoadWeightsCall final
   void End(absl::StatusOr<UploadResult> result);
   bool Claim();
   void Leave(absl::StatusCode code);
+  // Lines of the log about the upload's begin and its end.
+  void LogBegin(const WeightsSpec& spec) const;
+  void LogEnd(const absl::StatusOr<UploadResult>& result) const;
   v1::LoadWeightsResponse ToResponse(const UploadResult& result) const;
 
   LoadWeightsHandler* const handler_;
   absl::Time arrival_;
+  std::shared_ptr<const Peer> peer_;  // set when a client has called
+  std::string name_;                  // to bind; the worker's
   grpc::ServerAsyncReader<grpc::ByteBuffer, grpc::ByteBuffer> reader_;
   std::unique_ptr<UploadSession> session_;    // the worker's
   std::optional<Deduplicated> deduplicated_;  // the worker's

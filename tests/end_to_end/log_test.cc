@@ -93,9 +93,9 @@ TEST(LogTest, JsonTellsTheLifeOfALayer) {
   EXPECT_GT(events["slow_request"]["total_seconds"], 0);
   EXPECT_EQ(events["request_refused"]["code"], "NOT_FOUND");
   EXPECT_EQ(events["weights_unloaded"]["weights"], "layer");
-  for (const char* const name : {"upload_begun", "upload_committed",
-                                 "upload_aborted", "request_refused",
-                                 "weights_unloaded"}) {
+  for (const char* const name :
+       {"upload_begun", "upload_committed", "upload_aborted", "request_refused",
+        "weights_unloaded"}) {
     EXPECT_THAT(events[name]["client"].dump(), Not(HasSubstr("null"))) << name;
     EXPECT_THAT(events[name]["address"].dump(), HasSubstr("127.0.0.1")) << name;
   }
