@@ -53,7 +53,7 @@ TEST_F(RequestLogTest, ASlowRequestTellsItsTimesAndItsClient) {
   timings.kernel = absl::Milliseconds(250);
   timings.launch_rows = 64;
   LogSlowRequest({"Gemm", request, timings, absl::Milliseconds(1500)},
-                 WeightStore(/*budget_bytes=*/0));
+                 WeightStore(StoreLimits()));
   const std::string captured = Captured();
   EXPECT_THAT(captured, StartsWith("W "));
   EXPECT_THAT(captured,
