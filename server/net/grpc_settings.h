@@ -25,7 +25,9 @@ namespace qgemm {
 struct GrpcSettings {
   // Bounds gRPC's own buffers, messages that have arrived in part among them,
   // for all connections. Beyond it gRPC reads less, then ends calls.
-  int64_t max_transport_bytes = int64_t{256} << 20;
+  // Sixteen requests of 28 MiB at once need more than 256 MiB: half of them
+  // ended with RESOURCE_EXHAUSTED there.
+  int64_t max_transport_bytes = int64_t{512} << 20;
   // After so long without a byte the client is asked whether it is there, and
   // its connection closed if it does not answer in time.
   absl::Duration keepalive_time = absl::Minutes(1);
