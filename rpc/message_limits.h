@@ -20,11 +20,8 @@ inline constexpr int64_t kMessageOverheadBytes = 1024;
 // Most bytes of the request of a method that carries no operand and no chunk.
 inline constexpr int64_t kMaxQueryBytes = int64_t{64} << 10;
 
-// Most bytes of one message of an upload.
-inline constexpr int64_t kMaxUploadMessageBytes = int64_t{2} << 20;
-
-// Most bytes of a message with an operand beside the operand itself. Its own
-// fields take less than kMessageOverheadBytes; the rest is room for fields
+// Most bytes of a message with an operand or a chunk beside that itself. Its
+// own fields take less than kMessageOverheadBytes; the rest is room for fields
 // that a later version may add.
 inline constexpr int64_t kMaxFieldBytes = int64_t{64} << 10;
 

@@ -23,7 +23,9 @@
 namespace qgemm {
 
 namespace health = ::grpc::health::v1;
-using AsyncHealth = health::Health::AsyncService;
+// Takes and gives bytes, so that messages are bounded before they are parsed.
+using AsyncHealth = health::Health::WithRawMethod_Check<
+    health::Health::WithRawMethod_Watch<health::Health::Service>>;
 using HealthStatus = health::HealthCheckResponse::ServingStatus;
 
 // The life of the service: Register, the server is built, Accept; EndWatches

@@ -178,6 +178,31 @@ TEST(Services, HealthSaysNotServingWhileTheServerDrains) {
   call.join();
 }
 
+// Methods without an operand get what is no message, and a flood of fields that
+// nobody knows.
+TEST(Services, RefuseWhatTheyCannotOrNeedNotParse) {
+  TestServer server;
+  const Client client = server.NewClient();
+  std::string flood;
+  while (flood.size() < 1 << 20) flood.append("\x9a\x06\x00", 3);
+  for (const std::string method :
+       {"/qgemm.v1.Qgemm/ListWeights", "/qgemm.v1.Qgemm/GetWeights",
+        "/qgemm.v1.Qgemm/UnloadWeights", "/qgemm.v1.Qgemm/GetServerInfo",
+        "/qgemm.v1.QgemmDebug/Freeze", "/grpc.health.v1.Health/Check"}) {
+    const grpc::Status bad =
+        CallRaw(client.channel(), method, "\x0a\x05").status;
+    EXPECT_EQ(bad.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
+    EXPECT_THAT(bad.error_message(), HasSubstr("does not parse as")) << method;
+    const grpc::Status large = CallRaw(client.channel(), method, flood).status;
+    EXPECT_EQ(large.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
+        << method;
+    EXPECT_THAT(large.error_message(), HasSubstr("65536")) << method;
+  }
+  EXPECT_EQ(StreamRaw(client.channel(), "/grpc.health.v1.Health/Watch", flood)
+                .status.error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
 TEST(Services, HealthKnowsNoOtherService) {
   TestServer server;
   const auto health = health::Health::NewStub(server.NewClient().channel());
