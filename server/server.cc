@@ -189,6 +189,7 @@ class GrpcServer final : public Server {
     const BackendDescription description = backend_->describe();
     metrics_.SetBuildInfo(
         {kVersion, description.name, description.device, description.detail});
+    metrics_.SetMemoryLimits(StagingBytes(options), MemoryLimitBytes());
   }
 
   ~GrpcServer() override {

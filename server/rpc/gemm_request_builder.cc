@@ -95,7 +95,9 @@ absl::Status GemmRequestBuilder::CheckRoom() const {
   demand.client = request_->client;
   demand.rows = sizes_.m;
   demand.operand_bytes = sizes_.a_bytes + sizes_.c_bytes;
-  return services_->scheduler->CheckRoom(demand);
+  const absl::Status room = services_->scheduler->CheckRoom(demand);
+  if (!room.ok()) request_->traffic.RequestDropped();
+  return room;
 }
 
 absl::Status GemmRequestBuilder::AcquireA() {
@@ -138,6 +140,7 @@ absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
       message.client_id().empty() ? peer.address : message.client_id();
   ASSIGN_OR_RETURN(request.layer, services.store->Find(message.weights()));
   request.weights = request.layer->resident;
+  request.traffic = {request.layer->traffic, peer.usage->traffic};
   GemmShape shape;
   shape.m = message.m();
   shape.n = request.weights->n();

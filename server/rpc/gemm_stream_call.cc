@@ -66,6 +66,7 @@ void GemmStreamCall::End(const absl::Status& status) {
 
 void GemmStreamCall::OnRead(bool ok) {
   arrival_ = handler_->services_.clock->Now();
+  CountBytes(Direction::kReceived, received_);
   const absl::Status handled = ok ? HandleMessage() : absl::OkStatus();
   received_.Clear();
   MutexLock lock(&mutex_);
@@ -356,8 +357,7 @@ void GemmStreamCall::StartRead() {
   stream_.Read(&received_, read_tag_.Arm(shared_from_this()));
 }
 
-// Sends one message of each answer in rotation, so that a small answer does not
-// wait for a large one.
+// Sends the answers' messages in turn: no small answer waits for a large one.
 void GemmStreamCall::StartWrite() {
   QueuedAnswer next = std::move(ready_.front());
   ready_.pop_front();
@@ -368,6 +368,7 @@ void GemmStreamCall::StartWrite() {
     ledger_.Answer(next.answer.id());
   }
   writing_ = true;
+  CountBytes(Direction::kSent, message);
   stream_.Write(message, written_tag_.Arm(shared_from_this()));
 }
 

@@ -126,6 +126,7 @@ class GemmStreamCall : public ServerCall<GemmStreamCall, WhenDone::kNotified> {
   // Starts whatever can be started: a write, a read, the end.
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountBytes(Direction direction, const grpc::ByteBuffer& message) const;
   void StartWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The end of a stream's parts that make no progress. Runs on the thread that
-// reads the stream, between two messages.
+// A stream's progress: bytes counted, and the end of its parts that make none.
+// Runs on the thread that reads the stream, between two messages.
 
 #include <algorithm>
 #include <string>
@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/rpc/gemm_stream_call.h"
+#include "server/rpc/handlers.h"
 
 namespace qgemm {
 namespace {
@@ -77,6 +78,12 @@ void GemmStreamCall::SweepArriving(const SweepRound& round) {
     QueueError(id, status);
   }
   if (!ended.empty()) Advance();
+}
+
+void GemmStreamCall::CountBytes(Direction direction,
+                                const grpc::ByteBuffer& message) const {
+  handler_->services_.metrics->AddTransportBytes(
+      peer_->transport, direction, static_cast<int64_t>(message.Length()));
 }
 
 }  // namespace qgemm

@@ -36,7 +36,16 @@ void PayloadCall::Begin() {
   Serve();
 }
 
+std::shared_ptr<const Peer> PayloadCall::FindPeer() {
+  std::shared_ptr<const Peer> peer = services_.peers->Find(*context());
+  transport_ = peer->transport;
+  services_.metrics->AddTransportBytes(transport_, Direction::kReceived,
+                                       received_bytes_);
+  return peer;
+}
+
 absl::Status PayloadCall::Read(google::protobuf::Message* header) {
+  received_bytes_ = static_cast<int64_t>(received_.Length());
   return ReadPayloadMessage(&received_, header, &payload_);
 }
 
@@ -67,6 +76,10 @@ void PayloadCall::Answer(const google::protobuf::Message& header,
           : WriteSlicedPayloadMessage(header, c, kSliceBytes, [&sent] {
               return SentOperand::Release(sent);
             });
+  if (transport_ != nullptr) {
+    services_.metrics->AddTransportBytes(
+        transport_, Direction::kSent, static_cast<int64_t>(message.Length()));
+  }
   responder_.Finish(message, grpc::Status::OK, FinishTag());
 }
 

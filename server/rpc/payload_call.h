@@ -53,9 +53,8 @@ class PayloadCall : public ServerCall<PayloadCall, WhenDone::kNotified> {
   virtual void CallerLeft() {}
 
   absl::Time arrival() const { return arrival_; }
-  std::shared_ptr<const Peer> FindPeer() {
-    return services_.peers->Find(*context());
-  }
+  // Finds the client; counts the request's bytes for its transport.
+  std::shared_ptr<const Peer> FindPeer();
 
   // Reads the request. The operand borrows from the call and from `header`.
   // Errors: INVALID_ARGUMENT if it does not parse.
@@ -88,6 +87,8 @@ class PayloadCall : public ServerCall<PayloadCall, WhenDone::kNotified> {
   const absl::string_view method_;
   absl::Time arrival_;
   grpc::ByteBuffer received_;
+  int64_t received_bytes_ = 0;
+  const char* transport_ = nullptr;  // set by FindPeer
   ReceivedPayload payload_;
   std::weak_ptr<SentOperand> sent_;  // set before the answer's Finish
   grpc::ServerAsyncResponseWriter<grpc::ByteBuffer> responder_;

@@ -45,9 +45,24 @@ absl::Status UnknownWeights(absl::string_view name_or_id) {
 
 // A layer and its share of the budget, which is given back after the memory.
 struct BudgetedWeights {
+  ~BudgetedWeights() {
+    if (traffic != nullptr) traffic->AddBytes(-resident->resident_bytes());
+  }
+
   ByteReservation reservation;
+  std::shared_ptr<Traffic> traffic;  // null: not counted
   std::shared_ptr<const ResidentWeights> resident;
 };
+
+// The series that counts the layer: of its first name, or of its id's start.
+std::shared_ptr<Traffic> TrafficOf(const std::string& id,
+                                   const std::string& name,
+                                   ServerMetrics* metrics) {
+  constexpr size_t kShownDigits = 12;
+  if (metrics == nullptr) return nullptr;
+  return metrics->LayerTraffic(name.empty() ? id.substr(0, kShownDigits)
+                                            : name);
+}
 
 ByteBudgetOptions ToBudgetOptions(int64_t budget_bytes,
                                   ServerMetrics* metrics) {
@@ -114,10 +129,12 @@ absl::Status TooMany(absl::string_view noun, int64_t limit,
 // Returns a pointer to the layer whose last copy gives back its reservation.
 std::shared_ptr<const ResidentWeights> WithBudget(
     std::shared_ptr<const ResidentWeights> resident,
-    ByteReservation reservation) {
+    ByteReservation reservation, std::shared_ptr<Traffic> traffic) {
   auto owner = std::make_shared<BudgetedWeights>();
   const ResidentWeights* const layer = resident.get();
+  if (traffic != nullptr) traffic->AddBytes(layer->resident_bytes());
   owner->reservation = std::move(reservation);
+  owner->traffic = std::move(traffic);
   owner->resident = std::move(resident);
   return std::shared_ptr<const ResidentWeights>(owner, layer);
 }
@@ -179,8 +196,9 @@ absl::Status WeightStore::CheckCommit(const NameBinding& binding,
 absl::StatusOr<std::shared_ptr<const Weights>> WeightStore::Commit(
     Weights weights, ByteReservation reservation, const NameBinding& binding) {
   CHECK(weights.resident != nullptr);
-  weights.resident =
-      WithBudget(std::move(weights.resident), std::move(reservation));
+  weights.traffic = TrafficOf(weights.id, binding.name, metrics_);
+  weights.resident = WithBudget(std::move(weights.resident),
+                                std::move(reservation), weights.traffic);
   auto offered = std::make_shared<const Weights>(std::move(weights));
   Record replaced;  // released after the lock
   MutexLock lock(&mutex_);

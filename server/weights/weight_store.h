@@ -24,6 +24,7 @@
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/backend.h"
 #include "server/metrics/server_metrics.h"
+#include "server/metrics/traffic.h"
 
 namespace qgemm {
 
@@ -33,6 +34,8 @@ struct Weights {
   WeightsSpec spec;
   std::shared_ptr<const ResidentWeights> resident;
   int64_t uploaded_bytes = 0;
+  // Counts its requests; set by the store, null if it has no metrics.
+  std::shared_ptr<Traffic> traffic = nullptr;
 };
 
 // Bounds of a store.

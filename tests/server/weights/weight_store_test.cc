@@ -402,6 +402,17 @@ TEST_F(WeightStoreTest, MetricsFollowCountBytesAndBudget) {
   EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_layers"), Optional(1.0));
 }
 
+TEST_F(WeightStoreTest, TrafficFollowsALayerUntilItsMemoryGoes) {
+  auto layer = Commit(1, "a");
+  EXPECT_EQ(layer->traffic, metrics_.LayerTraffic("a"));
+  const int64_t bytes = layer->resident->resident_bytes();
+  EXPECT_EQ(layer->traffic->bytes(), bytes);
+  Commit(2, "a");  // replaces it; a launch may still use it
+  EXPECT_EQ(metrics_.LayerTraffic("a")->bytes(), 2 * bytes);
+  layer.reset();
+  EXPECT_EQ(metrics_.LayerTraffic("a")->bytes(), bytes);
+}
+
 TEST_F(WeightStoreTest, ReadersSeeTheOldWeightsOrTheNewWhileANameIsRebound) {
   constexpr int kRebindings = 2000;
   Commit(1, "a");
