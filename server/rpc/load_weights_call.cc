@@ -54,6 +54,7 @@ void LoadWeightsCall::Begin() {
   const CallServices& services = handler_->services_;
   arrival_ = services.clock->Now();
   peer_ = services.peers->Find(*context());
+  services.metrics->UploadsChanged(1);  // until Leave, which ends every call
   const absl::StatusOr<std::shared_ptr<LoadWeightsCall>> displaced =
       handler_->uploads_.Enter(shared_from_this(), peer_->identity);
   if (absl::IsUnavailable(displaced.status())) {
@@ -176,6 +177,9 @@ void LoadWeightsCall::ConsumeNext(grpc::ByteBuffer message) {
 }
 
 absl::Status LoadWeightsCall::Consume(grpc::ByteBuffer* bytes) {
+  handler_->services_.metrics->AddTransportBytes(
+      peer_->transport, Direction::kReceived,
+      static_cast<int64_t>(bytes->Length()));
   v1::LoadWeightsRequest message;
   RETURN_IF_ERROR(ReadUploadMessage(bytes, &message));
   switch (message.part_case()) {
@@ -278,6 +282,7 @@ bool LoadWeightsCall::Abort(const absl::Status& status) {
 void LoadWeightsCall::Leave(absl::StatusCode code) {
   const CallServices& services = handler_->services_;
   handler_->uploads_.Leave(this);
+  services.metrics->UploadsChanged(-1);
   services.metrics->RpcEnded("LoadWeights", code,
                              services.clock->Now() - arrival_);
 }

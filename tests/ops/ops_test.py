@@ -94,6 +94,13 @@ class OpsTest(unittest.TestCase):
                 scene.wait_for(lambda: self.prometheus.query(expression),
                                expression)
 
+    def test_an_upload_in_progress_is_counted(self):
+        def shows(count):
+            return f"\nqgemm_uploads {count}\n" in self.server.get("/metrics")
+        with scene.half_open_upload(self.server.addresses[0]):
+            scene.wait_for(lambda: shows(1), "an upload")
+        scene.wait_for(lambda: shows(0), "the end of the upload")
+
     def test_names_and_texts_of_metrics_are_good(self):
         checked = subprocess.run(
             ["promtool", "check", "metrics"], input=self.server.get("/metrics"),

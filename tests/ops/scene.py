@@ -93,6 +93,27 @@ class Load:
             channel.close()
 
 
+@contextlib.contextmanager
+def half_open_upload(address):
+    """Sends a header and nothing else; cancels the upload at the end."""
+    with grpc.insecure_channel(address) as channel:
+        header = pb.WeightsHeader(
+            name="ops/half", n=N, k=K,
+            dense=pb.DenseFormat(type=pb.FLOAT_TYPE_FP16))
+        leaves = threading.Event()
+
+        def requests():
+            yield pb.LoadWeightsRequest(header=header)
+            leaves.wait()
+
+        call = qgemm_pb2_grpc.QgemmStub(channel).LoadWeights.future(requests())
+        try:
+            yield
+        finally:
+            call.cancel()
+            leaves.set()
+
+
 class Server(LoggedProcess):
     def __init__(self, binary, folder, *flags):
         socket = os.path.join(folder, "socket")
