@@ -52,7 +52,7 @@ TEST(Listen, ServesOnEveryAddress) {
   const std::string unix_address = "unix:" + folder.File("socket");
   ChildServer server({"--listen=127.0.0.1:0,localhost:0", "--listen",
                       unix_address, "--port_file", folder.File("ports")});
-  server.WaitForOutput(unix_address);
+  server.WaitForOutput("serving on " + unix_address);
   std::ifstream file(folder.File("ports"));
   int first = 0, second = 0, third = 0;
   file >> first >> second;
