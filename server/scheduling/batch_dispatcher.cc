@@ -39,6 +39,9 @@ struct BatchDispatcher::Launch {
   BatchTimings timings;
   absl::Time end;
 
+  // True for the first that ends the launch.
+  bool Claim() { return !claimed.exchange(true); }
+
   // Takes the requests' memory, unless the backend has ended the launch. The
   // launch keeps itself until it does.
   void KeepMemory(const std::shared_ptr<Launch>& self) {
@@ -155,10 +158,14 @@ void BatchDispatcher::Submit(ClosedBatch batch, Finished finished) {
           // Released before the requests complete: this may be the last
           // reference to unloaded weights.
           ended.weights.reset();
+          // The dispatcher may be gone if Fail ended the launch.
+          if (!launch->Claim()) return launch->ReleaseMemory();
           EndLaunch(launch, {status, timings});
         });
   }
-  if (!refused.ok()) EndLaunch(launch, {std::move(refused), {}});
+  if (refused.ok()) return;
+  if (!launch->Claim()) return launch->ReleaseMemory();
+  EndLaunch(launch, {std::move(refused), {}});
 }
 
 absl::Status BatchDispatcher::Enter(const std::shared_ptr<Launch>& launch) {
@@ -169,15 +176,12 @@ absl::Status BatchDispatcher::Enter(const std::shared_ptr<Launch>& launch) {
   return absl::OkStatus();
 }
 
-bool BatchDispatcher::Claim(Launch* launch) {
-  // The dispatcher may be gone if Fail ended the launch.
-  if (launch->claimed.exchange(true)) return false;
+void BatchDispatcher::Leave(const Launch* launch) {
   MutexLock lock(&mutex_);
   const auto found =
       std::find_if(in_flight_.begin(), in_flight_.end(),
                    [&](const auto& other) { return other.get() == launch; });
   if (found != in_flight_.end()) in_flight_.erase(found);
-  return true;
 }
 
 std::optional<LaunchInFlight> BatchDispatcher::OldestLaunch() const {
@@ -202,12 +206,13 @@ void BatchDispatcher::Fail(const absl::Status& status) {
     launches = in_flight_;
   }
   for (const std::shared_ptr<Launch>& launch : launches) {
-    if (Claim(launch.get())) Abandon(launch, status);
+    if (launch->Claim()) Abandon(launch, status);
   }
 }
 
 void BatchDispatcher::Abandon(const std::shared_ptr<Launch>& launch,
                               const absl::Status& status) {
+  Leave(launch.get());
   TakeEnd({status, {}}, launch.get());
   launch->KeepMemory(launch);
   const auto requests = static_cast<int64_t>(launch->batch.requests.size());
@@ -227,7 +232,7 @@ void BatchDispatcher::TakeEnd(LaunchEnd end, Launch* launch) {
 
 void BatchDispatcher::EndLaunch(const std::shared_ptr<Launch>& launch,
                                 LaunchEnd end) {
-  if (!Claim(launch.get())) return launch->ReleaseMemory();
+  Leave(launch.get());
   TakeEnd(std::move(end), launch.get());
   std::optional<ScheduledRequest> unfinished;
   if (launch->status.ok()) unfinished = TakeUnfinished(&launch->batch);

@@ -91,12 +91,12 @@ class BatchDispatcher final : public BatchSink {
 
   // Counts the launch as in flight, unless Fail has run: returns its status.
   absl::Status Enter(const std::shared_ptr<Launch>& launch);
-  // True for the first that ends the launch.
-  bool Claim(Launch* launch);
-  // Completes the requests, or posts their completions, then ends the launch;
-  // unless Fail has.
+  // The launch is in flight no more.
+  void Leave(const Launch* launch);
+  // Completes the requests, or posts their completions, then ends the launch,
+  // which the caller has claimed.
   void EndLaunch(const std::shared_ptr<Launch>& launch, LaunchEnd end);
-  // Ends a launch whose memory the backend may write.
+  // Ends a claimed launch whose memory the backend may write.
   void Abandon(const std::shared_ptr<Launch>& launch,
                const absl::Status& status);
   void TakeEnd(LaunchEnd end, Launch* launch);
