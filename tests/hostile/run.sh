@@ -30,6 +30,8 @@ trap 'rm -rf "$STUBS"' EXIT
 "$PYTHON" -m grpc_tools.protoc -I "$ROOT/proto" --python_out="$STUBS" \
   --grpc_python_out="$STUBS" qgemm/v1/qgemm.proto
 
+# gRPC's handlers of fork abort, now and then, a child that is about to become
+# the server.
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$STUBS:$ROOT/tests/hostile" \
-  GRPC_VERBOSITY=NONE \
+  GRPC_VERBOSITY=NONE GRPC_ENABLE_FORK_SUPPORT=0 \
   "$PYTHON" "$ROOT/tests/hostile/hostile_test.py" "$server" "$@"

@@ -82,7 +82,9 @@ class Subject:
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
                 self.arguments, stdout=log, stderr=subprocess.STDOUT,
-                preexec_fn=self._before_exec, start_new_session=True)
+                umask=0,  # attackers of another user reach the Unix socket
+                preexec_fn=self._set_limits if self._limits else None,
+                start_new_session=True)
         try:
             self._wait_until_serving()
         except BaseException:
@@ -94,8 +96,7 @@ class Subject:
         self.kill()
         self._folder.cleanup()
 
-    def _before_exec(self):
-        os.umask(0)  # attackers of another user reach the Unix socket
+    def _set_limits(self):
         for name, value in self._limits.items():
             resource.setrlimit(name, (value, value))
 
