@@ -19,10 +19,12 @@ class Clock {
   virtual absl::Time Now() const = 0;
 };
 
-// The system's wall clock.
+// The wall time at the process's first reading, and steady time since then. A
+// step of the wall clock neither expires nor prolongs what waits. All objects
+// tell one time.
 class SystemClock final : public Clock {
  public:
-  absl::Time Now() const override { return absl::Now(); }
+  absl::Time Now() const override;
 };
 
 // Time that only moves forward; its epoch means nothing.

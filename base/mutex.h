@@ -16,6 +16,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "base/tsan.h"
 
 namespace qgemm {
 
@@ -79,15 +80,12 @@ class CondVar {
   // Returns false if the timeout passed without a wake-up.
   bool WaitFor(Mutex* mutex, absl::Duration timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    // Waiting on the system clock: ThreadSanitizer of GCC 12 does not know
-    // pthread_cond_clockwait, which a steady-clock wait calls.
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     // The clock's nanoseconds would overflow under longer timeouts.
     const absl::Duration bounded =
         std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24 * 365 * 100));
-    const std::cv_status status =
-        condition_.wait_until(lock, std::chrono::system_clock::now() +
-                                        absl::ToChronoMicroseconds(bounded));
+    const std::cv_status status = condition_.wait_until(
+        lock, WaitClock::now() + absl::ToChronoMicroseconds(bounded));
     lock.release();
     return status == std::cv_status::no_timeout;
   }
@@ -96,6 +94,14 @@ class CondVar {
   void SignalAll() { condition_.notify_all(); }
 
  private:
+#ifdef QGEMM_TSAN
+  // ThreadSanitizer of GCC 12 does not know pthread_cond_clockwait, which a
+  // wait on the steady clock calls.
+  using WaitClock = std::chrono::system_clock;
+#else
+  using WaitClock = std::chrono::steady_clock;
+#endif
+
   std::condition_variable condition_;
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/printable_text.h"
 #include "cli/command.h"
 #include "flags/command_line.h"
 
@@ -59,7 +60,7 @@ int Run(const CommonOptions& common, const AddedCommand& added) {
   const absl::Status status = added.command->Run(common);
   if (!status.ok()) {
     std::fprintf(stderr, "qgemm %s: %s\n", name.c_str(),
-                 status.ToString().c_str());
+                 PrintableText(status.ToString()).c_str());
     return kExitFailure;
   }
   return std::fflush(stdout) == 0 ? 0 : kExitFailure;

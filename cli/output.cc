@@ -10,12 +10,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/printable_text.h"
 
 namespace qgemm::cli {
 
-std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
+std::string FormatTable(const std::vector<std::vector<std::string>>& cells) {
+  std::vector<std::vector<std::string>> rows = cells;
   std::vector<size_t> widths;
-  for (const auto& row : rows) {
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = PrintableText(cell);
     widths.resize(std::max(widths.size(), row.size()));
     for (size_t i = 0; i < row.size(); ++i) {
       widths[i] = std::max(widths[i], row[i].size());
@@ -53,20 +57,36 @@ std::string FormatBytes(int64_t bytes) {
   return absl::StrFormat("%.1f %s", value, kUnits[unit]);
 }
 
+std::string PrintableLines(absl::string_view text) {
+  return absl::StrJoin(absl::StrSplit(text, '\n'), "\n",
+                       [](std::string* out, absl::string_view line) {
+                         absl::StrAppend(out, PrintableText(line));
+                       });
+}
+
 void Print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
 std::string FormatJson(const OrderedJson& json) {
   constexpr int kIndent = 2;
-  return json.dump(kIndent, ' ', /*ensure_ascii=*/false,
+  return json.dump(kIndent, ' ', /*ensure_ascii=*/true,
                    OrderedJson::error_handler_t::replace) +
          "\n";
+}
+
+std::string FormatNames(const WeightsInfo& weights) {
+  const int64_t more =
+      weights.name_count - static_cast<int64_t>(weights.names.size());
+  std::string text = absl::StrJoin(weights.names, ", ");
+  if (more > 0) absl::StrAppend(&text, " and ", more, " more");
+  return text;
 }
 
 OrderedJson ToJson(const WeightsInfo& weights) {
   return {{"id", weights.id},
           {"names", weights.names},
+          {"name_count", weights.name_count},
           {"n", weights.n},
           {"k", weights.k},
           {"format", weights.format},
@@ -79,7 +99,7 @@ OrderedJson ToJson(const WeightsInfo& weights) {
 std::vector<std::pair<std::string, std::string>> FieldsOf(
     const WeightsInfo& weights) {
   return {{"id", weights.id},
-          {"names", absl::StrJoin(weights.names, ", ")},
+          {"names", FormatNames(weights)},
           {"format", weights.format},
           {"n (output features)", absl::StrCat(weights.n)},
           {"k (input features)", absl::StrCat(weights.k)},

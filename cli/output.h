@@ -12,13 +12,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "qgemm/weights.h"
 
 namespace qgemm::cli {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// Columns padded to their widest cell; the first row is the head.
+// Columns padded to their widest cell; the first row is the head. Cells are
+// escaped as PrintableText does: they may hold text of a hostile server.
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
 
 // "name  value" lines, values aligned.
@@ -28,11 +30,17 @@ std::string FormatFields(
 // "31.0 MiB", "512 B".
 std::string FormatBytes(int64_t bytes);
 
-// Bytes that are not UTF-8 are replaced.
+// In ASCII; bytes that are not UTF-8 are replaced.
 std::string FormatJson(const OrderedJson& json);
 
-// To stdout.
+// Text of the server that may have several lines, each escaped.
+std::string PrintableLines(absl::string_view text);
+
+// To stdout, as it is.
 void Print(const std::string& text);
+
+// "a, b", "a, b and 900 more"; empty without a name.
+std::string FormatNames(const WeightsInfo& weights);
 
 OrderedJson ToJson(const WeightsInfo& weights);
 

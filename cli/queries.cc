@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/printable_text.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -40,11 +41,10 @@ class ListCommand final : public Command {
     std::vector<std::vector<std::string>> rows = {
         {"NAMES", "FORMAT", "N", "K", "RESIDENT", "ID"}};
     for (const WeightsInfo& layer : layers) {
-      rows.push_back(
-          {layer.names.empty() ? "-" : absl::StrJoin(layer.names, ","),
-           layer.format, absl::StrCat(layer.n), absl::StrCat(layer.k),
-           FormatBytes(layer.resident_bytes),
-           layer.id.substr(0, kShownDigits)});
+      rows.push_back({layer.names.empty() ? "-" : FormatNames(layer),
+                      layer.format, absl::StrCat(layer.n),
+                      absl::StrCat(layer.k), FormatBytes(layer.resident_bytes),
+                      layer.id.substr(0, kShownDigits)});
     }
     return rows;
   }
@@ -68,7 +68,8 @@ class DescribeCommand final : public Command {
     if (common.json) {
       Print(FormatJson(ToJson(layer)));
     } else {
-      Print(FormatFields(FieldsOf(layer)) + "\n" + layer.spec + "\n");
+      Print(absl::StrCat(FormatFields(FieldsOf(layer)), "\n",
+                         PrintableLines(layer.spec), "\n"));
     }
     return absl::OkStatus();
   }
@@ -84,6 +85,9 @@ class UnloadCommand final : public Command {
         "unload",
         "Drops a name, and the weights with their last; by id: with all");
     AddWeightsArgument(command, &weights_);
+    flags::AddOption(command, "if_match", &if_match_,
+                     "Fails unless WEIGHTS have this id, whole or its first "
+                     "digits");
     return command;
   }
   absl::Status Run(const CommonOptions& common) override {
@@ -91,20 +95,24 @@ class UnloadCommand final : public Command {
     const absl::Time deadline = common.Deadline();
     ASSIGN_OR_RETURN(const std::string weights,
                      ResolveWeights(weights_, deadline, client.get()));
+    ASSIGN_OR_RETURN(const std::string if_match,
+                     ResolveWeights(if_match_, deadline, client.get()));
     ASSIGN_OR_RETURN(const bool freed,
-                     client->UnloadWeights(weights, deadline));
+                     client->UnloadWeights(weights, deadline, if_match));
     if (common.json) {
       Print(FormatJson({{"weights", weights}, {"freed", freed}}));
     } else {
-      Print(freed ? "unloaded " + weights + "\n"
-                  : "dropped the name " + weights +
-                        "; the weights have others\n");
+      const std::string named = PrintableText(weights);
+      Print(freed ? absl::StrCat("unloaded ", named, "\n")
+                  : absl::StrCat("dropped the name ", named,
+                                 "; the weights have others\n"));
     }
     return absl::OkStatus();
   }
 
  private:
   std::string weights_;
+  std::string if_match_;
 };
 
 OrderedJson InfoJson(const ServerInfo& server) {

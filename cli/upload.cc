@@ -94,16 +94,35 @@ class LoadCommand final : public Command {
     flags::AddOption(command, "name", &name_,
                      "Name to bind to the weights; without one the id names "
                      "them");
+    flags::AddSwitch(command, "create_only", &create_only_,
+                     "Fails if the name is bound to other weights");
+    flags::AddOption(command, "if_match", &if_match_,
+                     "Fails unless the name is bound to the weights of this "
+                     "id, whole or its first digits, or to the uploaded ones");
     layer_.AddTo(command);
     return command;
   }
-  absl::Status CheckUsage() override { return layer_.Check(); }
+  absl::Status CheckUsage() override {
+    if ((create_only_ || !if_match_.empty()) && name_.empty()) {
+      return absl::InvalidArgumentError(
+          "--create_only and --if_match are conditions on the name; give "
+          "--name too");
+    }
+    if (create_only_ && !if_match_.empty()) {
+      return absl::InvalidArgumentError(
+          "--create_only and --if_match contradict each other; give one");
+    }
+    return layer_.Check();
+  }
   absl::Status Run(const CommonOptions& common) override {
     ASSIGN_OR_RETURN(const auto source, LayerSource::Open(layer_));
     ASSIGN_OR_RETURN(const auto client, common.Connect());
     LoadOptions options;
     options.name = name_;
+    options.create_only = create_only_;
     options.deadline = common.Deadline();
+    ASSIGN_OR_RETURN(options.if_match,
+                     ResolveWeights(if_match_, options.deadline, client.get()));
     const absl::Time start = absl::Now();
     absl::StatusOr<LoadResult> result;
     {
@@ -144,6 +163,8 @@ class LoadCommand final : public Command {
   }
 
   std::string name_;
+  bool create_only_ = false;
+  std::string if_match_;
   LayerOptions layer_;
 };
 

@@ -27,6 +27,9 @@
 namespace qgemm {
 namespace {
 
+// Layers of a page that the server may fill.
+constexpr uint32_t kPageLayers = 1000;
+
 absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low,
                         int64_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
@@ -279,9 +282,11 @@ absl::StatusOr<std::unique_ptr<GemmStream>> Client::GemmStream(
 }
 
 absl::StatusOr<bool> Client::UnloadWeights(absl::string_view name_or_id,
-                                           absl::Time deadline) {
+                                           absl::Time deadline,
+                                           absl::string_view if_match) {
   v1::UnloadWeightsRequest request;
   request.set_weights(std::string(name_or_id));
+  request.set_if_match(std::string(if_match));
   ASSIGN_OR_RETURN(const v1::UnloadWeightsResponse response,
                    impl_->Call<v1::UnloadWeightsResponse>(
                        "/qgemm.v1.Qgemm/UnloadWeights", request, deadline));
@@ -290,15 +295,24 @@ absl::StatusOr<bool> Client::UnloadWeights(absl::string_view name_or_id,
 
 absl::StatusOr<std::vector<WeightsInfo>> Client::ListWeights(
     absl::Time deadline) {
-  ASSIGN_OR_RETURN(
-      const v1::ListWeightsResponse response,
-      impl_->Call<v1::ListWeightsResponse>("/qgemm.v1.Qgemm/ListWeights",
-                                           v1::ListWeightsRequest(), deadline));
   std::vector<WeightsInfo> weights;
-  for (const v1::WeightsInfo& info : response.weights()) {
-    weights.push_back(FromWire(info));
+  v1::ListWeightsRequest request;
+  request.set_page_size(kPageLayers);
+  while (true) {
+    ASSIGN_OR_RETURN(const v1::ListWeightsResponse response,
+                     impl_->Call<v1::ListWeightsResponse>(
+                         "/qgemm.v1.Qgemm/ListWeights", request, deadline));
+    for (const v1::WeightsInfo& info : response.weights()) {
+      weights.push_back(FromWire(info));
+    }
+    const std::string& next = response.next_page_token();
+    if (next.empty()) return weights;
+    if (next == request.page_token()) {
+      return absl::InternalError(
+          "the server's next_page_token is that of the page it answered");
+    }
+    request.set_page_token(next);
   }
-  return weights;
 }
 
 absl::StatusOr<WeightsInfo> Client::GetWeights(absl::string_view name_or_id,

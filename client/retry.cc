@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/grpc_status.h"
 
 namespace qgemm {
 
@@ -32,11 +33,19 @@ std::optional<absl::Duration> RetryPause(const RetryPolicy& policy,
              attempt.retry_delay.has_value() && policy.honour_retry_info) {
     // Never earlier than the server said, and not all clients at once.
     pause = *attempt.retry_delay * (1.0 + policy.jitter * attempt.random);
+    if (attempt.deadline == absl::InfiniteFuture() &&
+        *attempt.retry_delay > policy.max_retry_delay) {
+      return std::nullopt;
+    }
   } else {
     return std::nullopt;
   }
   if (attempt.now + pause >= attempt.deadline) return std::nullopt;
   return pause;
+}
+
+std::optional<absl::Duration> RetryDelay(const absl::Status& status) {
+  return RetryDelayOf(status);
 }
 
 absl::Status Validate(const RetryPolicy& policy) {
@@ -59,6 +68,11 @@ absl::Status Validate(const RetryPolicy& policy) {
   if (!(policy.jitter >= 0.0 && policy.jitter <= 1.0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("retry.jitter is ", policy.jitter, "; it must be 0 to 1"));
+  }
+  if (policy.max_retry_delay < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "retry.max_retry_delay is ",
+        absl::FormatDuration(policy.max_retry_delay), "; it must be >= 0"));
   }
   return absl::OkStatus();
 }

@@ -5,7 +5,10 @@
 #include "client/stream_call.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -33,9 +36,15 @@ absl::Status Unexpected(const v1::GemmStreamResponse& header,
                                           header.request_id(), " ", problem));
 }
 
+// With the time to retry, if the server named one.
 absl::Status ErrorOf(const v1::GemmStreamError& error) {
-  return absl::Status(static_cast<absl::StatusCode>(error.code()),
+  absl::Status status(static_cast<absl::StatusCode>(error.code()),
                       error.message());
+  if (error.retry_delay_ns() == 0) return status;
+  const uint64_t delay_ns = std::min<uint64_t>(
+      error.retry_delay_ns(), std::numeric_limits<int64_t>::max());
+  return WithRetryDelay(std::move(status),
+                        absl::Nanoseconds(static_cast<int64_t>(delay_ns)));
 }
 
 }  // namespace

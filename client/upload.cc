@@ -139,6 +139,8 @@ absl::StatusOr<LoadResult> Upload(CallEngine* engine,
   RETURN_IF_ERROR(Check(stream, options, max_message_bytes));
   v1::WeightsHeader header = ToWire(stream.spec);
   header.set_name(options.name);
+  header.set_create_only(options.create_only);
+  header.set_if_match(options.if_match);
   if (stream.rewind != nullptr) {
     ASSIGN_OR_RETURN(const Sha256Digest id, HashOf(stream));
     header.set_sha256(id.data(), id.size());

@@ -4,6 +4,7 @@
 
 #include "client/weights_wire.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "client/gemm_wire.h"
@@ -145,6 +146,8 @@ WeightsInfo FromWire(const v1::WeightsInfo& info) {
   WeightsInfo weights;
   weights.id = info.id();
   weights.names.assign(info.names().begin(), info.names().end());
+  // Servers without the count send all names.
+  weights.name_count = std::max<int64_t>(info.name_count(), info.names_size());
   weights.n = info.n();
   weights.k = info.k();
   weights.format = info.format();

@@ -370,4 +370,16 @@ absl::Status ParseArguments(CLI::App* app,
   return Run(app, arguments);
 }
 
+std::string ChangedOptions(const CLI::App& app) {
+  std::vector<std::string> changed;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0) continue;
+    const std::string value = absl::StrJoin(option->reduced_results(), ",");
+    if (value == option->get_default_str()) continue;
+    changed.push_back(
+        absl::StrCat("--", option->get_lnames().front(), "=", value));
+  }
+  return absl::StrJoin(changed, " ");
+}
+
 }  // namespace qgemm::flags

@@ -94,6 +94,10 @@ std::optional<int> Parse(CLI::App* app, int argc, const char* const* argv);
 absl::Status ParseArguments(CLI::App* app,
                             const std::vector<std::string>& arguments);
 
+// The options that were given values other than their defaults, wherever from,
+// as "--rows=9 --listen=a,b": for a program's log. After parsing.
+std::string ChangedOptions(const CLI::App& app);
+
 namespace internal {
 
 // "; did you mean ...?" with the nearest of `names`, or nothing.

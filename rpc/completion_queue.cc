@@ -112,6 +112,26 @@ void CompletionQueue::Submit(absl::AnyInvocable<void()> task) {
   }
 }
 
+void CompletionQueue::Link(QueueLink* link) {
+  link->next_ = first_link_;
+  if (first_link_ != nullptr) first_link_->previous_ = link;
+  first_link_ = link;
+}
+
+void CompletionQueue::Unlink(QueueLink* link) {
+  if (link->next_ != nullptr) link->next_->previous_ = link->previous_;
+  (link->previous_ == nullptr ? first_link_ : link->previous_->next_) =
+      link->next_;
+  link->previous_ = nullptr;
+  link->next_ = nullptr;
+}
+
+void CompletionQueue::ForEachLink(absl::FunctionRef<void(QueueLink*)> visit) {
+  for (QueueLink* link = first_link_; link != nullptr; link = link->next_) {
+    visit(link);
+  }
+}
+
 void CompletionQueue::RunTasks() {
   {
     MutexLock lock(&mutex_);

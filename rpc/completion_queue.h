@@ -17,6 +17,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "base/mutex.h"
 #include "base/task_runner.h"
 
@@ -60,6 +61,24 @@ class CallTag final : public CompletionTag {
   std::shared_ptr<Call> call_;
 };
 
+// A place in its queue's list of links. The list is touched on the queue's one
+// thread alone, in completions and tasks, and hence has no lock.
+class QueueLink {
+ public:
+  QueueLink(const QueueLink&) = delete;
+  QueueLink& operator=(const QueueLink&) = delete;
+
+ protected:
+  QueueLink() = default;
+  ~QueueLink() = default;
+
+ private:
+  friend class CompletionQueue;
+
+  QueueLink* previous_ = nullptr;
+  QueueLink* next_ = nullptr;
+};
+
 // Start once, and ShutDown once no operation can be started and no task
 // submitted any more; both on one thread, which is none of the queue's. All
 // else is thread-safe.
@@ -87,6 +106,13 @@ class CompletionQueue final : public TaskRunner {
   // thread.
   void Submit(absl::AnyInvocable<void()> task) override;
 
+  // On the queue's thread, for queues of one. A link is in the list once, and
+  // must leave it before its end.
+  void Link(QueueLink* link);
+  void Unlink(QueueLink* link);
+  // Runs `visit` with each link; it must not change the list.
+  void ForEachLink(absl::FunctionRef<void(QueueLink*)> visit);
+
  private:
   // The tag of the alarm that makes the thread run its tasks.
   class TasksTag final : public CompletionTag {
@@ -109,6 +135,7 @@ class CompletionQueue final : public TaskRunner {
   Mutex mutex_;
   std::vector<absl::AnyInvocable<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
   std::vector<absl::AnyInvocable<void()>> running_;  // the thread's own
+  QueueLink* first_link_ = nullptr;                  // the thread's own
   bool shut_down_ = false;
   std::vector<std::thread> threads_;
 };

@@ -12,9 +12,10 @@
 #include <google/protobuf/duration.pb.h>
 #include <google/protobuf/unknown_field_set.h>
 
-#include <chrono>
 #include <string>
 #include <utility>
+
+#include "absl/strings/cord.h"
 
 namespace qgemm {
 namespace {
@@ -71,6 +72,7 @@ void ForEachBytes(const std::string& message, int number, Visit visit) {
   }
 }
 
+// Reads a serialized google.protobuf.Duration.
 std::optional<absl::Duration> ParseDelay(const std::string& bytes) {
   google::protobuf::Duration delay;
   if (!delay.ParseFromString(bytes)) return std::nullopt;
@@ -80,11 +82,33 @@ std::optional<absl::Duration> ParseDelay(const std::string& bytes) {
   return sum;
 }
 
+std::optional<absl::Duration> ParseRetryInfo(const std::string& bytes) {
+  std::optional<absl::Duration> delay;
+  ForEachBytes(bytes, kRetryDelay, [&](const std::string& retry_delay) {
+    delay = ParseDelay(retry_delay);
+  });
+  return delay;
+}
+
 }  // namespace
+
+absl::Status WithRetryDelay(absl::Status status, absl::Duration delay) {
+  status.SetPayload(kRetryInfoType, absl::Cord(EncodeRetryInfo(delay)));
+  return status;
+}
+
+std::optional<absl::Duration> RetryDelayOf(const absl::Status& status) {
+  const auto payload = status.GetPayload(kRetryInfoType);
+  if (!payload.has_value()) return std::nullopt;
+  return ParseRetryInfo(std::string(*payload));
+}
 
 grpc::Status ToGrpcStatus(const absl::Status& status,
                           absl::Duration retry_delay) {
   if (status.ok()) return grpc::Status::OK;
+  if (retry_delay <= absl::ZeroDuration()) {
+    retry_delay = RetryDelayOf(status).value_or(absl::ZeroDuration());
+  }
   const auto code = static_cast<grpc::StatusCode>(status.code());
   std::string message(status.message());
   if (retry_delay <= absl::ZeroDuration()) return {code, message};
@@ -96,14 +120,10 @@ std::optional<absl::Duration> RetryDelayOf(const grpc::Status& status) {
   ForEachBytes(status.error_details(), kStatusDetails,
                [&](const std::string& bytes) {
                  Any detail;
-                 if (!detail.ParseFromString(bytes) ||
-                     detail.type_url() != kRetryInfoType) {
-                   return;
+                 if (detail.ParseFromString(bytes) &&
+                     detail.type_url() == kRetryInfoType) {
+                   delay = ParseRetryInfo(detail.value());
                  }
-                 ForEachBytes(detail.value(), kRetryDelay,
-                              [&](const std::string& retry_delay) {
-                                delay = ParseDelay(retry_delay);
-                              });
                });
   return delay;
 }
@@ -113,8 +133,10 @@ absl::Status ToAbslStatus(const grpc::Status& status) {
     return absl::UnavailableError(
         "the server reset the call while it shut down");
   }
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      status.error_message());
+  absl::Status same(static_cast<absl::StatusCode>(status.error_code()),
+                    status.error_message());
+  const std::optional<absl::Duration> delay = RetryDelayOf(status);
+  return delay.has_value() ? WithRetryDelay(std::move(same), *delay) : same;
 }
 
 absl::Status LostAnswer(bool cancelled, bool deadline_passed) {
@@ -133,12 +155,19 @@ void SetContextDeadline(absl::Time deadline, grpc::ClientContext* context) {
   context->set_deadline(absl::ToChronoTime(deadline));
 }
 
-absl::Time DeadlineOf(const grpc::ServerContext& context) {
-  const std::chrono::system_clock::time_point deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) {
+absl::Time DeadlineOf(const grpc::ServerContext& context, absl::Time now) {
+  return DeadlineOf(context.raw_deadline(), now);
+}
+
+absl::Time DeadlineOf(gpr_timespec raw_deadline, absl::Time now) {
+  const gpr_timespec deadline =
+      gpr_convert_clock_type(raw_deadline, GPR_CLOCK_MONOTONIC);
+  if (gpr_time_cmp(deadline, gpr_inf_future(GPR_CLOCK_MONOTONIC)) >= 0) {
     return absl::InfiniteFuture();
   }
-  return absl::FromChrono(deadline);
+  const gpr_timespec left =
+      gpr_time_sub(deadline, gpr_now(GPR_CLOCK_MONOTONIC));
+  return now + absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
 }
 
 }  // namespace qgemm

@@ -17,6 +17,14 @@ inline constexpr int64_t kDefaultMaxMessageBytes = int64_t{64} << 20;
 // a chunk: names and ids of at most 128 bytes each, numbers, tags, lengths.
 inline constexpr int64_t kMessageOverheadBytes = 1024;
 
+// Most bytes of the request of a method that carries no operand and no chunk.
+inline constexpr int64_t kMaxQueryBytes = int64_t{64} << 10;
+
+// Most bytes of a message with an operand or a chunk beside that itself. Its
+// own fields take less than kMessageOverheadBytes; the rest is room for fields
+// that a later version may add.
+inline constexpr int64_t kMaxFieldBytes = int64_t{64} << 10;
+
 // Fewest bytes of an operand in one fragment of a stream, its last excepted.
 inline constexpr int64_t kMinFragmentBytes = 4096;
 

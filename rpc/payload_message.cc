@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/tsan.h"
+#include "rpc/message_limits.h"
 
 namespace qgemm {
 namespace {
@@ -39,30 +40,43 @@ constexpr int kMaxTagBytes = 5;
 constexpr int kMaxLengthBytes = 5;
 constexpr int kMaxVarintBytes = 10;
 
-// Walks a message's fields; false at anything that an encoder would not make,
-// which is left to Protobuf's parser then.
+// End of a walk over a message's fields.
+enum class Walked : uint8_t {
+  kWhole,
+  kUnusual,   // something that an encoder would not make
+  kTooLarge,  // more than kMaxFieldBytes beside the operand
+};
+
+// Walks a message's fields. What it finds unusual is left to Protobuf's parser.
 class FieldWalker {
  public:
   // Fields other than the operand go to `rest`, byte for byte.
   FieldWalker(CodedInputStream* in, std::string* rest, ReceivedPayload* payload)
       : in_(in), rest_(rest), payload_(payload) {}
 
-  bool Walk() {
+  Walked Walk() {
     while (!AtEnd()) {
       const size_t start = rest_->size();
       uint64_t tag = 0;
-      if (!CopyVarint(kMaxTagBytes, &tag)) return false;
+      if (!CopyVarint(kMaxTagBytes, &tag)) return Walked::kUnusual;
       if (tag == kPayloadTag) {
+        // Operands beside the last one cost time too.
+        operand_fields_bytes_ += kMaxTagBytes + kMaxLengthBytes;
         rest_->resize(start);
-        if (!ReadPieces()) return false;
+        if (!ReadPieces()) return Walked::kUnusual;
       } else if (tag >> 3 == 0 || !CopyField(tag & 7)) {
-        return false;
+        return too_large_ ? Walked::kTooLarge : Walked::kUnusual;
       }
+      if (FieldBytes() > kMaxFieldBytes) return Walked::kTooLarge;
     }
-    return true;
+    return Walked::kWhole;
   }
 
  private:
+  int64_t FieldBytes() const {
+    return static_cast<int64_t>(rest_->size()) + operand_fields_bytes_;
+  }
+
   bool AtEnd() {
     const void* data = nullptr;
     int size = 0;
@@ -83,14 +97,13 @@ class FieldWalker {
   }
 
   bool CopyBytes(uint64_t count) {
-    if (count > static_cast<uint64_t>(std::numeric_limits<int>::max())) {
+    if (count > static_cast<uint64_t>(kMaxFieldBytes)) {
+      too_large_ = true;
       return false;
     }
     const size_t start = rest_->size();
-    std::string bytes;
-    if (!in_->ReadString(&bytes, static_cast<int>(count))) return false;
-    rest_->insert(start, bytes);
-    return true;
+    rest_->resize(start + count);
+    return in_->ReadRaw(rest_->data() + start, static_cast<int>(count));
   }
 
   bool CopyField(uint32_t wire_type) {
@@ -131,19 +144,29 @@ class FieldWalker {
   CodedInputStream* const in_;
   std::string* const rest_;
   ReceivedPayload* const payload_;
+  int64_t operand_fields_bytes_ = 0;  // an upper bound of tags and lengths
+  bool too_large_ = false;
 };
 
-bool ReadInPlace(grpc::ByteBuffer* buffer, google::protobuf::Message* header,
-                 ReceivedPayload* payload) {
+Walked ReadInPlace(grpc::ByteBuffer* buffer, google::protobuf::Message* header,
+                   ReceivedPayload* payload) {
   payload->pieces.clear();
   payload->bytes = 0;
   std::string rest;
   grpc::ProtoBufferReader reader(buffer);
-  if (!reader.status().ok()) return false;
+  if (!reader.status().ok()) return Walked::kUnusual;
   CodedInputStream in(&reader);
   in.SetTotalBytesLimit(std::numeric_limits<int>::max());
-  return FieldWalker(&in, &rest, payload).Walk() &&
-         header->ParseFromString(rest);
+  const Walked walked = FieldWalker(&in, &rest, payload).Walk();
+  if (walked == Walked::kWhole && !header->ParseFromString(rest)) {
+    return Walked::kUnusual;
+  }
+  return walked;
+}
+
+absl::Status DoesNotParse(const google::protobuf::Message& message) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the message does not parse as ", message.GetTypeName()));
 }
 
 // Reads as generated code does: the operand is copied into `header`.
@@ -154,8 +177,7 @@ absl::Status ParseWholeMessage(grpc::ByteBuffer* buffer,
   payload->bytes = 0;
   grpc::ProtoBufferReader reader(buffer);
   if (!reader.status().ok() || !header->ParseFromZeroCopyStream(&reader)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the message does not parse as ", header->GetTypeName()));
+    return DoesNotParse(*header);
   }
   const std::string& operand = header->GetReflection()->GetStringReference(
       *header, header->GetDescriptor()->FindFieldByNumber(kPayloadField),
@@ -163,6 +185,19 @@ absl::Status ParseWholeMessage(grpc::ByteBuffer* buffer,
   payload->pieces.emplace_back(operand);
   payload->bytes = static_cast<int64_t>(operand.size());
   return absl::OkStatus();
+}
+
+// Everything of a message but the operand, whose bytes follow.
+grpc::Slice PrefixOf(const google::protobuf::Message& header,
+                     absl::Span<const uint8_t> payload) {
+  std::string prefix = header.SerializeAsString();
+  {
+    StringOutputStream stream(&prefix);  // appends
+    CodedOutputStream out(&stream);
+    out.WriteVarint32(kPayloadTag);
+    out.WriteVarint64(payload.size());
+  }
+  return grpc::Slice(prefix);
 }
 
 using Release = absl::AnyInvocable<void()>;
@@ -187,8 +222,42 @@ grpc::Slice BorrowedSlice(absl::Span<const uint8_t> bytes,
 absl::Status ReadPayloadMessage(grpc::ByteBuffer* buffer,
                                 google::protobuf::Message* header,
                                 ReceivedPayload* payload) {
-  if (ReadInPlace(buffer, header, payload)) return absl::OkStatus();
-  return ParseWholeMessage(buffer, header, payload);
+  const Walked walked = ReadInPlace(buffer, header, payload);
+  if (walked == Walked::kWhole) return absl::OkStatus();
+  // The whole of an unusual message is parsed only if it is a short one.
+  const bool is_long = buffer->Valid() &&
+                       static_cast<int64_t>(buffer->Length()) > kMaxFieldBytes;
+  if (walked == Walked::kUnusual && !is_long) {
+    return ParseWholeMessage(buffer, header, payload);
+  }
+  payload->pieces.clear();
+  payload->bytes = 0;
+  if (walked == Walked::kUnusual) return DoesNotParse(*header);
+  return absl::InvalidArgumentError(
+      absl::StrCat("the fields of ", header->GetTypeName(),
+                   " beside field 15 have more than ", kMaxFieldBytes,
+                   " bytes; send fewer, and no unknown ones"));
+}
+
+absl::Status ReadBoundedMessage(grpc::ByteBuffer* buffer, int64_t max_bytes,
+                                google::protobuf::Message* message) {
+  if (!buffer->Valid()) return DoesNotParse(*message);
+  const auto bytes = static_cast<int64_t>(buffer->Length());
+  if (bytes > max_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a ", message->GetTypeName(), " of ", bytes,
+                     " bytes; it may have ", max_bytes));
+  }
+  grpc::ProtoBufferReader reader(buffer);
+  if (!reader.status().ok() || !message->ParseFromZeroCopyStream(&reader)) {
+    return DoesNotParse(*message);
+  }
+  return absl::OkStatus();
+}
+
+grpc::ByteBuffer WriteMessage(const google::protobuf::Message& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
 }
 
 void CopyPayload(const ReceivedPayload& payload, uint8_t* destination) {
@@ -201,16 +270,21 @@ void CopyPayload(const ReceivedPayload& payload, uint8_t* destination) {
 grpc::ByteBuffer WritePayloadMessage(const google::protobuf::Message& header,
                                      absl::Span<const uint8_t> payload,
                                      absl::AnyInvocable<void()> release) {
-  std::string prefix = header.SerializeAsString();
-  {
-    StringOutputStream stream(&prefix);  // appends
-    CodedOutputStream out(&stream);
-    out.WriteVarint32(kPayloadTag);
-    out.WriteVarint64(payload.size());
-  }
-  const grpc::Slice slices[2] = {grpc::Slice(prefix),
+  const grpc::Slice slices[2] = {PrefixOf(header, payload),
                                  BorrowedSlice(payload, std::move(release))};
   return grpc::ByteBuffer(slices, 2);
+}
+
+grpc::ByteBuffer WriteSlicedPayloadMessage(
+    const google::protobuf::Message& header, absl::Span<const uint8_t> payload,
+    int64_t slice_bytes,
+    absl::FunctionRef<absl::AnyInvocable<void()>()> make_release) {
+  std::vector<grpc::Slice> slices = {PrefixOf(header, payload)};
+  for (size_t begin = 0; begin < payload.size(); begin += slice_bytes) {
+    slices.push_back(
+        BorrowedSlice(payload.subspan(begin, slice_bytes), make_release()));
+  }
+  return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
 }  // namespace qgemm

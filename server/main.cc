@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <iostream>
@@ -14,11 +15,16 @@
 #include <optional>
 
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/housekeeping.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "flags/command_line.h"
-#include "server/listen.h"
+#include "rpc/library_log.h"
+#include "server/health/exit_guard.h"
+#include "server/net/descriptor_limit.h"
+#include "server/net/listen.h"
 #include "server/server.h"
 #include "server/server_options.h"
 
@@ -76,13 +82,33 @@ constexpr absl::Duration kMaxShutdownTime = absl::Seconds(4);
 // Returns the time at which waiting requests are refused, so that the process
 // ends within the timeout.
 absl::Time QueueDeadline(absl::Duration drain_timeout) {
-  return absl::Now() + drain_timeout -
+  return SystemClock().Now() + drain_timeout -
          std::min(kMaxShutdownTime, drain_timeout / 2);
 }
 
+// Exit codes beside 0 and that of a wrong command line.
+constexpr int kExitCannotStart = 1;
+constexpr int kExitFailed = 3;      // the device is lost, or a launch hangs
+constexpr int kExitDrainHangs = 4;  // what else hangs
+
 int Fail(const absl::Status& status) {
   std::cerr << "qgemm_server: " << status.message() << std::endl;
-  return 1;
+  return kExitCannotStart;
+}
+
+// A drain of a server that works ends before that, since what it leaves for the
+// shutdown is as long.
+absl::Duration LongestDrain(absl::Duration drain_timeout) {
+  return std::max(drain_timeout, kMaxShutdownTime + absl::Seconds(1));
+}
+
+void LogStart(const CLI::App& app, const Server& server) {
+  const BackendDescription backend = server.backend();
+  EVENT(INFO, "started")
+      .With("version", kVersion)
+      .With("backend", backend.name)
+      .With("device", backend.device)
+      .With("flags", flags::ChangedOptions(app));
 }
 
 int Run(int argc, char** argv) {
@@ -90,14 +116,20 @@ int Run(int argc, char** argv) {
   const std::unique_ptr<CLI::App> app = MakeServerApp(&options);
   const std::optional<int> exit_code = flags::Parse(app.get(), argc, argv);
   if (exit_code.has_value()) return *exit_code;
+  SetLogFormat(options.log_format);
+  LogLibraries();
   ConfigureMalloc();
   SkipLockOrderChecks();
   WaitByQueue();
+  RaiseDescriptorLimit();
   signal(SIGPIPE, SIG_IGN);
   const sigset_t signals = BlockEndSignals();
+  ExitGuard guard;
 
   const auto server = Server::Create(options);
   if (!server.ok()) return Fail(server.status());
+  LogStart(*app, **server);
+  const Housekeeping housekeeping;
   if (!options.port_file.empty()) {
     const absl::Status written =
         WritePortFile(options.port_file, (*server)->ports());
@@ -110,13 +142,24 @@ int Run(int argc, char** argv) {
     LOG(INFO) << "metrics on port " << (*server)->metrics_port();
   }
 
+  if (options.exit_on_gpu_failure) {
+    (*server)->NotifyOfFailure([] { kill(getpid(), SIGTERM); });
+  }
+
   int received = 0;
   sigwait(&signals, &received);
+  const bool has_failed = !(*server)->failure().ok();
+  guard.ExitAfter(LongestDrain(options.drain_timeout),
+                  has_failed ? kExitFailed : kExitDrainHangs);
   UnblockInterrupt();
-  LOG(INFO) << strsignal(received) << ": draining for at most "
-            << options.drain_timeout;
+  EVENT(INFO, "draining")
+      .With("cause", has_failed ? "failure" : strsignal(received))
+      .With("timeout", options.drain_timeout);
   (*server)->Drain(QueueDeadline(options.drain_timeout));
-  LOG(INFO) << "drained";
+  EVENT(INFO, "drained");
+  LogSuppressedLines(absl::ZeroDuration());
+  // A destructor that waits for a lost device may wait for ever.
+  if (!(*server)->failure().ok()) _exit(kExitFailed);
   return 0;
 }
 

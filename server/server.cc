@@ -5,25 +5,34 @@
 
 #include "server/server.h"
 
-#include <grpcpp/ext/channelz_service_plugin.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/host_memory.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "kernels/backends/backends.h"
-#include "server/listen.h"
+#include "server/health/health.h"
+#include "server/health/health_monitor.h"
 #include "server/metrics/metrics_endpoint.h"
 #include "server/metrics/server_metrics.h"
+#include "server/net/accept_loop.h"
+#include "server/net/descriptor_limit.h"
+#include "server/net/grpc_settings.h"
+#include "server/net/listen.h"
+#include "server/net/listener.h"
+#include "server/net/peer_table.h"
 #include "server/rpc/qgemm_service.h"
 #include "server/scheduling/batch_dispatcher.h"
 #include "server/weights/weight_store.h"
@@ -31,8 +40,8 @@
 namespace qgemm {
 namespace {
 
-// Concurrent calls of one connection; a client holds back further ones.
-constexpr int kMaxStreamsPerConnection = 1024;
+// Time that launches in flight have when a drain ends.
+constexpr absl::Duration kLaunchPatience = absl::Seconds(2);
 
 // Time that clients have to close their connections once all calls have ended;
 // then the server closes them.
@@ -49,6 +58,61 @@ absl::StatusOr<std::string> ResolveMetricsListen(const std::string& text) {
   }
   ASSIGN_OR_RETURN(address, ResolveLoopback(address));
   return address.ToString();
+}
+
+absl::StatusOr<std::vector<Listener>> OpenListeners(
+    const ServerOptions& options) {
+  SocketFileOptions file;
+  ASSIGN_OR_RETURN(file.mode, ParseSocketMode(options.socket_mode));
+  ASSIGN_OR_RETURN(file.group, ParseSocketGroup(options.socket_group));
+  std::vector<Listener> listeners;
+  for (const std::string& text : options.listen) {
+    ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(text));
+    ASSIGN_OR_RETURN(address, ResolveLoopback(address));
+    ASSIGN_OR_RETURN(Listener listener, Listener::Open(address, file));
+    listeners.push_back(std::move(listener));
+  }
+  return listeners;
+}
+
+ConnectionLimits FittedLimits(const ConnectionLimits& asked) {
+  const ConnectionLimits limits = FitTo(DescriptorLimit(), asked);
+  if (limits.max_connections < asked.max_connections) {
+    LOG(WARNING) << "--max_connections = " << asked.max_connections
+                 << " does not fit the limit of " << DescriptorLimit()
+                 << " open files; at most " << limits.max_connections
+                 << " are accepted, " << limits.max_peer_connections
+                 << " of one client";
+  }
+  return limits;
+}
+
+// A quarter of the memory leaves room for weights on the CPU.
+int64_t StagingBytes(const ServerOptions& options) {
+  constexpr int64_t kMostStagingBytes = int64_t{4} << 30;
+  return options.max_staging_bytes > 0
+             ? options.max_staging_bytes
+             : std::min(kMostStagingBytes, MemoryLimitBytes() / 4);
+}
+
+// Half of it leaves others what they need beside a client that does not read.
+int64_t ClientStagingBytes(const ServerOptions& options) {
+  return options.max_client_staging_bytes > 0 ? options.max_client_staging_bytes
+                                              : StagingBytes(options) / 2;
+}
+
+BackendOptions ToBackendOptions(const ServerOptions& options) {
+  const int64_t staging_bytes = StagingBytes(options);
+  BackendOptions backend = options.backend;
+  backend.cpu.max_staging_bytes = staging_bytes;
+  backend.cuda.max_staging_bytes = staging_bytes;
+  return backend;
+}
+
+int64_t WeightsBudget(const ServerOptions& options, const Backend& backend) {
+  return options.weights_budget_bytes > 0
+             ? options.weights_budget_bytes
+             : backend.memory().default_weights_bytes;
 }
 
 // A launch may hold as many requests as rows: each has at least one.
@@ -82,12 +146,25 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.max_uploads = options.max_uploads;
   rpc.stream = options.stream;
   rpc.max_queued_bytes = options.scheduler.max_queued_bytes;
+  rpc.max_client_staging_bytes = ClientStagingBytes(options);
+  rpc.max_streams = options.max_streams;
+  rpc.progress = {options.idle_timeout, options.min_upload_bytes_per_second};
   rpc.completion_queues = CompletionQueues();
   rpc.answer_threads = AnswerThreads();
+  rpc.slow_request = options.slow_request;
   rpc.enable_echo = options.enable_echo;
   rpc.enable_freeze = options.enable_freeze;
+  rpc.enable_faults = options.enable_faults;
   rpc.version = kVersion;
   return rpc;
+}
+
+HealthMonitorOptions ToMonitorOptions(const ServerOptions& options) {
+  HealthMonitorOptions monitor;
+  monitor.launch_timeout = options.launch_timeout == absl::ZeroDuration()
+                               ? absl::InfiniteDuration()
+                               : options.launch_timeout;
+  return monitor;
 }
 
 class GrpcServer final : public Server {
@@ -95,20 +172,28 @@ class GrpcServer final : public Server {
   GrpcServer(const ServerOptions& options, std::unique_ptr<Backend> backend)
       : options_(options),
         backend_(std::move(backend)),
-        store_(options.weights_budget_bytes, &metrics_),
+        store_({WeightsBudget(options, *backend_), options.max_layers,
+                options.max_names},
+               &metrics_),
         dispatcher_(backend_.get(), &clock_, &metrics_),
         scheduler_(ToSchedulerOptions(options, backend_->limits()),
                    &dispatcher_, &clock_, &metrics_),
-        service_(ToRpcOptions(options), MakeParts()) {
+        service_(ToRpcOptions(options), MakeParts()),
+        monitor_(ToMonitorOptions(options), MakeHealthSources(), &clock_,
+                 [this](const Health& health) { TakeHealth(health); }) {
     metrics_.SampleMemory([backend = backend_.get()] {
       const BackendMemory memory = backend->memory();
       return MemoryFigures{memory.weights_bytes, memory.staging_bytes,
                            memory.staging_leased_bytes};
     });
+    const BackendDescription description = backend_->describe();
+    metrics_.SetBuildInfo(
+        {kVersion, description.name, description.device, description.detail});
+    metrics_.SetMemoryLimits(StagingBytes(options), MemoryLimitBytes());
   }
 
   ~GrpcServer() override {
-    Drain(absl::Now());
+    Drain(clock_.Now());
     metrics_.SampleMemory(nullptr);
   }
 
@@ -117,12 +202,18 @@ class GrpcServer final : public Server {
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(const std::string listen,
                        ResolveMetricsListen(options_.metrics_listen));
-      ASSIGN_OR_RETURN(endpoint_, MetricsEndpoint::Start(listen, metrics_));
+      ASSIGN_OR_RETURN(endpoint_, MetricsEndpoint::Start(listen, &metrics_,
+                                                         MakeGpuSampler()));
     }
     service_.Start();
     serving_ = true;
+    accept_loop_->Start();
+    monitor_.SetStarted();
+    monitor_.Start();
     return absl::OkStatus();
   }
+
+  BackendDescription backend() const override { return backend_->describe(); }
 
   const std::vector<std::string>& addresses() const override {
     return addresses_;
@@ -136,13 +227,16 @@ class GrpcServer final : public Server {
     MutexLock lock(&drain_mutex_);
     if (drained_) return;
     drained_ = true;
+    monitor_.SetDraining();
     if (serving_) service_.BeginDrain();
-    scheduler_.Drain(deadline);
+    scheduler_.Drain(failure().ok() ? deadline : clock_.Now());
+    EndLaunches();
     dispatcher_.WaitForCompletions();
     if (serving_) {
       // Every accepted call has its answer; only clients that are slow to close
       // their connections are left.
       service_.ShutDown([this] {
+        accept_loop_->Stop();
         server_->Shutdown(
             absl::ToChronoTime(absl::Now() + kConnectionGracePeriod));
       });
@@ -150,88 +244,138 @@ class GrpcServer final : public Server {
       server_->Shutdown();
     }
     service_.Join();
+    monitor_.Stop();
+  }
+
+  absl::Status failure() const override { return monitor_.failure(); }
+
+  void NotifyOfFailure(absl::AnyInvocable<void()> notify) override {
+    {
+      MutexLock lock(&failure_mutex_);
+      if (!has_failed_) {
+        notify_ = std::move(notify);
+        return;
+      }
+    }
+    notify();
   }
 
  private:
+  HealthSources MakeHealthSources() {
+    HealthSources sources;
+    sources.backend_failure = [this] { return backend_->failure(); };
+    sources.oldest_launch = [this]() -> std::optional<uint64_t> {
+      const std::optional<LaunchInFlight> oldest = dispatcher_.OldestLaunch();
+      if (!oldest.has_value()) return std::nullopt;
+      return oldest->number;
+    };
+    sources.probe_listeners = [this] {
+      return accept_loop_ == nullptr ? absl::OkStatus()
+                                     : accept_loop_->ProbeListeners();
+    };
+    return sources;
+  }
+
+  void TakeHealth(const Health& health) {
+    metrics_.SetHealth(health.state, health.reason);
+    service_.SetHealth(health);
+    if (health.is_fatal) Fail(absl::UnavailableError(health.reason));
+  }
+
+  // Ends every call, those in a launch too. Waits for nothing.
+  void Fail(const absl::Status& reason) {
+    backend_->GiveUp(reason);
+    if (serving_) service_.Fail(reason);
+    dispatcher_.Fail(reason);
+    scheduler_.Drain(clock_.Now());
+    absl::AnyInvocable<void()> notify;
+    {
+      MutexLock lock(&failure_mutex_);
+      has_failed_ = true;
+      notify = std::exchange(notify_, nullptr);
+    }
+    if (notify != nullptr) notify();
+  }
+
+  // Gives launches in flight some of the time that a drain leaves for the
+  // shutdown; then their requests end without them.
+  void EndLaunches() {
+    const absl::Duration patience =
+        std::min(kLaunchPatience, options_.drain_timeout / 8);
+    if (dispatcher_.WaitForLaunches(clock_.Now() + patience)) return;
+    dispatcher_.Fail(absl::UnavailableError(
+        "the server stopped before the launch of the request ended; retry on "
+        "another replica"));
+  }
+
   ServerParts MakeParts() {
-    return {backend_.get(), &store_, &scheduler_, &metrics_, &clock_};
+    return {backend_.get(), &store_, &scheduler_, &metrics_, &clock_, &peers_};
+  }
+
+  // The other backends use no GPU, whatever the host has.
+  std::unique_ptr<GpuSampler> MakeGpuSampler() const {
+    if (backend_->describe().name != "cuda") return nullptr;
+    return std::make_unique<GpuSampler>();
   }
 
   absl::Status Listen() {
-    grpc::ServerBuilder builder;
-    std::vector<ListenAddress> listeners;
-    std::vector<int> bound_ports(options_.listen.size());
-    for (size_t i = 0; i < options_.listen.size(); ++i) {
-      ASSIGN_OR_RETURN(ListenAddress address,
-                       ParseListenAddress(options_.listen[i]));
-      ASSIGN_OR_RETURN(address, ResolveLoopback(address));
-      RETURN_IF_ERROR(CheckFree(address));
-      builder.AddListeningPort(address.ToString(),
-                               grpc::InsecureServerCredentials(),
-                               &bound_ports[i]);
-      listeners.push_back(std::move(address));
+    ASSIGN_OR_RETURN(std::vector<Listener> listeners, OpenListeners(options_));
+    for (const Listener& listener : listeners) {
+      const ListenAddress& address = listener.address();
+      if (address.kind == ListenAddress::Kind::kTcp) {
+        ports_.push_back(address.port);
+      }
+      addresses_.push_back(address.ToString());
     }
-    Configure(&builder);
+    RegisterGrpcServices();
+    grpc::ServerBuilder builder;
+    service_.Register(&builder);
+    Configure(options_.grpc, options_.max_message_bytes, &builder);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr) return CannotListen(listeners, bound_ports);
-    RecordAddresses(std::move(listeners), bound_ports);
+    if (server_ == nullptr) {
+      return absl::InternalError("gRPC cannot start a server");
+    }
+    accept_loop_ = std::make_unique<AcceptLoop>(
+        std::move(listeners), FittedLimits(options_.connections),
+        AcceptLoop::Parts{&peers_, &metrics_, &clock_},
+        [this](int listener_fd, int fd) { HandOver(listener_fd, fd); });
     return absl::OkStatus();
   }
 
-  void Configure(grpc::ServerBuilder* builder) {
-    service_.Register(builder);
-    // One poller for reflection and channelz: threads that poll beside those of
-    // the completion queues take events from them.
-    builder->SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
-    builder->SetMaxReceiveMessageSize(
-        static_cast<int>(options_.max_message_bytes));
-    builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    builder->AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 1);
-    builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
-                                kMaxStreamsPerConnection);
-  }
-
-  // Error of a failed start. Two listeners of one server may have asked for one
-  // port, which CheckFree saw free for each.
-  static absl::Status CannotListen(const std::vector<ListenAddress>& listeners,
-                                   const std::vector<int>& bound_ports) {
-    for (size_t i = 0; i < listeners.size(); ++i) {
-      if (bound_ports[i] <= 0) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("listen on ", listeners[i].ToString(),
-                         ": the address is in use or cannot be bound; choose "
-                         "another, or port 0 for a free one"));
-      }
-    }
-    return absl::InternalError("gRPC cannot start a server");
-  }
-
-  void RecordAddresses(std::vector<ListenAddress> listeners,
-                       const std::vector<int>& bound_ports) {
-    for (size_t i = 0; i < listeners.size(); ++i) {
-      if (listeners[i].kind == ListenAddress::Kind::kTcp) {
-        listeners[i].port = bound_ports[i];
-        ports_.push_back(bound_ports[i]);
-      }
-      addresses_.push_back(listeners[i].ToString());
-    }
+  // gRPC owns the descriptor from here on, whether it serves it or not.
+  void HandOver(int listener_fd, int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
+        connection;
+    connection.listener_fd = listener_fd;
+    connection.fd = fd;
+    acceptor_->HandleNewConnection(&connection);
   }
 
   const ServerOptions options_;
   const SystemClock clock_;
   ServerMetrics metrics_;
+  PeerTable peers_{&metrics_};
   const std::unique_ptr<Backend> backend_;
   WeightStore store_;
   BatchDispatcher dispatcher_;
   BatchScheduler scheduler_;
   QgemmService service_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<AcceptLoop> accept_loop_;
   std::unique_ptr<MetricsEndpoint> endpoint_;
   std::vector<std::string> addresses_;
   std::vector<int> ports_;
   bool serving_ = false;
   Mutex drain_mutex_;
   bool drained_ ABSL_GUARDED_BY(drain_mutex_) = false;
+  Mutex failure_mutex_;
+  bool has_failed_ ABSL_GUARDED_BY(failure_mutex_) = false;
+  absl::AnyInvocable<void()> notify_ ABSL_GUARDED_BY(failure_mutex_);
+  HealthMonitor monitor_;  // looks at all of the above
 };
 
 }  // namespace
@@ -240,16 +384,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(
     const ServerOptions& options) {
   RETURN_IF_ERROR(Validate(options));
   ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
-                   CreateBackend(options.backend));
+                   CreateBackend(ToBackendOptions(options)));
   return Create(options, std::move(backend));
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(
     const ServerOptions& options, std::unique_ptr<Backend> backend) {
   RETURN_IF_ERROR(Validate(options));
-  // Registered once per process; they join every server built from here on.
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::channelz::experimental::InitChannelzService();
   auto server = std::make_unique<GrpcServer>(options, std::move(backend));
   RETURN_IF_ERROR(server->Start());
   return server;

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kernels/matrix/backend.h"
@@ -33,6 +35,8 @@ class Server {
 
   virtual ~Server() = default;
 
+  virtual BackendDescription backend() const = 0;
+
   // Addresses it listens at, in the options' order, with their actual ports.
   virtual const std::vector<std::string>& addresses() const = 0;
   // Ports of the TCP addresses, in order.
@@ -42,9 +46,18 @@ class Server {
 
   // Turns health to NOT_SERVING, refuses new calls and uploads in progress with
   // UNAVAILABLE, answers accepted requests until `deadline`, and refuses with
-  // UNAVAILABLE those that still wait then. Returns when all calls have ended.
+  // UNAVAILABLE those that still wait then, and soon after those of a launch
+  // that has not ended. Returns when all calls have ended.
   // The destructor drains with a deadline of now.
   virtual void Drain(absl::Time deadline) = 0;
+
+  // OK; or UNAVAILABLE, for good, with the reason why the server cannot compute
+  // any more: its device is lost, or a launch hangs. Every call ends with
+  // UNAVAILABLE then. To destroy such a server may block for ever: the process
+  // ends by _exit, after a drain.
+  virtual absl::Status failure() const = 0;
+  // Runs `notify` once, on any thread, when failure() is an error.
+  virtual void NotifyOfFailure(absl::AnyInvocable<void()> notify) = 0;
 };
 
 }  // namespace qgemm

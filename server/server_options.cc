@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "flags/command_line.h"
+#include "server/net/listener.h"
 
 namespace qgemm {
 namespace {
@@ -27,17 +28,59 @@ constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 // Longer than any client waits.
 constexpr absl::Duration kMaxAgeCap = absl::Minutes(1);
 
+constexpr absl::Duration kMinIdleTimeout = absl::Milliseconds(100);
+constexpr absl::Duration kMaxIdleTimeout = absl::Hours(24);
+
 void AddAddressFlags(CLI::App* app, ServerOptions* options) {
   AddOption(app, "listen", &options->listen,
             "Addresses to serve gRPC at: host:port on a loopback address (port "
             "0 takes a free one, see --port_file) or unix:path. May be given "
             "several times, or with commas.");
+  AddOption(app, "socket_mode", &options->socket_mode,
+            "Permissions of Unix sockets, octal, such as 0660. Empty: those "
+            "that the umask leaves.");
+  AddOption(app, "socket_group", &options->socket_group,
+            "Group of Unix sockets, by name or number. Empty: the process's.");
   AddOption(app, "port_file", &options->port_file,
             "File to write the TCP ports to, one a line in the order of "
             "--listen, once the server serves.");
   AddOption(app, "metrics_listen", &options->metrics_listen,
             "host:port on a loopback address to serve Prometheus metrics at "
             "(/metrics). Empty: none.");
+}
+
+void AddConnectionFlags(CLI::App* app, ServerOptions* options) {
+  AddOption(app, "max_connections", &options->connections.max_connections,
+            "Connections at one time; more are closed at once. Fewer if the "
+            "limit of open files is low.");
+  AddOption(app, "max_peer_connections",
+            &options->connections.max_peer_connections,
+            "Connections of one client: of one user of this host, or of one "
+            "address.");
+  GrpcSettings* const grpc = &options->grpc;
+  AddDuration(app, "connection_idle_timeout", &grpc->idle_timeout,
+              "A connection without a call for so long is told to go away.");
+  AddDuration(app, "connection_max_age", &grpc->max_age,
+              "So is a connection of this age, and its calls end after the "
+              "grace.");
+  AddDuration(app, "connection_max_age_grace", &grpc->max_age_grace,
+              "Time for the calls of a connection of that age.");
+  AddDuration(app, "keepalive_time", &grpc->keepalive_time,
+              "After so long without a byte a client is asked whether it is "
+              "there.");
+  AddDuration(app, "keepalive_timeout", &grpc->keepalive_timeout,
+              "Time for it to answer; then its connection is closed.");
+  AddBytes(app, "max_transport_bytes", &grpc->max_transport_bytes,
+           "gRPC's own buffers, messages that have come in part among them; "
+           "beyond that it reads less, then ends calls.");
+  AddChoice(app, "reflection", &grpc->reflection,
+            {{"on", true}, {"off", false}},
+            "Server reflection, 16 streams at most.");
+  AddChoice(app, "channelz", &grpc->channelz, {{"on", true}, {"off", false}},
+            "channelz, which tells every client the addresses of all.");
+  AddOption(app, "grpc_channel_argument", &grpc->channel_arguments,
+            "name=value of a channel argument of gRPC; wins over the flags "
+            "above. May be given several times.");
 }
 
 void AddBackendFlags(CLI::App* app, BackendOptions* options) {
@@ -59,8 +102,12 @@ void AddBackendFlags(CLI::App* app, BackendOptions* options) {
 
 void AddSizeFlags(CLI::App* app, ServerOptions* options) {
   AddBytes(app, "weights_budget_bytes", &options->weights_budget_bytes,
-           "Memory for resident weights and uploads in progress. 0: no "
-           "budget.");
+           "Memory for resident weights and uploads in progress. 0: 80% of "
+           "the GPU's free memory at the start, or half of the memory that "
+           "the process may take.");
+  AddBytes(app, "max_staging_bytes", &options->max_staging_bytes,
+           "Memory for operands and answers. 0: a quarter of the memory that "
+           "the process may take, 4 GiB at most.");
   AddBytes(app, "max_message_bytes", &options->max_message_bytes,
            "Largest request and answer.");
   AddOption(app, "max_n", &options->weights_limits.max_n,
@@ -69,6 +116,13 @@ void AddSizeFlags(CLI::App* app, ServerOptions* options) {
             "Largest k (input features) of uploaded weights.");
   AddOption(app, "max_uploads", &options->max_uploads,
             "Concurrent uploads; more are refused with RESOURCE_EXHAUSTED.");
+  AddOption(app, "max_layers", &options->max_layers,
+            "Layers that the server holds; more are refused with "
+            "RESOURCE_EXHAUSTED. Each takes 2 KiB of the budget beside its "
+            "memory.");
+  AddOption(app, "max_names", &options->max_names,
+            "Names of all layers; more are refused with RESOURCE_EXHAUSTED. "
+            "Each takes 384 bytes of the budget.");
   AddOption(app, "max_stream_requests", &options->stream.max_requests,
             "Requests of one GemmStream that may wait for their launch or to "
             "be sent; beyond that the stream is not read.");
@@ -77,6 +131,23 @@ void AddSizeFlags(CLI::App* app, ServerOptions* options) {
            "read.");
   AddBytes(app, "max_stream_operand_bytes", &options->stream.max_operand_bytes,
            "Largest A, and largest C, of a GemmStream's request.");
+  AddOption(app, "max_streams", &options->max_streams,
+            "Concurrent GemmStreams, half of them of one client; more are "
+            "refused with RESOURCE_EXHAUSTED.");
+  AddBytes(app, "max_client_staging_bytes", &options->max_client_staging_bytes,
+           "Operand bytes of one client's requests and unread answers; more "
+           "are refused with RESOURCE_EXHAUSTED. 0: half of the staging "
+           "memory.");
+}
+
+void AddProgressFlags(CLI::App* app, ServerOptions* options) {
+  AddDuration(app, "idle_timeout", &options->idle_timeout,
+              "Time without progress after which an upload, an operand that "
+              "has come in part or an answer that is not read is given up.");
+  AddBytes(app, "min_upload_bytes_per_second",
+           &options->min_upload_bytes_per_second,
+           "Least rate, over 10 s, of an upload and of a stream's operands "
+           "that come in part. 0: none.");
 }
 
 void AddSchedulerFlags(CLI::App* app, ServerOptions* options) {
@@ -93,19 +164,22 @@ void AddSchedulerFlags(CLI::App* app, ServerOptions* options) {
             "launches.");
   AddDuration(app, "batch_age_cap", &scheduler->policy.age_cap,
               "A Gemm request that has waited longer goes before younger ones "
-              "of any priority, at every other launch at least.");
+              "of any priority of the same client, at every other launch at "
+              "least.");
   AddOption(app, "max_queued_requests", &scheduler->max_queued_requests,
             "Gemm requests that may wait; more are refused with "
-            "RESOURCE_EXHAUSTED.");
+            "RESOURCE_EXHAUSTED, and so are those of a user or address that "
+            "would fill more of the queue than it leaves free.");
   AddBytes(app, "max_queued_bytes", &scheduler->max_queued_bytes,
-           "Operand bytes of waiting Gemm requests; more are refused with "
-           "RESOURCE_EXHAUSTED.");
+           "Operand bytes of waiting Gemm requests, shared and refused in the "
+           "same way.");
   AddOption(app, "max_client_queued_rows", &scheduler->max_client_queued_rows,
-            "Rows of one client's waiting Gemm requests; more are refused with "
+            "Rows of the waiting Gemm requests of one user or address, "
+            "whatever their client_id; more are refused with "
             "RESOURCE_EXHAUSTED. 0: no quota.");
   AddBytes(app, "max_client_queued_bytes", &scheduler->max_client_queued_bytes,
-           "Operand bytes of one client's waiting Gemm requests; more are "
-           "refused with RESOURCE_EXHAUSTED. 0: no quota.");
+           "Operand bytes of the waiting Gemm requests of one user or address; "
+           "more are refused with RESOURCE_EXHAUSTED. 0: no quota.");
 }
 
 void AddOtherFlags(CLI::App* app, ServerOptions* options) {
@@ -115,8 +189,24 @@ void AddOtherFlags(CLI::App* app, ServerOptions* options) {
   AddSwitch(app, "enable_freeze", &options->enable_freeze,
             "Offers qgemm.v1.QgemmDebug/Freeze, for tests. Any client can hold "
             "all launches by it for up to a minute.");
+  AddSwitch(app, "enable_faults", &options->enable_faults,
+            "Offers qgemm.v1.QgemmDebug/InjectFault, for tests. Any client can "
+            "make the server fail by it, for good.");
+  AddDuration(app, "launch_timeout", &options->launch_timeout,
+              "Time after which a launch that has not ended is taken to hang: "
+              "its requests end with UNAVAILABLE and the server has failed. "
+              "0: never.");
+  AddSwitch(app, "exit_on_gpu_failure", &options->exit_on_gpu_failure,
+            "Ends the process, with exit code 3, once its device is lost or a "
+            "launch hangs; false: it refuses all calls until it is ended.");
   AddDuration(app, "drain_timeout", &options->drain_timeout,
               "Time that accepted requests may take after SIGTERM or SIGINT.");
+  AddDuration(app, "slow_request", &options->slow_request,
+              "Gemm requests that take this long or longer are logged. 0: "
+              "none.");
+  AddChoice(app, "log_format", &options->log_format,
+            {{"text", LogFormat::kText}, {"json", LogFormat::kJson}},
+            "Lines of the log on stderr: text, or a JSON object each.");
 }
 
 absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low,
@@ -124,6 +214,23 @@ absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low,
   if (value >= low && value <= high) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--", flag, " = ", value, " is not between ", low, " and ", high));
+}
+
+absl::Status CheckLaunchTimeout(absl::Duration timeout) {
+  constexpr absl::Duration kLeast = absl::Seconds(1);
+  if (timeout == absl::ZeroDuration() || timeout >= kLeast) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--launch_timeout = ", absl::FormatDuration(timeout), " is below ",
+      absl::FormatDuration(kLeast), "; 0 sets no limit"));
+}
+
+absl::Status CheckConnectionLimits(const ConnectionLimits& limits) {
+  RETURN_IF_ERROR(
+      CheckRange("max_connections", limits.max_connections, 1, 1 << 20));
+  return CheckRange("max_peer_connections", limits.max_peer_connections, 1,
+                    1 << 20);
 }
 
 absl::Status CheckStreamLimits(const StreamLimits& limits) {
@@ -134,6 +241,23 @@ absl::Status CheckStreamLimits(const StreamLimits& limits) {
       CheckRange("max_stream_bytes", limits.max_bytes, 1, kMaxBytes));
   return CheckRange("max_stream_operand_bytes", limits.max_operand_bytes, 1,
                     kMaxBytes);
+}
+
+absl::Status CheckClientLimits(const ServerOptions& options) {
+  RETURN_IF_ERROR(CheckRange("max_streams", options.max_streams, 1, 1 << 20));
+  RETURN_IF_ERROR(CheckRange("max_client_staging_bytes",
+                             options.max_client_staging_bytes, 0, kMaxInt64));
+  RETURN_IF_ERROR(CheckRange("min_upload_bytes_per_second",
+                             options.min_upload_bytes_per_second, 0,
+                             kMaxInt32));
+  if (options.idle_timeout < kMinIdleTimeout ||
+      options.idle_timeout > kMaxIdleTimeout) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--idle_timeout = ", absl::FormatDuration(options.idle_timeout),
+        " is not between ", absl::FormatDuration(kMinIdleTimeout), " and ",
+        absl::FormatDuration(kMaxIdleTimeout)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckSchedulerOptions(const SchedulerOptions& options) {
@@ -160,8 +284,10 @@ std::unique_ptr<CLI::App> MakeServerApp(ServerOptions* options) {
   std::unique_ptr<CLI::App> app = flags::MakeApp(
       "Serves quantized matrix multiplication over gRPC.", "qgemm_server");
   AddAddressFlags(app.get(), options);
+  AddConnectionFlags(app.get(), options);
   AddBackendFlags(app.get(), &options->backend);
   AddSizeFlags(app.get(), options);
+  AddProgressFlags(app.get(), options);
   AddSchedulerFlags(app.get(), options);
   AddOtherFlags(app.get(), options);
   return app;
@@ -172,9 +298,14 @@ absl::Status Validate(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         "--listen is empty; name at least one address");
   }
+  RETURN_IF_ERROR(ParseSocketMode(options.socket_mode).status());
+  RETURN_IF_ERROR(CheckConnectionLimits(options.connections));
+  RETURN_IF_ERROR(Validate(options.grpc));
   RETURN_IF_ERROR(CheckRange("threads", options.backend.cpu.threads, 0, 4096));
   RETURN_IF_ERROR(CheckRange("weights_budget_bytes",
                              options.weights_budget_bytes, 0, kMaxInt64));
+  RETURN_IF_ERROR(
+      CheckRange("max_staging_bytes", options.max_staging_bytes, 0, kMaxInt64));
   // gRPC counts a message's bytes in an int.
   RETURN_IF_ERROR(CheckRange("max_message_bytes", options.max_message_bytes,
                              4096, kMaxInt32));
@@ -183,7 +314,11 @@ absl::Status Validate(const ServerOptions& options) {
   RETURN_IF_ERROR(
       CheckRange("max_k", options.weights_limits.max_k, 1, kMaxInt32));
   RETURN_IF_ERROR(CheckRange("max_uploads", options.max_uploads, 1, 64));
+  RETURN_IF_ERROR(CheckRange("max_layers", options.max_layers, 1, kMaxInt32));
+  RETURN_IF_ERROR(CheckRange("max_names", options.max_names, 1, kMaxInt32));
   RETURN_IF_ERROR(CheckStreamLimits(options.stream));
+  RETURN_IF_ERROR(CheckLaunchTimeout(options.launch_timeout));
+  RETURN_IF_ERROR(CheckClientLimits(options));
   return CheckSchedulerOptions(options.scheduler);
 }
 

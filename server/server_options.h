@@ -13,9 +13,12 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/log.h"
 #include "kernels/backends/backends.h"
 #include "kernels/formats/weights_spec.h"
 #include "rpc/message_limits.h"
+#include "server/net/connection_table.h"
+#include "server/net/grpc_settings.h"
 #include "server/rpc/stream_ledger.h"
 #include "server/scheduling/launch_planner.h"
 
@@ -29,16 +32,32 @@ struct ServerOptions {
   // Each "host:port" (loopback; port 0 = a free one) or "unix:path"; at least
   // one.
   std::vector<std::string> listen = {"127.0.0.1:50051"};
+  std::string socket_mode;     // of Unix sockets, octal; empty = by the umask
+  std::string socket_group;    // name or number; empty = the process's
   std::string port_file;       // written by main.cc; empty = none
   std::string metrics_listen;  // "host:port"; empty = none
 
+  ConnectionLimits connections;
+  GrpcSettings grpc;
+
   BackendOptions backend;
 
-  int64_t weights_budget_bytes = 0;  // 0 = no budget
+  int64_t weights_budget_bytes = 0;  // 0 = by the backend's device
+  // For operands and answers. 0 = by the memory that the process may take.
+  int64_t max_staging_bytes = 0;
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
   WeightsLimits weights_limits;
   int max_uploads = 4;
+  int64_t max_layers = 65536;
+  int64_t max_names = 131072;
   StreamLimits stream;  // of each GemmStream
+  int max_streams = 2048;
+  // Operands of one client's requests and unread answers; 0 = half of the
+  // staging bound.
+  int64_t max_client_staging_bytes = 0;
+  // Least progress of uploads, operands in part and answers.
+  absl::Duration idle_timeout = absl::Seconds(30);
+  int64_t min_upload_bytes_per_second = int64_t{64} << 10;
   // scheduler.batching is derived from `batching` and the backend's limits.
   SchedulerOptions scheduler;
   // True: requests of any clients for the same weights share launches.
@@ -47,8 +66,17 @@ struct ServerOptions {
   // RPCs for tests and measurements (proto/qgemm/v1/debug.proto).
   bool enable_echo = false;
   bool enable_freeze = false;
+  bool enable_faults = false;
 
-  absl::Duration drain_timeout = absl::Seconds(30);  // used by main.cc
+  // A launch that takes longer hangs: the server has failed. 0 = no watchdog.
+  absl::Duration launch_timeout = absl::Seconds(30);
+  // Used by main.cc.
+  bool exit_on_gpu_failure = true;
+  absl::Duration drain_timeout = absl::Seconds(30);
+
+  // Gemm requests that take as long are logged; 0 = none.
+  absl::Duration slow_request = absl::Seconds(1);
+  LogFormat log_format = LogFormat::kText;  // used by main.cc
 };
 
 // Returns the command line of qgemm_server, which writes to `options`. The

@@ -43,6 +43,8 @@ LAYERS = (
                      "kernels/matrix base"),
     ("kernels/backends", "kernels base"),
     ("server/metrics", "base"),
+    ("server/net", "server/metrics base"),
+    ("server/health", "server/metrics base"),
     ("server/weights", "server/metrics kernels/formats kernels/matrix base"),
     ("server/scheduling", "server/metrics server/weights kernels/matrix base"),
     ("server/rpc", "server rpc proto kernels/formats kernels/matrix base"),
@@ -67,8 +69,8 @@ LAYERS = (
 # These use whatever they test, measure or show; nobody uses them.
 USERS_OF_ALL = ("tests/", "bench/")
 
-GRPC_FOLDERS = ("rpc/", "server/rpc/", "server/server.", "server/main.",
-                "client/", "loadtest/", "proto/") + USERS_OF_ALL
+GRPC_FOLDERS = ("rpc/", "server/rpc/", "server/net/", "server/server.",
+                "server/main.", "client/", "loadtest/", "proto/") + USERS_OF_ALL
 GRPC_FREE_FOLDERS = ("client/include/", "client/examples/")
 CUDA_FOLDERS = ("kernels/cuda/",) + USERS_OF_ALL
 CUDA_FREE_FOLDERS = ("kernels/cuda/layout/", "kernels/cuda/plan/")

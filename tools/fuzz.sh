@@ -1,32 +1,33 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Fuzzes the hand-written reader of requests against Protobuf's parser with
-# libFuzzer and AddressSanitizer (tests/rpc/payload_message_fuzz.cc).
-# A difference or a crash ends it with an error and leaves the input.
+# Fuzzes what reads foreign bytes, with libFuzzer and AddressSanitizer: requests
+# (against Protobuf's parser), uploads, messages of streams, tensor files. A
+# crash or a difference ends it with an error and leaves the input. HTTP/2
+# frames are mutated against a live server instead: tests/hostile/run.sh.
 #
-# Usage: tools/fuzz.sh [RUNS]    (default: 10000000)
+# Usage: tools/fuzz.sh [RUNS [TARGET ...]]    (default: 10000000 of each)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly RUNS="${1:-10000000}"
-readonly SOURCES=(
-  tests/rpc/payload_message_fuzz.cc
-  tests/rpc/payload_differential.cc
-  rpc/payload_message.cc
+shift || true
+readonly ALL=(
+  //tests/rpc:payload_message_fuzz
+  //tests/server/weights:upload_session_fuzz
+  //tests/server/rpc:stream_messages_fuzz
+  //tests/cli:tensor_files_fuzz
 )
+targets=("$@")
+[ "${#targets[@]}" -gt 0 ] || targets=("${ALL[@]}")
 
 tools/setup.sh test
-build="$(mktemp -d)"
-trap 'rm -rf "$build"' EXIT
-protoc --proto_path=proto "--cpp_out=$build" qgemm/v1/qgemm.proto
-clang++-14 -std=c++17 -O1 -g -fsanitize=fuzzer,address -I. "-I$build" \
-  "${SOURCES[@]}" "$build/qgemm/v1/qgemm.pb.cc" -o "$build/fuzz" \
-  -lgrpc++ -lgrpc -lgpr -lprotobuf -labsl_status -labsl_strings \
-  -labsl_throw_delegate -labsl_raw_logging_internal -labsl_cord \
-  -labsl_cord_internal -labsl_cordz_functions -labsl_cordz_info \
-  -labsl_cordz_handle -lpthread
-mkdir "$build/corpus"
-# Protobuf says on standard error what it refuses; that is most of the inputs.
-"$build/fuzz" "-runs=$RUNS" -max_len=512 -print_final_stats=1 "$build/corpus" \
-  2>&1 | grep -v '^\[libprotobuf'
+tools/bazel.sh build --config=fuzz "${targets[@]}"
+bin="$(tools/bazel.sh info --config=fuzz bazel-bin)"
+for target in "${targets[@]}"; do
+  echo "== $target"
+  path="${target#//}"
+  # Protobuf says on standard error what it refuses; that is most inputs.
+  "$bin/${path/://}" "-runs=$RUNS" -max_len=512 -print_final_stats=1 2>&1 |
+    grep -v '^\[libprotobuf'
+done

@@ -5,7 +5,8 @@
 # dist/qgemm-bundle beside dist/qgemm-bundle.tar.xz:
 #   bin/    qgemm_server, qgemm, qgemm_loadtest, kernel_bench,
 #           minimal_client
-#   tests/  the conformance suite and the tests of the CUDA backend
+#   tests/  the conformance suite, the tests of the CUDA backend and that of a
+#           server whose backend fails, for which server/ links to bin/
 #   lib/    prometheus-cpp and what it links, for the server
 #   share/qgemm/  the demo's weights and its script, the load test's scenarios
 #   gpu_check.sh  runs the tests and the quick bench on a GPU machine
@@ -18,6 +19,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly MAX_BYTES=$((40 * 1000 * 1000))
 readonly BUNDLE=dist/qgemm-bundle
+readonly FAILURE_TEST=//tests/end_to_end:failure_test
 readonly BINARIES=(
   //server:qgemm_server //cli:qgemm //loadtest:qgemm_loadtest
   //bench:backend_bench //bench:kernel_bench //bench:minimal_client
@@ -32,7 +34,8 @@ say() { printf 'package: %s\n' "$*"; }
 # are not built.
 test_labels() {
   tools/bazel.sh query --noshow_progress \
-    'kind(cc_test, //tests/conformance/... + //tests/kernels/cuda/...)' \
+    "kind(cc_test, //tests/conformance/... + //tests/kernels/cuda/... +
+      $FAILURE_TEST)" \
     2>/dev/null
 }
 
@@ -89,11 +92,13 @@ fi
 say "building"
 # Patterns, so that a build without the toolkit skips the targets that need it.
 tools/bazel.sh build --noshow_progress --config=portable "${BINARIES[@]}" \
-  //tests/conformance/... //tests/kernels/cuda/...
+  //tests/conformance/... //tests/kernels/cuda/... "$FAILURE_TEST"
 built="$(tools/bazel.sh info --config=portable bazel-bin 2>/dev/null)"
 rm -rf "$BUNDLE" "$BUNDLE.tar.xz"
 for label in "${BINARIES[@]}"; do install_label "$label" "$BUNDLE/bin"; done
 for label in "${tests[@]}"; do install_label "$label" "$BUNDLE/tests"; done
+mkdir "$BUNDLE/server"
+ln -s ../bin/qgemm_server "$BUNDLE/server/qgemm_server"
 install_libraries
 install_demo
 install_scenarios

@@ -24,7 +24,7 @@ readonly BUILD_PACKAGES=(
 readonly TEST_PACKAGES=(
   libgtest-dev libgmock-dev clang-format-14 clang-tidy-14 libclang-rt-14-dev
   python3 python3-venv python3-pip git cmake make procps
-  chromium fonts-dejavu-core
+  chromium fonts-dejavu-core haproxy prometheus
 )
 readonly PYTHON_PACKAGES=(
   grpcio grpcio-tools grpcio-reflection grpcio-health-checking

@@ -3,17 +3,18 @@
 #
 # Sets everything up and runs every test: static checks, the unit,
 # conformance and end-to-end suites, the fast ones again under the sanitizers,
-# a stock Python client, the load test's pages in a browser, an installed
-# consumer and README's commands. Prints the time of each stage and ends with
-# one line: N passed, N failed, N skipped.
+# a stock Python client, hostile clients, the load test's pages in a browser, the
+# status page and the alerts with a real Prometheus, an installed consumer and
+# README's commands. Prints the time of each stage and ends with one line:
+# N passed, N failed, N skipped.
 #
 # Usage: tools/test.sh [STAGE ...]    (default: all, in this order)
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 readonly ALL_STAGES=(
-  setup format layering golden unit tidy nocuda asan tsan python browser install
-  readme
+  setup format layering golden unit tidy nocuda asan tsan python hostile browser
+  ops install readme
 )
 # ASan and UBSan together run every suite but those tagged nosanitize, which
 # measure the process's memory, drive other processes or are too slow there.
@@ -119,9 +120,15 @@ stage_tsan() {
     $(sanitizer_flags)
 }
 stage_python() { count_script bash tests/python/run.sh; }
+# Two minutes of hostile clients, each at a tenth of its size;
+# tools/nightly_hostile.sh has them at full size.
+stage_hostile() {
+  count_script bash tests/hostile/run.sh --minutes=2 --scale=0.1
+}
 stage_browser() {
   count_script bash tests/loadtest/report/report_test.sh
 }
+stage_ops() { count_script bash tests/ops/ops_test.sh; }
 stage_install() { count_script bash tests/client/install_test.sh; }
 stage_readme() { count_script bash tests/readme/readme_test.sh; }
 

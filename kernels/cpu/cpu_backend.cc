@@ -6,6 +6,7 @@
 #include "kernels/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -15,10 +16,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "base/byte_budget.h"
+#include "base/clock.h"
 #include "base/fifo_queue.h"
 #include "base/host_memory.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/batch_runner.h"
@@ -26,6 +28,7 @@
 #include "kernels/cpu/support.h"
 #include "kernels/host/batch_checks.h"
 #include "kernels/host/staging_pool.h"
+#include "kernels/host/sticky_failure.h"
 
 namespace qgemm::cpu {
 namespace {
@@ -54,6 +57,31 @@ int64_t ChunkMultiplyAdds(CpuIsa isa, int threads) {
   return threads * a_thread_per_second / kChunksPerSecond;
 }
 
+// Holds a thread once a fault closes it, as an item that does not end would.
+// Thread-safe.
+class HangGate {
+ public:
+  void Close() { closed_.store(true, std::memory_order_relaxed); }
+
+  // From here on the gate holds nobody.
+  void Open() {
+    MutexLock lock(&mutex_);
+    closed_.store(false, std::memory_order_relaxed);
+    opened_.SignalAll();
+  }
+
+  void Pass() {
+    if (!closed_.load(std::memory_order_relaxed)) return;
+    MutexLock lock(&mutex_);
+    while (closed_.load(std::memory_order_relaxed)) opened_.Wait(&mutex_);
+  }
+
+ private:
+  std::atomic<bool> closed_{false};
+  Mutex mutex_;
+  CondVar opened_;
+};
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const CpuOptions& options, CpuIsa isa)
@@ -68,11 +96,13 @@ class CpuBackend final : public Backend {
         dispatcher_([this] { Dispatch(); }) {}
 
   ~CpuBackend() override {
+    hang_gate_.Open();
     queue_.Close();
     dispatcher_.join();
   }
 
   absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() override {
+    RETURN_IF_ERROR(failure());
     return std::make_unique<CpuWeightsBuilder>(limits(), &weights_budget_);
   }
 
@@ -96,9 +126,26 @@ class CpuBackend final : public Backend {
   }
 
   absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) override {
+    RETURN_IF_ERROR(failure());
     RETURN_IF_ERROR(CheckBatch(batch, options_.max_batch_rows));
     RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
-    queue_.Push({std::move(batch), std::move(completion), absl::Now()});
+    queue_.Push({std::move(batch), std::move(completion), SteadyClock().Now()});
+    return absl::OkStatus();
+  }
+
+  absl::Status failure() const override { return failure_.status(); }
+
+  void GiveUp(const absl::Status& reason) override {
+    failure_.Set(absl::StrCat("cpu backend: takes no more batches after: ",
+                              reason.message()));
+  }
+
+  absl::Status InjectFault(BackendFault fault) override {
+    if (fault == BackendFault::kHang) {
+      hang_gate_.Close();
+    } else {
+      GiveUp(absl::UnavailableError("a fault on demand"));
+    }
     return absl::OkStatus();
   }
 
@@ -117,7 +164,7 @@ class CpuBackend final : public Backend {
 
   BackendMemory memory() const override {
     return {weights_budget_.used_bytes(), staging_.held_bytes(),
-            HostMemoryBytes(), staging_.leased_bytes()};
+            HostMemoryBytes(), staging_.leased_bytes(), default_weights_bytes_};
   }
 
  private:
@@ -129,11 +176,12 @@ class CpuBackend final : public Backend {
 
   void Dispatch() {
     while (std::optional<QueuedBatch> next = queue_.Pop()) {
-      const absl::Time start = absl::Now();
+      const absl::Time start = SteadyClock().Now();
+      hang_gate_.Pass();
       absl::Status status = runner_.Run(next->batch);
       BatchTimings timings;
       timings.wait = start - next->enqueued;
-      timings.kernel = absl::Now() - start;
+      timings.kernel = SteadyClock().Now() - start;
       std::move(next->completion)(std::move(status), timings,
                                   std::move(next->batch));
     }
@@ -142,9 +190,13 @@ class CpuBackend final : public Backend {
   const CpuOptions options_;
   const CpuIsa isa_;
   const std::string device_;
+  // The other half is for operands, answers and messages.
+  const int64_t default_weights_bytes_ = MemoryLimitBytes() / 2;
   ByteBudget weights_budget_;
   StagingPool<AlignedMemory> staging_;
   FifoQueue<QueuedBatch> queue_;
+  HangGate hang_gate_;
+  StickyFailure failure_;
   BatchRunner runner_;  // used by the dispatcher alone
   std::thread dispatcher_;
 };

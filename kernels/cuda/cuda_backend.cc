@@ -4,44 +4,46 @@
 // thread that brings it, or by the one that finishes the batch before; a
 // completion thread waits for batches in the order of their starts. Waking it
 // takes as long as a short batch: a short batch that runs alone and may run
-// inline is waited for by its caller.
+// inline is waited for by its caller, for a moment. A watcher asks an idle
+// device too if it still answers.
 
 #include "kernels/cuda/cuda_backend.h"
 
 #include <atomic>
+#include <cstring>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/byte_budget.h"
+#include "base/clock.h"
 #include "base/fifo_queue.h"
-#include "base/host_memory.h"
-#include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "kernels/cuda/backend_parts.h"
 #include "kernels/cuda/cublas_gemm.h"
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/cuda/cuda_weights_builder.h"
-#include "kernels/cuda/launch/gemm.h"
+#include "kernels/cuda/launch/fault.h"
 #include "kernels/cuda/launch_context.h"
 #include "kernels/cuda/plan/kernel_path.h"
-#include "kernels/cuda/plan/smem_layout.h"
 #include "kernels/cuda/runtime/buffers.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/cuda/upload_context.h"
 #include "kernels/host/batch_checks.h"
 #include "kernels/host/staging_pool.h"
+#include "kernels/host/sticky_failure.h"
 
 namespace qgemm {
 namespace cuda {
 namespace {
 
-// Batches on the device at one time: one that copies in, one that computes,
-// one that copies out.
-constexpr int kLaunchContexts = 3;
+// A caller waits no longer for a short batch, which takes 0.1 ms: it has
+// connections to serve.
+constexpr absl::Duration kMaxInlineWait = absl::Milliseconds(2);
 
 ByteBudgetOptions WeightsBudgetOptions(int64_t limit_bytes) {
   ByteBudgetOptions options;
@@ -63,15 +65,6 @@ absl::Status CheckSignature(const MatmulSignature& signature) {
   }
   return CheckRounding(signature);
 }
-
-struct BackendParts {
-  CudaOptions options;  // without zeros that stand for something else
-  Device device;
-  KernelPolicy policy;
-  std::unique_ptr<CublasGemm> cublas;  // null if there is no cuBLASLt
-  absl::Status no_cublas;              // why
-  std::vector<std::unique_ptr<LaunchContext>> contexts;
-};
 
 // A batch that waits for a launch context.
 struct WaitingBatch {
@@ -104,20 +97,24 @@ class CudaBackend final : public Backend {
             [index = device_.index](int64_t bytes) {
               return AllocatePinned(index, bytes);
             }),
-        cublas_(std::move(parts.cublas)) {
+        cublas_(std::move(parts.cublas)),
+        watcher_(device_.index) {
     for (const auto& context : contexts_) free_.push_back(context.get());
     completer_ = std::thread([this] { Complete(); });
+    watcher_.Start([this](const absl::Status& lost) { SetFailure(lost); });
   }
 
   // Batches that wait are started by the thread that finishes those before
   // them, so that it ends with none waiting.
   ~CudaBackend() override {
+    watcher_.Stop();
+    EndFaults();
     running_.Close();
     completer_.join();
   }
 
   absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() override {
-    RETURN_IF_ERROR(Failure());
+    RETURN_IF_ERROR(failure());
     CudaWeightsBudget budget;
     budget.device_index = device_.index;
     budget.device = device_.traits;
@@ -149,12 +146,12 @@ class CudaBackend final : public Backend {
   }
 
   absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) override {
-    RETURN_IF_ERROR(Failure());
+    RETURN_IF_ERROR(failure());
     RETURN_IF_ERROR(CheckBatch(batch, options_.max_batch_rows));
     RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
     const bool may_wait = batch.hint == ExecutionHint::kMayRunInline;
     WaitingBatch waiting = {std::move(batch), std::move(completion),
-                            absl::Now()};
+                            SteadyClock().Now()};
     RunningBatch running;
     {
       MutexLock lock(&launch_mutex_);
@@ -173,9 +170,23 @@ class CudaBackend final : public Backend {
         return absl::OkStatus();
       }
     }
-    Finish(&running);
+    if (running.context->SpinUntilDone(kMaxInlineWait, given_up_) ==
+        WaitEnd::kDone) {
+      Finish(&running);
+    } else {
+      running_.Push(std::move(running));
+    }
     return absl::OkStatus();
   }
+
+  absl::Status failure() const override { return failure_.status(); }
+
+  void GiveUp(const absl::Status& reason) override {
+    SetFailure(reason);
+    given_up_.store(true, std::memory_order_relaxed);
+  }
+
+  absl::Status InjectFault(BackendFault fault) override;
 
   BackendLimits limits() const override {
     BackendLimits limits;
@@ -195,21 +206,22 @@ class CudaBackend final : public Backend {
 
   BackendMemory memory() const override {
     return {weights_budget_->used_bytes(), staging_.held_bytes(),
-            device_.total_bytes, staging_.leased_bytes()};
+            device_.total_bytes, staging_.leased_bytes(),
+            device_.free_bytes / 5 * 4};
   }
 
  private:
   RunningBatch Start(LaunchContext* context, WaitingBatch waiting)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(launch_mutex_);
-  // Waits for the batch and runs its completion.
+  // Runs the completion of a batch that SpinUntilDone says is done.
   void Finish(RunningBatch* running) ABSL_LOCKS_EXCLUDED(launch_mutex_);
   void Complete();
   // Gives the context to the batch that waits longest, if one does.
   void GiveBack(LaunchContext* context);
 
-  // The error that took the GPU's context, if one did.
-  absl::Status Failure();
-  void SetFailure(const absl::Status& status);
+  // `cause` took the GPU's context, or the backend was given up for it.
+  void SetFailure(const absl::Status& cause);
+  void EndFaults() ABSL_LOCKS_EXCLUDED(launch_mutex_);
 
   const CudaOptions options_;
   const Device device_;
@@ -226,18 +238,23 @@ class CudaBackend final : public Backend {
   std::vector<LaunchContext*> free_ ABSL_GUARDED_BY(launch_mutex_);
   FifoQueue<WaitingBatch> waiting_ ABSL_GUARDED_BY(launch_mutex_);
   FifoQueue<RunningBatch> running_;
+  // Word that ends the kernels of a fault that hangs; empty without one.
+  PinnedBuffer hang_release_ ABSL_GUARDED_BY(launch_mutex_);
 
-  std::atomic<bool> has_failed_{false};
-  Mutex failure_mutex_;
-  absl::Status failure_ ABSL_GUARDED_BY(failure_mutex_);
+  StickyFailure failure_;
+  std::atomic<bool> given_up_{false};
+  // Batches that the device had not ended when the backend was given up: their
+  // weights and contexts stay. The completer's own.
+  std::vector<RunningBatch> lost_;
 
+  DeviceWatcher watcher_;
   std::thread completer_;
 };
 
 RunningBatch CudaBackend::Start(LaunchContext* context, WaitingBatch waiting) {
   RunningBatch running;
   running.context = context;
-  running.wait = absl::Now() - waiting.enqueued;
+  running.wait = SteadyClock().Now() - waiting.enqueued;
   running.status = SetCurrentDevice(device_.index);
   if (running.status.ok()) {
     running.status =
@@ -251,7 +268,12 @@ void CudaBackend::Complete() {
   const absl::Status current = SetCurrentDevice(device_.index);
   while (std::optional<RunningBatch> next = running_.Pop()) {
     next->status.Update(current);
-    Finish(&*next);
+    if (next->context->SpinUntilDone(absl::InfiniteDuration(), given_up_) ==
+        WaitEnd::kDone) {
+      Finish(&*next);
+    } else {
+      lost_.push_back(*std::move(next));
+    }
   }
 }
 
@@ -260,7 +282,10 @@ void CudaBackend::Finish(RunningBatch* running) {
   // Waits after an error as well: what went before it may still run.
   absl::StatusOr<BatchTimings> timings = running->context->Wait();
   status.Update(timings.status());
-  if (!status.ok() && running->context->IsContextLost()) SetFailure(status);
+  if (!status.ok() && running->context->IsContextLost()) {
+    SetFailure(status);
+    status = failure();
+  }
   GiveBack(running->context);
   BatchTimings reported;
   if (timings.ok()) reported = *timings;
@@ -280,85 +305,38 @@ void CudaBackend::GiveBack(LaunchContext* context) {
   }
 }
 
-absl::Status CudaBackend::Failure() {
-  if (!has_failed_.load(std::memory_order_acquire)) return absl::OkStatus();
-  MutexLock lock(&failure_mutex_);
-  return failure_;
-}
-
-void CudaBackend::SetFailure(const absl::Status& status) {
-  MutexLock lock(&failure_mutex_);
-  if (has_failed_.load(std::memory_order_relaxed)) return;
-  failure_ = absl::InternalError(
+void CudaBackend::SetFailure(const absl::Status& cause) {
+  failure_.Set(
       absl::StrCat("cuda backend: GPU ", device_.index, " (", device_.name,
-                   ") takes no more batches after: ", status.message()));
-  LOG(ERROR) << failure_.message();
-  has_failed_.store(true, std::memory_order_release);
+                   ") takes no more batches after: ", cause.message()));
 }
 
-absl::Status CheckCudaOptions(const CudaOptions& options) {
-  return CheckOptions(
-      "cuda backend",
-      {{"device", options.device},
-       {"max_weights_bytes", options.max_weights_bytes},
-       {"max_staging_bytes", options.max_staging_bytes},
-       {"max_pooled_staging_bytes", options.max_pooled_staging_bytes},
-       {"max_n", options.max_n},
-       {"max_k", options.max_k},
-       {"max_batch_rows", options.max_batch_rows}});
-}
-
-absl::Status CheckSharedMemory(const DeviceTraits& traits) {
-  if (traits.shared_bytes_per_block >= kMinBlockBytes) {
-    return absl::OkStatus();
+// On the streams of the batches: those enqueued later wait for it there.
+absl::Status CudaBackend::InjectFault(BackendFault fault) {
+  RETURN_IF_ERROR(SetCurrentDevice(device_.index));
+  MutexLock lock(&launch_mutex_);
+  if (fault == BackendFault::kLoseDevice) {
+    return ToStatus(LaunchIllegalAccess(contexts_.front()->stream()),
+                    "launch the kernel that loses the device");
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the GPU gives a block ", traits.shared_bytes_per_block,
-      " bytes of shared memory; the cuda backend needs ", kMinBlockBytes));
-}
-
-// The device with its kernels ready.
-absl::StatusOr<Device> PrepareDevice(int index) {
-  ASSIGN_OR_RETURN(Device device, OpenDevice(index));
-  RETURN_IF_ERROR(CheckSharedMemory(device.traits));
-  RETURN_IF_ERROR(ToStatus(PrepareDecodeGemm(device), "prepare kernels"));
-  RETURN_IF_ERROR(ToStatus(PreparePrefillGemm(device), "prepare kernels"));
-  return device;
-}
-
-// Thresholds of another GPU may cost time; they never cost correctness.
-void WarnOfForeignTuning(const Tuning& tuning, const Device& device) {
-  if (tuning.device.empty() || tuning.device == device.name) return;
-  LOG(WARNING) << "cuda backend: the tuning was measured on \"" << tuning.device
-               << "\" and is used on \"" << device.name << "\"";
-}
-
-// Opens cuBLASLt, or goes on without it.
-absl::Status OpenCublas(BackendParts& parts) {
-  absl::StatusOr<std::unique_ptr<CublasGemm>> cublas =
-      CublasGemm::Create(parts.device.traits);
-  if (cublas.ok()) {
-    parts.cublas = *std::move(cublas);
-    return absl::OkStatus();
+  if (hang_release_.data() == nullptr) {
+    ASSIGN_OR_RETURN(hang_release_, PinnedBuffer::Allocate(sizeof(uint32_t)));
+    std::memset(hang_release_.data(), 0, sizeof(uint32_t));
   }
-  if (!absl::IsFailedPrecondition(cublas.status()) ||
-      parts.policy.forced == KernelPath::kPrefill ||
-      parts.policy.forced == KernelPath::kCublas) {
-    return cublas.status();
+  for (const auto& context : contexts_) {
+    RETURN_IF_ERROR(ToStatus(
+        LaunchHang(reinterpret_cast<const uint32_t*>(hang_release_.data()),
+                   context->stream()),
+        "launch the kernel that hangs"));
   }
-  parts.no_cublas = cublas.status();
-  parts.policy.has_cublas = false;
   return absl::OkStatus();
 }
 
-void FillIn(BackendParts& parts) {
-  CudaOptions& options = parts.options;
-  if (options.max_weights_bytes == 0) {
-    options.max_weights_bytes = parts.device.total_bytes;
-  }
-  if (options.max_staging_bytes == 0) {
-    options.max_staging_bytes = HostMemoryBytes();
-  }
+void CudaBackend::EndFaults() {
+  MutexLock lock(&launch_mutex_);
+  if (hang_release_.data() == nullptr) return;
+  __atomic_store_n(reinterpret_cast<uint32_t*>(hang_release_.data()), 1,
+                   __ATOMIC_RELEASE);
 }
 
 }  // namespace
@@ -366,22 +344,7 @@ void FillIn(BackendParts& parts) {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(
     const CudaOptions& options) {
-  RETURN_IF_ERROR(cuda::CheckCudaOptions(options));
-  cuda::BackendParts parts;
-  parts.options = options;
-  parts.policy.forced = options.kernel;
-  if (!options.tuning_file.empty()) {
-    ASSIGN_OR_RETURN(parts.policy.tuning,
-                     cuda::ReadTuningFile(options.tuning_file));
-  }
-  ASSIGN_OR_RETURN(parts.device, cuda::PrepareDevice(options.device));
-  cuda::WarnOfForeignTuning(parts.policy.tuning, parts.device);
-  RETURN_IF_ERROR(cuda::OpenCublas(parts));
-  for (int i = 0; i < cuda::kLaunchContexts; ++i) {
-    ASSIGN_OR_RETURN(auto context, cuda::LaunchContext::Create());
-    parts.contexts.push_back(std::move(context));
-  }
-  cuda::FillIn(parts);
+  ASSIGN_OR_RETURN(cuda::BackendParts parts, cuda::MakeBackendParts(options));
   return std::make_unique<cuda::CudaBackend>(std::move(parts));
 }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/launch_context.h"
 
+#include <chrono>
 #include <thread>
 
 #include "base/checked_math.h"
@@ -19,6 +20,9 @@ namespace {
 
 // Looks at the stamps between two looks at the stream: some 20 us.
 constexpr int kLooks = 1024;
+// The same for a batch without stamps, as a pause of some 2 us: it is the
+// stream that says when it has ended.
+constexpr int kLooksWithoutStamps = 128;
 
 HostRun RunOf(const uint8_t* rows, const Slice& slice, int64_t row_bytes,
               int64_t offset) {
@@ -274,27 +278,37 @@ absl::Status LaunchContext::Mark() {
   return marks_[marked_++].Record(stream_.get());
 }
 
-// The stamps come before the stream says that it is done.
-absl::Status LaunchContext::WaitForStamps() {
+bool LaunchContext::HasStamps() const {
   // Written by the GPU: no std::atomic, but read like one.
   const uint64_t* const written =
       &reinterpret_cast<const BatchStamps*>(stamps_.data())->sequence;
-  const auto is_done = [&] {
-    return __atomic_load_n(written, __ATOMIC_ACQUIRE) == sequence_;
-  };
+  return __atomic_load_n(written, __ATOMIC_ACQUIRE) == sequence_ && by_kernels_;
+}
+
+// The stamps come before the stream says that it is done.
+WaitEnd LaunchContext::SpinUntilDone(absl::Duration limit,
+                                     const std::atomic<bool>& given_up) const {
+  const auto start = std::chrono::steady_clock::now();
+  const int looks = by_kernels_ ? kLooks : kLooksWithoutStamps;
   for (;;) {
-    for (int i = 0; i < kLooks; ++i) {
-      if (is_done()) return absl::OkStatus();
+    for (int i = 0; i < looks; ++i) {
+      if (HasStamps()) return WaitEnd::kDone;
     }
-    const cudaError_t code = cudaStreamQuery(stream_.get());
-    if (code == cudaErrorNotReady) {
-      std::this_thread::yield();
-      continue;
+    if (cudaStreamQuery(stream_.get()) != cudaErrorNotReady) {
+      return WaitEnd::kDone;
     }
-    RETURN_IF_ERROR(ToStatus(code, "wait for a batch"));
-    if (is_done()) return absl::OkStatus();
-    return absl::InternalError("cuda backend: a batch ended without stamps");
+    if (given_up.load(std::memory_order_relaxed)) return WaitEnd::kGivenUp;
+    const auto waited = std::chrono::steady_clock::now() - start;
+    if (absl::FromChrono(waited) > limit) return WaitEnd::kTimedOut;
+    std::this_thread::yield();
   }
+}
+
+absl::Status LaunchContext::WaitForStamps() {
+  if (HasStamps()) return absl::OkStatus();
+  RETURN_IF_ERROR(stream_.Synchronize());
+  if (HasStamps()) return absl::OkStatus();
+  return absl::InternalError("cuda backend: a batch ended without stamps");
 }
 
 absl::StatusOr<BatchTimings> LaunchContext::Wait() {

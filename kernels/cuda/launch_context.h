@@ -6,6 +6,7 @@
 #ifndef QGEMM_KERNELS_CUDA_LAUNCH_CONTEXT_H_
 #define QGEMM_KERNELS_CUDA_LAUNCH_CONTEXT_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "kernels/cuda/cublas_gemm.h"
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/cuda/launch/host_rows.h"
@@ -32,6 +34,9 @@ struct LaunchEnvironment {
   CublasGemm* cublas = nullptr;  // null without cuBLASLt
 };
 
+// End of a wait for the device.
+enum class WaitEnd : uint8_t { kDone, kTimedOut, kGivenUp };
+
 // Enqueue and Wait alternate; they may come from different threads.
 class LaunchContext {
  public:
@@ -46,12 +51,21 @@ class LaunchContext {
   // True if the launch is so short that Wait() should spin rather than block.
   bool is_short() const { return by_kernels_; }
 
+  // Spins until the device is done with what was enqueued, or has failed at
+  // it, for no longer than `limit` and until `given_up` is set. Wait returns at
+  // once after kDone.
+  WaitEnd SpinUntilDone(absl::Duration limit,
+                        const std::atomic<bool>& given_up) const;
+
   // Waits until the device is done with what was enqueued. Returns the time of
   // each part, the part before Enqueue left out.
   absl::StatusOr<BatchTimings> Wait();
 
   // True if an error has taken the GPU's context with it.
   bool IsContextLost() const;
+
+  // Stream of every batch of the context.
+  cudaStream_t stream() const { return stream_.get(); }
 
  private:
   // Facts that the launches of a batch share.
@@ -74,6 +88,8 @@ class LaunchContext {
   void MakePlan(Job& job);
 
   absl::Status EnqueueByKernels(const Job& job, const PlannedLaunch& launch);
+  // True if the batch is one of rows that kernels move, and has ended.
+  bool HasStamps() const;
   absl::Status WaitForStamps();
 
   absl::Status EnqueueGroup(const Job& job, const LaunchGroup& group);

@@ -118,7 +118,11 @@ class QuantizingDecoder final : public SectionDecoder {
 
   absl::Status OnSectionEnd(Section) override {
     if (!holds_scales()) return absl::OkStatus();
-    return WriteAbsmax(absmax_, header(), &sink(), &report());
+    const int64_t blocks = header().groups_per_row();
+    const auto absmax = [&](int64_t row, int64_t block) {
+      return absmax_[row * blocks + block];
+    };
+    return WriteAbsmax(absmax, header(), &sink(), &report());
   }
 
  private:
@@ -168,6 +172,9 @@ absl::Status QuantizingDecoder::QuantizeRow(int64_t row, const uint8_t* bytes) {
   append(quantized_.codes, &codes_);
   append(quantized_.zeros, &zeros_);
   if (holds_scales()) {
+    if (absmax_.empty()) {
+      absmax_.reserve(header().n * header().groups_per_row());
+    }
     append(quantized_.scales, &absmax_);
     return absl::OkStatus();
   }

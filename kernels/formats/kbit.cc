@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "kernels/formats/e4m4.h"
 #include "kernels/formats/record_stream.h"
@@ -21,6 +22,23 @@ namespace {
 
 constexpr int64_t kTileRows = 128;
 constexpr int64_t kTileBlocks = 2;  // along k
+
+absl::StatusOr<float> TensorScaleOf(AbsmaxAt absmax,
+                                    const WeightsHeader& header) {
+  E4m4Range range;
+  for (int64_t row = 0; row < header.n; ++row) {
+    for (int64_t block = 0; block < header.groups_per_row(); ++block) {
+      const float value = absmax(row, block);
+      if (!(value >= 0) || std::isinf(value)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("scales: absmax of row ", row, ", block ", block,
+                         " = ", value, ": must be finite and not negative"));
+      }
+      range.Add(value);
+    }
+  }
+  return range.TensorScale();
+}
 
 class KbitDecoder final : public SectionDecoder {
  public:
@@ -42,6 +60,8 @@ class KbitDecoder final : public SectionDecoder {
   bool scales_pass_through() const {
     return !tiled_ && spec().scale_type == ScaleType::kE4m4;
   }
+  // Bytes of the scales section.
+  int64_t WireAbsmaxBytes() const;
   // Index of a block's scale on the wire.
   int64_t WireIndex(int64_t row, int64_t block) const;
   absl::Status WriteUntiledE4m4();
@@ -67,6 +87,7 @@ absl::Status KbitDecoder::OnBytes(Section section,
         });
   }
   if (!scales_pass_through()) {
+    if (absmax_.empty()) absmax_.reserve(WireAbsmaxBytes());
     absmax_.insert(absmax_.end(), bytes.begin(), bytes.end());
     return absl::OkStatus();
   }
@@ -91,6 +112,13 @@ absl::Status KbitDecoder::OnSectionEnd(Section section) {
   return absl::OkStatus();
 }
 
+int64_t KbitDecoder::WireAbsmaxBytes() const {
+  // The last tile along k may hold one block and padding.
+  const int64_t blocks =
+      tiled_ ? RoundUp(blocks_per_row_, kTileBlocks) : blocks_per_row_;
+  return spec().n * blocks * SizeOf(spec().scale_type);
+}
+
 int64_t KbitDecoder::WireIndex(int64_t row, int64_t block) const {
   if (!tiled_) return row * blocks_per_row_ + block;
   const int64_t row_tiles = spec().n / kTileRows;
@@ -112,20 +140,9 @@ absl::Status KbitDecoder::WriteUntiledE4m4() {
 
 absl::Status KbitDecoder::WriteConverted() {
   const int64_t size = SizeOf(spec().scale_type);
-  std::vector<float> absmax(spec().n * blocks_per_row_);
-  float* next = absmax.data();
-  for (int64_t row = 0; row < spec().n; ++row) {
-    for (int64_t block = 0; block < blocks_per_row_; ++block) {
-      const float value =
-          LoadScale(spec().scale_type, &absmax_[WireIndex(row, block) * size]);
-      if (!(value >= 0) || std::isinf(value)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("scales: absmax of row ", row, ", block ", block,
-                         " = ", value, ": must be finite and not negative"));
-      }
-      *next++ = value;
-    }
-  }
+  const auto absmax = [&](int64_t row, int64_t block) {
+    return LoadScale(spec().scale_type, &absmax_[WireIndex(row, block) * size]);
+  };
   return WriteAbsmax(absmax, header(), &sink(), &report());
 }
 
@@ -154,27 +171,26 @@ absl::Status KbitDecoder::WriteTile(int64_t tile, const uint8_t* bytes) {
 
 }  // namespace
 
-absl::Status WriteAbsmax(absl::Span<const float> absmax,
-                         const WeightsHeader& header, WeightsSink* sink,
-                         DecodeReport* report) {
-  E4m4Range range;
-  for (const float value : absmax) range.Add(value);
-  const float tensor_scale = range.TensorScale();
+absl::Status WriteAbsmax(AbsmaxAt absmax, const WeightsHeader& header,
+                         WeightsSink* sink, DecodeReport* report) {
+  ASSIGN_OR_RETURN(const float tensor_scale, TensorScaleOf(absmax, header));
   if (tensor_scale != 1.0f) {
     RETURN_IF_ERROR(sink->SetTensorScale(tensor_scale));
   }
   const float inverse = 1.0f / tensor_scale;  // exact, a power of two
   const int64_t groups = header.groups_per_row();
-  const int64_t panel_rows = PanelRows(groups);
+  const int64_t panel_rows = std::min(header.n, PanelRows(groups));
   std::vector<uint8_t> scales;
-  for (int64_t row = 0; row < header.n; row += panel_rows) {
-    const int64_t rows = std::min(panel_rows, header.n - row);
+  scales.reserve(panel_rows * groups);
+  for (int64_t first = 0; first < header.n; first += panel_rows) {
+    const int64_t rows = std::min(panel_rows, header.n - first);
     scales.clear();
-    for (const float value : absmax.subspan(row * groups, rows * groups)) {
+    for (int64_t i = 0; i < rows * groups; ++i) {
+      const float value = absmax(first + i / groups, i % groups);
       scales.push_back(FloatToE4m4(value * inverse));
       if (value != 0 && scales.back() == 0) ++report->flushed_blocks;
     }
-    RETURN_IF_ERROR(sink->WriteScales({row, rows, 0, groups, scales}));
+    RETURN_IF_ERROR(sink->WriteScales({first, rows, 0, groups, scales}));
   }
   return absl::OkStatus();
 }

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "kernels/formats/weights_decoder.h"
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/weights.h"
@@ -28,12 +28,15 @@ void UnpackKbit(int bits, const uint8_t* planes, int64_t blocks,
                 uint8_t* codes);
 void PackKbit(int bits, const uint8_t* codes, int64_t blocks, uint8_t* planes);
 
-// Rounds absmax[n, k / 32] to E4M4 under the tensor scale that E4m4Range
-// chooses, and writes both. `absmax` is finite and not negative. Counts into
-// `report`. Errors: the sink's.
-absl::Status WriteAbsmax(absl::Span<const float> absmax,
-                         const WeightsHeader& header, WeightsSink* sink,
-                         DecodeReport* report);
+// The absmax of a row's block.
+using AbsmaxAt = absl::FunctionRef<float(int64_t row, int64_t block)>;
+
+// Rounds absmax [n, k / 32] to E4M4 under the tensor scale that E4m4Range
+// chooses, and writes both. Reads each absmax twice, in order. Counts into
+// `report`. Errors: INVALID_ARGUMENT for one that is negative or not finite,
+// the sink's.
+absl::Status WriteAbsmax(AbsmaxAt absmax, const WeightsHeader& header,
+                         WeightsSink* sink, DecodeReport* report);
 
 std::unique_ptr<WeightsDecoder> NewKbitDecoder(const WeightsSpec& spec,
                                                WeightsSink* sink);

@@ -105,6 +105,7 @@ absl::Status SectionDecoder::AppendInOrder(Section section,
   }
   RETURN_IF_ERROR(BeginIfDue());
   if (IsMetadata(section)) {
+    if (metadata_.empty()) metadata_.reserve(current.bytes);
     metadata_.insert(metadata_.end(), bytes.begin(), bytes.end());
   } else {
     RETURN_IF_ERROR(OnBytes(section, bytes));

@@ -23,8 +23,8 @@ struct DecodeReport {
   int64_t flushed_blocks = 0;
 };
 
-// Feeds a sink; holds at most a row panel and the metadata sections in memory
-// of its own. Used by one thread at a time.
+// Feeds a sink; holds at most DecoderBytes in memory of its own. Used by one
+// thread at a time.
 class WeightsDecoder {
  public:
   virtual ~WeightsDecoder() = default;
@@ -43,6 +43,11 @@ class WeightsDecoder {
 // A decoder of a valid spec; `sink` must outlive it.
 std::unique_ptr<WeightsDecoder> NewWeightsDecoder(const WeightsSpec& spec,
                                                   WeightsSink* sink);
+
+// Upper bound of the memory that a decoder of a valid spec takes beside its
+// sink's: the metadata sections, a row panel, and kbit's absmax where the
+// tensor scale depends on the largest of them.
+int64_t DecoderBytes(const WeightsSpec& spec);
 
 }  // namespace qgemm
 

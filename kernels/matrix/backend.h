@@ -157,12 +157,21 @@ struct BackendDescription {
   int parallelism = 1;  // threads or SMs
 };
 
+// A fault that a backend has on demand, so that tests see what follows it.
+enum class BackendFault : uint8_t {
+  kHang,        // batches enqueued from here on do not end
+  kLoseDevice,  // failure() soon says that the device is lost
+};
+
 // Bytes, of the backend's own accounting.
 struct BackendMemory {
   int64_t weights_bytes = 0;  // resident layers and layers being built
   int64_t staging_bytes = 0;  // leased and pooled
   int64_t total_bytes = 0;    // of the device
   int64_t staging_leased_bytes = 0;
+  // A budget of weights that leaves room for all else; 0 = the backend knows
+  // none.
+  int64_t default_weights_bytes = 0;
 };
 
 // Thread-safe. Destroying a backend waits for every enqueued batch; builders,
@@ -193,8 +202,26 @@ class Backend {
   // of one thread start in order. On an error nothing was enqueued and
   // `completion` never runs. Leases behind the segments stay alive until the
   // completion runs. In steady state it does not allocate.
-  // Errors: those of CheckSupport, INVALID_ARGUMENT (no rows, too many).
+  // Errors: those of CheckSupport, INVALID_ARGUMENT (no rows, too many),
+  // failure().
   virtual absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) = 0;
+
+  // OK while the backend can compute; else, and for ever then, UNAVAILABLE with
+  // the reason. Cheap; never waits for the device.
+  virtual absl::Status failure() const { return absl::OkStatus(); }
+
+  // Tells the backend that a batch of it does not end. Its threads stop waiting
+  // for the device as far as they can, and it may take no more batches; the
+  // completion of a batch that the device has not ended may never run, and its
+  // memory may still be written. To destroy such a backend may block: the
+  // process ends by _exit. Never waits for the device.
+  virtual void GiveUp(const absl::Status& /*reason*/) {}
+
+  // Errors: UNIMPLEMENTED if the backend has no such fault.
+  virtual absl::Status InjectFault(BackendFault /*fault*/) {
+    return absl::UnimplementedError(
+        "the backend has no faults on demand; cpu and cuda have");
+  }
 
   virtual BackendLimits limits() const = 0;
   virtual BackendDescription describe() const = 0;

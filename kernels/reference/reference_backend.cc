@@ -8,8 +8,8 @@
 #include <thread>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "base/byte_budget.h"
+#include "base/clock.h"
 #include "base/fifo_queue.h"
 #include "base/host_memory.h"
 #include "base/status_macros.h"
@@ -54,7 +54,7 @@ class ReferenceBackend final : public Backend {
   absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) override {
     RETURN_IF_ERROR(CheckBatch(batch, limits_.max_batch_rows));
     RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
-    queue_.Push({std::move(batch), std::move(completion), absl::Now()});
+    queue_.Push({std::move(batch), std::move(completion), SteadyClock().Now()});
     return absl::OkStatus();
   }
 
@@ -66,7 +66,8 @@ class ReferenceBackend final : public Backend {
 
   BackendMemory memory() const override {
     return {weights_budget_.used_bytes(), staging_budget_.used_bytes(),
-            weights_budget_.limit_bytes(), staging_budget_.used_bytes()};
+            weights_budget_.limit_bytes(), staging_budget_.used_bytes(),
+            default_weights_bytes_};
   }
 
  private:
@@ -78,16 +79,18 @@ class ReferenceBackend final : public Backend {
 
   void RunBatches() {
     while (std::optional<Entry> entry = queue_.Pop()) {
-      const absl::Time start = absl::Now();
+      const absl::Time start = SteadyClock().Now();
       ReferenceMatmul(entry->batch);
       BatchTimings timings;
       timings.wait = start - entry->enqueued;
-      timings.kernel = absl::Now() - start;
+      timings.kernel = SteadyClock().Now() - start;
       entry->completion(absl::OkStatus(), timings, std::move(entry->batch));
     }
   }
 
   const BackendLimits limits_;
+  // The other half is for operands, answers and messages.
+  const int64_t default_weights_bytes_ = MemoryLimitBytes() / 2;
   ByteBudget weights_budget_;
   ByteBudget staging_budget_;
   FifoQueue<Entry> queue_;

@@ -15,7 +15,9 @@
 namespace qgemm::reference {
 
 struct ReferenceOptions {
-  BackendLimits limits = {int64_t{1} << 20, int64_t{1} << 20, 8192};
+  // A chunk takes seconds at most, whatever the layer.
+  BackendLimits limits = {int64_t{1} << 20, int64_t{1} << 20, 8192, 64, 16, 512,
+                          int64_t{1} << 28};
   // For weights and for staging each; 0 = the host's memory.
   int64_t memory_bytes = 0;
 };

@@ -72,4 +72,11 @@ prometheus::Gauge* AddGauge(prometheus::Registry& registry, const char* name,
       {});
 }
 
+prometheus::MetricFamily SampledGauge(const char* name, const char* help,
+                                      double value) {
+  prometheus::ClientMetric metric;
+  metric.gauge.value = value;
+  return {name, help, prometheus::MetricType::Gauge, {metric}};
+}
+
 }  // namespace qgemm

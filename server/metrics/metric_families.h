@@ -81,6 +81,10 @@ prometheus::Counter* AddCounter(prometheus::Registry& registry,
 prometheus::Gauge* AddGauge(prometheus::Registry& registry, const char* name,
                             const char* help);
 
+// Returns a family of one gauge without labels, read at the scrape.
+prometheus::MetricFamily SampledGauge(const char* name, const char* help,
+                                      double value);
+
 // Histogram without labels, with its name and scale. Thread-safe.
 class ExportedHistogram {
  public:

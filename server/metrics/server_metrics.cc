@@ -11,7 +11,6 @@
 #include <prometheus/registry.h>
 
 #include <cstddef>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>
@@ -23,6 +22,8 @@
 #include "base/mutex.h"
 #include "server/metrics/metric_families.h"
 #include "server/metrics/request_families.h"
+#include "server/metrics/server_families.h"
+#include "server/metrics/traffic.h"
 
 namespace qgemm {
 namespace {
@@ -43,30 +44,22 @@ class RpcFamilies {
     values->Record(absl::ToInt64Nanoseconds(latency));
   }
 
-  // Appends latencies by method, cut at bounds and as quantiles; nothing before
-  // the first RPC.
+  // Appends latencies by method; nothing before the first RPC.
   void Collect(MetricFamilies* families) const {
     prometheus::MetricFamily latency = {
         "qgemm_rpc_latency_seconds",
         "Time from a received RPC to its answer.",
         prometheus::MetricType::Histogram,
         {}};
-    prometheus::MetricFamily quantiles = {
-        "qgemm_rpc_latency_quantile_seconds",
-        "The same, as quantiles since the server's start.",
-        prometheus::MetricType::Gauge,
-        {}};
     const auto latencies = Latencies();
     if (latencies.empty()) return;
     for (const auto& [method, values] : latencies) {
-      const Histogram snapshot = values->Snapshot();
-      latency.metric.push_back(ToHistogram(method, snapshot));
-      for (const char* const quantile : {"0.5", "0.99", "0.999"}) {
-        quantiles.metric.push_back(ToQuantile(method, snapshot, quantile));
-      }
+      prometheus::ClientMetric metric;
+      metric.label = {{"method", method}};
+      metric.histogram = CutAtBounds(values->Snapshot(), scale_);
+      latency.metric.push_back(std::move(metric));
     }
     families->push_back(std::move(latency));
-    families->push_back(std::move(quantiles));
   }
 
  private:
@@ -74,25 +67,6 @@ class RpcFamilies {
     LockedHistogram latency_ns{LargestBound(LatencyScale())};
     std::map<absl::StatusCode, prometheus::Counter*> by_code;
   };
-
-  prometheus::ClientMetric ToHistogram(const std::string& method,
-                                       const Histogram& latency_ns) const {
-    prometheus::ClientMetric metric;
-    metric.label = {{"method", method}};
-    metric.histogram = CutAtBounds(latency_ns, scale_);
-    return metric;
-  }
-
-  static prometheus::ClientMetric ToQuantile(const std::string& method,
-                                             const Histogram& latency_ns,
-                                             const char* quantile) {
-    prometheus::ClientMetric metric;
-    metric.label = {{"method", method}, {"quantile", quantile}};
-    metric.gauge.value = static_cast<double>(latency_ns.Percentile(
-                             100 * std::strtod(quantile, nullptr))) /
-                         kNanosecondsPerSecond;
-    return metric;
-  }
 
   std::vector<std::pair<std::string, const LockedHistogram*>> Latencies()
       const {
@@ -138,27 +112,32 @@ class MemoryFamilies {
     MutexLock lock(&mutex_);
     if (sample_ == nullptr) return;
     const MemoryFigures figures = sample_();
-    families->push_back(Gauge("qgemm_resident_bytes",
-                              "Memory of the backend that holds layers.",
-                              figures.weights_bytes));
-    families->push_back(Gauge("qgemm_staging_bytes",
-                              "Host memory for operands, in use and kept.",
-                              figures.staging_bytes));
-    families->push_back(Gauge("qgemm_staging_in_use_bytes",
-                              "Host memory that holds operands of requests.",
-                              figures.staging_in_use_bytes));
+    families->push_back(SampledGauge("qgemm_resident_bytes",
+                                     "Memory of the backend that holds layers.",
+                                     figures.weights_bytes));
+    families->push_back(SampledGauge(
+        "qgemm_staging_bytes", "Host memory for operands, in use and kept.",
+        figures.staging_bytes));
+    families->push_back(
+        SampledGauge("qgemm_staging_in_use_bytes",
+                     "Host memory that holds operands of requests.",
+                     figures.staging_in_use_bytes));
   }
 
  private:
-  static prometheus::MetricFamily Gauge(const char* name, const char* help,
-                                        int64_t value) {
-    prometheus::ClientMetric metric;
-    metric.gauge.value = static_cast<double>(value);
-    return {name, help, prometheus::MetricType::Gauge, {metric}};
-  }
-
   mutable Mutex mutex_;
   mutable absl::AnyInvocable<MemoryFigures()> sample_ ABSL_GUARDED_BY(mutex_);
+};
+
+struct MemoryLimitFamilies {
+  explicit MemoryLimitFamilies(prometheus::Registry& r)
+      : staging(AddGauge(r, "qgemm_staging_limit_bytes",
+                         "Bound of host memory for operands; 0 is none.")),
+        process(AddGauge(r, "qgemm_memory_limit_bytes",
+                         "Bound of the process's memory; 0 is unknown.")) {}
+
+  prometheus::Gauge* staging;
+  prometheus::Gauge* process;
 };
 
 struct LaunchFamilies {
@@ -188,7 +167,8 @@ struct LaunchFamilies {
 
 struct WeightsFamilies {
   explicit WeightsFamilies(prometheus::Registry& r)
-      : count(AddGauge(r, "qgemm_weights_count", "Layers that are held.")),
+      : layers(AddGauge(r, "qgemm_weights_layers", "Layers that are held.")),
+        names(AddGauge(r, "qgemm_weights_names", "Names that are bound.")),
         bytes(AddGauge(r, "qgemm_weights_bytes",
                        "Bytes of the weights budget that are held.")),
         budget(AddGauge(r, "qgemm_weights_budget_bytes",
@@ -196,7 +176,8 @@ struct WeightsFamilies {
         uploaded(AddCounter(r, "qgemm_uploaded_bytes_total",
                             "Section bytes received by LoadWeights.")) {}
 
-  prometheus::Gauge* count;
+  prometheus::Gauge* layers;
+  prometheus::Gauge* names;
   prometheus::Gauge* bytes;
   prometheus::Gauge* budget;
   prometheus::Counter* uploaded;
@@ -211,6 +192,7 @@ struct ServerMetrics::Families final : public prometheus::Collectable {
     launch.Collect(&families);
     families.push_back(requests.stages.Collect());
     memory.Collect(&families);
+    traffic.Collect(&families);
     return families;
   }
 
@@ -220,7 +202,12 @@ struct ServerMetrics::Families final : public prometheus::Collectable {
   RequestFamilies requests{counters_and_gauges};
   LaunchFamilies launch{counters_and_gauges};
   MemoryFamilies memory;
+  MemoryLimitFamilies limits{counters_and_gauges};
   WeightsFamilies weights{counters_and_gauges};
+  TrafficFamilies traffic;
+  HealthFamily health{counters_and_gauges};
+  TransportFamilies transport{counters_and_gauges};
+  CallFamilies calls{counters_and_gauges};
 };
 
 ServerMetrics::ServerMetrics() : families_(std::make_shared<Families>()) {}
@@ -275,8 +262,9 @@ void ServerMetrics::LaunchFailed(absl::StatusCode code) {
   families_->launch.errors.Increment(absl::StatusCodeToString(code));
 }
 
-void ServerMetrics::SetWeightsCount(int64_t count) {
-  families_->weights.count->Set(static_cast<double>(count));
+void ServerMetrics::SetLayerCounts(int64_t layers, int64_t names) {
+  families_->weights.layers->Set(static_cast<double>(layers));
+  families_->weights.names->Set(static_cast<double>(names));
 }
 
 void ServerMetrics::SetWeightsBytes(int64_t bytes) {
@@ -293,6 +281,62 @@ void ServerMetrics::AddUploadedBytes(int64_t bytes) {
 
 void ServerMetrics::SampleMemory(absl::AnyInvocable<MemoryFigures()> sample) {
   families_->memory.Sample(std::move(sample));
+}
+
+std::shared_ptr<Traffic> ServerMetrics::LayerTraffic(absl::string_view layer) {
+  return families_->traffic.layers.Get(layer);
+}
+
+std::shared_ptr<Traffic> ServerMetrics::ClientTraffic(
+    absl::string_view identity) {
+  return families_->traffic.clients.Get(identity);
+}
+
+void ServerMetrics::SetBuildInfo(const BuildInfo& build) {
+  AddBuildInfo(families_->counters_and_gauges, build);
+}
+
+void ServerMetrics::SetMemoryLimits(int64_t staging_bytes,
+                                    int64_t process_bytes) {
+  families_->limits.staging->Set(static_cast<double>(staging_bytes));
+  families_->limits.process->Set(static_cast<double>(process_bytes));
+}
+
+void ServerMetrics::SetHealth(HealthState state, absl::string_view reason) {
+  families_->health.Set(state, reason);
+}
+
+HealthReport ServerMetrics::health() const { return families_->health.Get(); }
+
+void ServerMetrics::ConnectionsChanged(absl::string_view transport,
+                                       int64_t delta) {
+  families_->transport.ConnectionsChanged(transport, delta);
+}
+
+void ServerMetrics::ConnectionRefused(absl::string_view reason) {
+  families_->transport.refused.Increment(reason);
+}
+
+void ServerMetrics::AddTransportBytes(absl::string_view transport,
+                                      Direction direction, int64_t bytes) {
+  families_->transport.AddBytes(transport, direction, bytes);
+}
+
+void ServerMetrics::CallTimedOut(absl::string_view kind) {
+  families_->calls.timed_out.Increment(kind);
+}
+
+void ServerMetrics::StreamsChanged(int64_t delta) {
+  families_->calls.streams->Increment(static_cast<double>(delta));
+}
+
+void ServerMetrics::UploadsChanged(int64_t delta) {
+  families_->calls.uploads->Increment(static_cast<double>(delta));
+}
+
+void ServerMetrics::AnswersWaitingChanged(int64_t answers, int64_t bytes) {
+  families_->calls.answers->Increment(static_cast<double>(answers));
+  families_->calls.answer_bytes->Increment(static_cast<double>(bytes));
 }
 
 std::shared_ptr<prometheus::Collectable> ServerMetrics::registry() const {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
@@ -19,6 +20,30 @@ class Collectable;
 }  // namespace prometheus
 
 namespace qgemm {
+
+class Traffic;
+
+// State of the server as a whole, of which its health monitor decides.
+enum class HealthState : uint8_t { kStarting, kServing, kDraining, kFailed };
+
+// Returns "starting", "serving", "draining" or "failed".
+const char* NameOf(HealthState state);
+
+struct HealthReport {
+  HealthState state = HealthState::kStarting;
+  std::string reason;  // for people; empty while all is well
+};
+
+// Direction of bytes, as the server sees it.
+enum class Direction : uint8_t { kReceived, kSent };
+
+// Labels of qgemm_build_info.
+struct BuildInfo {
+  std::string version;
+  std::string backend;  // "cpu", "cuda", "reference"
+  std::string device;   // processor or GPU, as people call it
+  std::string detail;   // instruction set, compute capability
+};
 
 // Cause of a request that ended without a result.
 enum class DropReason : uint8_t {
@@ -93,14 +118,41 @@ class ServerMetrics {
   // Registers the function that each scrape calls, from any thread, until it is
   // replaced by null.
   void SampleMemory(absl::AnyInvocable<MemoryFigures()> sample);
-  // Sets the number of visible layers.
-  void SetWeightsCount(int64_t count);
+  // Sets the number of visible layers and of names bound to them.
+  void SetLayerCounts(int64_t layers, int64_t names);
   // Sets the bytes of the weights budget in use: by resident layers, layers
   // that launches still use, uploads in progress.
   void SetWeightsBytes(int64_t bytes);
   // Sets the weights budget; 0 = no limit.
   void SetWeightsBudget(int64_t bytes);
   void AddUploadedBytes(int64_t bytes);
+  // Return counters of one layer, by its first name or the first digits of its
+  // id, and of one client, by its identity. Their number is bounded
+  // (traffic.h), so whoever counts more than once keeps the pointer; it may
+  // outlive this.
+  std::shared_ptr<Traffic> LayerTraffic(absl::string_view layer);
+  std::shared_ptr<Traffic> ClientTraffic(absl::string_view identity);
+
+  // Set once, at the start. 0 is no limit.
+  void SetBuildInfo(const BuildInfo& build);
+  void SetMemoryLimits(int64_t staging_bytes, int64_t process_bytes);
+
+  void SetHealth(HealthState state, absl::string_view reason = "");
+  HealthReport health() const;
+
+  // `transport` is "tcp" or "unix".
+  void ConnectionsChanged(absl::string_view transport, int64_t delta);
+  // Counts a connection that a limit refused: "total", "peer" or "fd".
+  void ConnectionRefused(absl::string_view reason);
+  void AddTransportBytes(absl::string_view transport, Direction direction,
+                         int64_t bytes);
+  // Counts a call that was ended for want of progress: "upload_idle",
+  // "upload_rate", "operand_idle", "answer_idle" or "stream_idle".
+  void CallTimedOut(absl::string_view kind);
+  void StreamsChanged(int64_t delta);
+  void UploadsChanged(int64_t delta);
+  // Changes the answers, and their operand bytes, that wait to be read.
+  void AnswersWaitingChanged(int64_t answers, int64_t bytes);
 
   // Returns the families for the endpoint; they may outlive this object.
   std::shared_ptr<prometheus::Collectable> registry() const;

@@ -6,16 +6,21 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "base/clock.h"
 
 namespace qgemm {
 
-void LiveCalls::BeginDrain() { draining_ = true; }
+void LiveCalls::BeginDrain(const absl::Status& refusal) {
+  MutexLock lock(&mutex_);
+  if (draining_) return;
+  refusal_ = refusal;
+  draining_ = true;
+}
 
 absl::Status LiveCalls::CheckServing() const {
   if (!draining_) return absl::OkStatus();
-  return absl::UnavailableError(
-      "the server is draining and takes no new requests; try another replica");
+  MutexLock lock(&mutex_);
+  return refusal_;
 }
 
 void LiveCalls::Refuse(absl::AnyInvocable<void()> refuse) {
@@ -31,11 +36,12 @@ void LiveCalls::Refuse(absl::AnyInvocable<void()> refuse) {
 }
 
 void LiveCalls::HoldRefusals(absl::Duration quiet, absl::Duration limit) {
-  const absl::Time end = absl::Now() + limit;
+  const SystemClock clock;
+  const absl::Time end = clock.Now() + limit;
   MutexLock lock(&mutex_);
   holding_ = true;
   bool another = true;
-  while (another && absl::Now() < end) {
+  while (another && clock.Now() < end) {
     another = refused_.WaitFor(&mutex_, quiet);
   }
 }

@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "absl/time/time.h"
 #include "base/live_count.h"
 #include "base/mutex.h"
+#include "rpc/grpc_status.h"
 
 namespace qgemm {
 
@@ -43,10 +45,12 @@ class LiveCalls {
     LiveCount* const count_;
   };
 
-  // From now on CheckServing refuses.
-  void BeginDrain();
+  // From now on CheckServing refuses with `refusal`; the first one stays.
+  void BeginDrain(const absl::Status& refusal = absl::UnavailableError(
+                      "the server is draining and takes no new requests; try "
+                      "another replica"));
 
-  // OK, or UNAVAILABLE while the server drains.
+  // OK, or UNAVAILABLE while the server drains or after it has failed.
   absl::Status CheckServing() const;
 
   // Ends a call that CheckServing refused: runs `refuse` at once, or when
@@ -65,7 +69,8 @@ class LiveCalls {
  private:
   std::atomic<bool> draining_{false};
   LiveCount count_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
+  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
   CondVar refused_;
   bool holding_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<absl::AnyInvocable<void()>> held_ ABSL_GUARDED_BY(mutex_);
@@ -76,9 +81,15 @@ struct CallLimit {
   size_t max_calls = std::numeric_limits<size_t>::max();
   absl::string_view noun;  // "uploads"
   absl::string_view flag;  // "--max_uploads"
+  // Bound of one client, so that others find a place.
+  size_t max_client_calls = std::numeric_limits<size_t>::max();
 };
 
-// The calls of one streaming RPC that are to be told of a drain. Thread-safe.
+// Time after which a call may find a place that found none.
+inline constexpr absl::Duration kPlaceRetryDelay = absl::Milliseconds(500);
+
+// The calls of one streaming RPC: the bound of their number, in all and by
+// client, and those that are to be told of a drain. Thread-safe.
 template <typename Call>
 class CallRegistry {
  public:
@@ -86,44 +97,71 @@ class CallRegistry {
   explicit CallRegistry(const LiveCalls* live_calls, CallLimit limit = {})
       : live_calls_(live_calls), limit_(limit) {}
 
-  // Registers the call until Leave. Errors: UNAVAILABLE while the server
-  // drains; RESOURCE_EXHAUSTED at the limit.
-  absl::Status Enter(const std::shared_ptr<Call>& call) {
+  // Registers the call of that client until Leave. Errors: UNAVAILABLE while
+  // the server drains; RESOURCE_EXHAUSTED, with the time to retry, at a limit.
+  absl::Status Enter(const std::shared_ptr<Call>& call,
+                     const std::string& identity = "") {
     MutexLock lock(&mutex_);
     // Calls() is taken after the drain began, under the same lock: a call is
     // refused here or told there.
     const absl::Status serving = live_calls_->CheckServing();
     if (!serving.ok()) return serving;
     if (calls_.size() >= limit_.max_calls) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          calls_.size(), " ", limit_.noun, " are in progress and the limit is ",
-          limit_.max_calls, " (", limit_.flag, "); try again later"));
+      return Full(absl::StrCat(calls_.size(), " ", limit_.noun,
+                               " are in progress and the limit is ",
+                               limit_.max_calls));
     }
-    calls_.emplace(call.get(), call);
+    const auto client = clients_.try_emplace(identity, 0).first;
+    if (client->second >= limit_.max_client_calls) {
+      return Full(absl::StrCat(client->second, " ", limit_.noun, " of ",
+                               identity, " are in progress and the limit of ",
+                               "one client is ", limit_.max_client_calls));
+    }
+    ++client->second;
+    calls_.emplace(call.get(), Entered{call, client});
     return absl::OkStatus();
   }
 
-  // Does nothing for a call that did not enter.
-  void Leave(Call* call) {
+  // Returns false, and does nothing, for a call that did not enter.
+  bool Leave(Call* call) {
     MutexLock lock(&mutex_);
-    calls_.erase(call);
+    const auto found = calls_.find(call);
+    if (found == calls_.end()) return false;
+    const auto client = found->second.client;
+    if (--client->second == 0) clients_.erase(client);
+    calls_.erase(found);
+    return true;
   }
 
   // The calls that are registered now.
   std::vector<std::shared_ptr<Call>> Calls() {
     std::vector<std::shared_ptr<Call>> calls;
     MutexLock lock(&mutex_);
-    for (const auto& [unused, weak] : calls_) {
-      if (auto call = weak.lock()) calls.push_back(std::move(call));
+    for (const auto& [unused, entered] : calls_) {
+      if (auto call = entered.call.lock()) calls.push_back(std::move(call));
     }
     return calls;
   }
 
  private:
+  using Clients = std::map<std::string, size_t>;
+  struct Entered {
+    std::weak_ptr<Call> call;
+    Clients::iterator client;
+  };
+
+  absl::Status Full(absl::string_view problem) const {
+    return WithRetryDelay(
+        absl::ResourceExhaustedError(
+            absl::StrCat(problem, " (", limit_.flag, "); try again later")),
+        kPlaceRetryDelay);
+  }
+
   const LiveCalls* const live_calls_;
   const CallLimit limit_;
   Mutex mutex_;
-  std::map<Call*, std::weak_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  std::map<Call*, Entered> calls_ ABSL_GUARDED_BY(mutex_);
+  Clients clients_ ABSL_GUARDED_BY(mutex_);  // those with calls, by identity
 };
 
 }  // namespace qgemm

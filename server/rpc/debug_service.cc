@@ -109,7 +109,12 @@ DebugService::DebugService(const CallServices& services, Backend* backend,
       scheduler_(scheduler),
       options_(options),
       freeze_(services, &service_, "Freeze", &AsyncQgemmDebug::RequestFreeze,
-              [this](const auto& request, auto*) { return Freeze(request); }) {}
+              [this](const auto& request, auto*) { return Freeze(request); }),
+      inject_fault_(
+          services, &service_, "InjectFault",
+          &AsyncQgemmDebug::RequestInjectFault,
+          [this](const auto& request, auto*) { return InjectFault(request); }) {
+}
 
 void DebugService::Register(grpc::ServerBuilder* builder) {
   builder->RegisterService(&service_);
@@ -119,6 +124,7 @@ void DebugService::Accept(CompletionQueue* queue, int echo_calls) {
   const int calls = options_.enable_echo ? echo_calls : 1;
   for (int i = 0; i < calls; ++i) AcceptEcho(queue);
   freeze_.Accept(queue);
+  inject_fault_.Accept(queue);
 }
 
 void DebugService::AcceptEcho(CompletionQueue* queue) {
@@ -132,6 +138,23 @@ absl::Status DebugService::Freeze(const v1::FreezeRequest& request) const {
                    FreezeTime(request.duration_ns()));
   scheduler_->HoldLaunches(services_.clock->Now() + time);
   return absl::OkStatus();
+}
+
+absl::Status DebugService::InjectFault(
+    const v1::InjectFaultRequest& request) const {
+  RETURN_IF_ERROR(
+      CheckEnabled(options_.enable_faults, "InjectFault", "--enable_faults"));
+  switch (request.fault()) {
+    case v1::FAULT_HANG:
+      return backend_->InjectFault(BackendFault::kHang);
+    case v1::FAULT_LOSE_DEVICE:
+      return backend_->InjectFault(BackendFault::kLoseDevice);
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("fault = ", request.fault(),
+                       " is none; it must be FAULT_HANG (1) or "
+                       "FAULT_LOSE_DEVICE (2)"));
+  }
 }
 
 }  // namespace qgemm

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The RPCs of QgemmDebug: Echo, the way of a Gemm's operands through the
-// server without a launch, as a baseline of the transport; and Freeze. Each is
-// answered only if its flag is set, and with UNIMPLEMENTED otherwise.
+// server without a launch, as a baseline of the transport; Freeze; and
+// InjectFault. Each is answered only if its flag is set, and with UNIMPLEMENTED
+// otherwise.
 
 #ifndef QGEMM_SERVER_RPC_DEBUG_SERVICE_H_
 #define QGEMM_SERVER_RPC_DEBUG_SERVICE_H_
@@ -20,9 +21,10 @@
 
 namespace qgemm {
 
-// Every RPC for tests and measurements, asynchronous.
-using AsyncQgemmDebug = v1::QgemmDebug::WithRawMethod_Echo<
-    v1::QgemmDebug::WithAsyncMethod_Freeze<v1::QgemmDebug::Service>>;
+// Every RPC for tests and measurements, asynchronous; takes and gives bytes.
+using AsyncQgemmDebug =
+    v1::QgemmDebug::WithRawMethod_Echo<v1::QgemmDebug::WithRawMethod_Freeze<
+        v1::QgemmDebug::WithRawMethod_InjectFault<v1::QgemmDebug::Service>>>;
 
 // The life of the service: Register, the server is built, Accept. Must outlive
 // the calls it accepts.
@@ -43,6 +45,7 @@ class DebugService {
 
   void AcceptEcho(CompletionQueue* queue);
   absl::Status Freeze(const v1::FreezeRequest& request) const;
+  absl::Status InjectFault(const v1::InjectFaultRequest& request) const;
 
   const CallServices services_;
   Backend* const backend_;
@@ -50,6 +53,8 @@ class DebugService {
   const RpcOptions options_;
   AsyncQgemmDebug service_;
   UnaryHandler<AsyncQgemmDebug, v1::FreezeRequest, v1::FreezeResponse> freeze_;
+  UnaryHandler<AsyncQgemmDebug, v1::InjectFaultRequest, v1::InjectFaultResponse>
+      inject_fault_;
 };
 
 }  // namespace qgemm

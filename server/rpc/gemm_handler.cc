@@ -10,6 +10,7 @@
 #include "server/rpc/handlers.h"
 #include "server/rpc/operands.h"
 #include "server/rpc/payload_call.h"
+#include "server/rpc/request_log.h"
 #include "server/rpc/translate.h"
 
 namespace qgemm {
@@ -45,13 +46,20 @@ class GemmHandler::Call final : public PayloadCall {
   void Serve() override {
     const absl::Status parsed = Read(&message_);
     if (!parsed.ok()) return End(parsed);
-    absl::StatusOr<GemmRequestBuilder> builder =
-        ParseGemm(handler_->gemm_, message_, payload().bytes,
-                  handler_->result_limit_, context()->peer());
+    const GemmServices& gemm = handler_->gemm_;
+    std::shared_ptr<const Peer> peer = FindPeer();
+    absl::StatusOr<GemmRequestBuilder> builder = ParseGemm(
+        gemm, message_, payload().bytes, handler_->result_limit_, *peer);
     if (!builder.ok()) return End(builder.status());
     // Before the copy, which an overloaded server has no time for.
     const absl::Status room = builder->CheckRoom();
     if (!room.ok()) return EndRetryably(room);
+    const GemmSizes& sizes = builder->sizes();
+    absl::StatusOr<StagingCharge> charge =
+        StagingCharge::Take(std::move(peer), sizes.a_bytes + sizes.c_bytes,
+                            gemm.max_client_staging_bytes);
+    if (!charge.ok()) return End(charge.status());
+    charge_ = *std::move(charge);
     if (builder->sizes().a_bytes < kLongCopyBytes ||
         handler_->copiers_.waiting() >= kMostWaitingCopies) {
       return StageAndEnqueue(*std::move(builder));
@@ -66,7 +74,10 @@ class GemmHandler::Call final : public PayloadCall {
   void StageAndEnqueue(GemmRequestBuilder builder) {
     absl::Status acquired = builder.AcquireA();
     if (acquired.ok()) acquired = builder.AcquireC();
-    if (!acquired.ok()) return EndRetryably(acquired);
+    if (!acquired.ok()) {
+      charge_ = StagingCharge();
+      return EndRetryably(acquired);
+    }
     TakePayload(builder.a());
     const int64_t c_bytes = builder.sizes().c_bytes;
     builder.SetCaller(
@@ -74,11 +85,7 @@ class GemmHandler::Call final : public PayloadCall {
         [self = shared_from_this(), this, c_bytes](
             const absl::Status& status, const GemmTimings& timings,
             std::unique_ptr<AdmittedRequest> ended) {
-          StagedOperands operands = {std::move(ended->a), std::move(ended->c)};
-          // Releases the weights before the client can see the answer: it may
-          // unload them then.
-          ended.reset();
-          OnComputed(status, timings, std::move(operands), c_bytes);
+          OnComputed(status, timings, std::move(ended), c_bytes);
         });
     std::move(builder).Enqueue();
   }
@@ -86,7 +93,7 @@ class GemmHandler::Call final : public PayloadCall {
   GemmCaller Caller(int64_t c_bytes) {
     GemmCaller caller;
     caller.arrival = arrival();
-    caller.deadline = DeadlineOf(*context());
+    caller.deadline = DeadlineOf(*context(), handler_->services_.clock->Now());
     caller.cancelled = cancelled_;
     caller.completion_executor = c_bytes < kLongAnswerBytes
                                      ? static_cast<TaskRunner*>(queue())
@@ -95,12 +102,20 @@ class GemmHandler::Call final : public PayloadCall {
   }
 
   void OnComputed(const absl::Status& status, const GemmTimings& timings,
-                  StagedOperands operands, int64_t c_bytes) {
+                  std::unique_ptr<AdmittedRequest> ended, int64_t c_bytes) {
+    StagedOperands operands = {std::move(ended->a), std::move(ended->c),
+                               std::move(charge_)};
+    const absl::Duration total = Elapsed();
+    if (status.ok() && total >= handler_->services_.slow_request) {
+      LogSlowRequest({"Gemm", *ended, timings, total}, *handler_->gemm_.store);
+    }
+    // Releases the weights before the client can see the answer: it may unload
+    // them then.
+    ended.reset();
     if (!status.ok()) {
       operands = StagedOperands();
       return EndRetryably(status);
     }
-    const absl::Duration total = Elapsed();
     v1::GemmResponse header;
     ToMessage(timings, total, header.mutable_timings());
     Answer(header, std::move(operands), c_bytes, total);
@@ -110,6 +125,7 @@ class GemmHandler::Call final : public PayloadCall {
 
   GemmHandler* const handler_;
   v1::GemmRequest message_;  // the payload may borrow from it
+  StagingCharge charge_;     // from the admission until the answer has it
   const std::shared_ptr<std::atomic<bool>> cancelled_ =
       std::make_shared<std::atomic<bool>>(false);
 };

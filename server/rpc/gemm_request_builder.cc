@@ -91,10 +91,13 @@ absl::Status CheckQueueHolds(const GemmSizes& sizes, int64_t max_queued_bytes) {
 
 absl::Status GemmRequestBuilder::CheckRoom() const {
   QueueDemand demand;
+  demand.identity = request_->identity;
   demand.client = request_->client;
   demand.rows = sizes_.m;
   demand.operand_bytes = sizes_.a_bytes + sizes_.c_bytes;
-  return services_->scheduler->CheckRoom(demand);
+  const absl::Status room = services_->scheduler->CheckRoom(demand);
+  if (!room.ok()) request_->traffic.RequestDropped();
+  return room;
 }
 
 absl::Status GemmRequestBuilder::AcquireA() {
@@ -126,15 +129,18 @@ absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
                                              const v1::GemmRequest& message,
                                              int64_t a_bytes,
                                              const ResultLimit& result_limit,
-                                             const std::string& peer) {
+                                             const Peer& peer) {
   GemmRequestBuilder builder(services);
   AdmittedRequest& request = *builder.request_;
   ASSIGN_OR_RETURN(request.signature, ToSignature(message));
   ASSIGN_OR_RETURN(request.priority, ToPriority(message.priority()));
   RETURN_IF_ERROR(CheckClientId(message.client_id()));
-  request.client = message.client_id().empty() ? peer : message.client_id();
-  ASSIGN_OR_RETURN(const auto weights, services.store->Find(message.weights()));
-  request.weights = weights->resident;
+  request.identity = peer.identity;
+  request.client =
+      message.client_id().empty() ? peer.address : message.client_id();
+  ASSIGN_OR_RETURN(request.layer, services.store->Find(message.weights()));
+  request.weights = request.layer->resident;
+  request.traffic = {request.layer->traffic, peer.usage->traffic};
   GemmShape shape;
   shape.m = message.m();
   shape.n = request.weights->n();

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,7 @@
 #include "kernels/matrix/backend.h"
 #include "kernels/matrix/types.h"
 #include "qgemm/v1/qgemm.pb.h"
+#include "server/net/peer_table.h"
 #include "server/scheduling/batch_scheduler.h"
 #include "server/scheduling/gemm_request.h"
 #include "server/weights/weight_store.h"
@@ -77,6 +79,8 @@ struct GemmServices {
   BatchScheduler* scheduler = nullptr;
   // Ends requests whose answers are long, or one of many of a stream.
   TaskRunner* answer_executor = nullptr;
+  // Operand bytes that one client's requests and answers may hold.
+  int64_t max_client_staging_bytes = std::numeric_limits<int64_t>::max();
 };
 
 // The caller's side of a request.
@@ -113,8 +117,7 @@ class GemmRequestBuilder {
  private:
   friend absl::StatusOr<GemmRequestBuilder> ParseGemm(
       const GemmServices& services, const v1::GemmRequest& message,
-      int64_t a_bytes, const ResultLimit& result_limit,
-      const std::string& peer);
+      int64_t a_bytes, const ResultLimit& result_limit, const Peer& peer);
 
   explicit GemmRequestBuilder(const GemmServices& services)
       : services_(&services), request_(std::make_unique<AdmittedRequest>()) {}
@@ -125,8 +128,9 @@ class GemmRequestBuilder {
 };
 
 // Looks the weights up, which keeps them, and checks the whole message.
-// `a_bytes` is the size of its A, which need not have come yet; `peer` names
-// the client if the message does not. `services` must outlive the builder.
+// `a_bytes` is the size of its A, which need not have come yet; `peer` is the
+// client, and one of many under its identity if the message names one.
+// `services` must outlive the builder.
 // Errors: INVALID_ARGUMENT, NOT_FOUND (the weights), UNIMPLEMENTED (the
 // backend has no kernel for it), RESOURCE_EXHAUSTED (the result is beyond
 // `result_limit`).
@@ -134,7 +138,7 @@ absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
                                              const v1::GemmRequest& message,
                                              int64_t a_bytes,
                                              const ResultLimit& result_limit,
-                                             const std::string& peer);
+                                             const Peer& peer);
 
 }  // namespace qgemm
 

@@ -15,6 +15,7 @@
 #include "rpc/grpc_status.h"
 #include "server/rpc/handlers.h"
 #include "server/rpc/operands.h"
+#include "server/rpc/request_log.h"
 #include "server/rpc/translate.h"
 
 namespace qgemm {
@@ -22,6 +23,13 @@ namespace {
 
 // The method of a stream's requests in metrics.
 constexpr char kMethod[] = "GemmStream";
+
+// The status with the time to retry, if it says that there is no room now.
+absl::Status Retryable(absl::Status status) {
+  const absl::Duration delay = RetryDelayFor(status);
+  if (delay == absl::ZeroDuration()) return status;
+  return WithRetryDelay(std::move(status), delay);
+}
 
 }  // namespace
 
@@ -41,8 +49,12 @@ void GemmStreamCall::Await(void* tag) {
 void GemmStreamCall::AcceptNext() { handler_->Accept(queue()); }
 
 void GemmStreamCall::Begin() {
-  const absl::Status entered = handler_->calls_.Enter(shared_from_this());
-  if (!entered.ok()) return Refuse(entered);
+  peer_ = handler_->services_.peers->Find(*context());
+  const absl::Status entered =
+      handler_->calls_.Enter(shared_from_this(), peer_->identity);
+  if (absl::IsUnavailable(entered)) return Refuse(entered);
+  if (!entered.ok()) return End(entered);
+  handler_->services_.metrics->StreamsChanged(1);
   MutexLock lock(&mutex_);
   Advance();
 }
@@ -54,6 +66,7 @@ void GemmStreamCall::End(const absl::Status& status) {
 
 void GemmStreamCall::OnRead(bool ok) {
   arrival_ = handler_->services_.clock->Now();
+  CountBytes(Direction::kReceived, received_);
   const absl::Status handled = ok ? HandleMessage() : absl::OkStatus();
   received_.Clear();
   MutexLock lock(&mutex_);
@@ -64,6 +77,7 @@ void GemmStreamCall::OnRead(bool ok) {
         "the client ended the stream before the last fragment of a"));
   }
   if (!handled.ok()) {
+    LogRefusal(kMethod, handled, [this] { return peer_; });
     Break(ToGrpcStatus(handled));
   } else {
     Advance();
@@ -103,10 +117,10 @@ absl::Status GemmStreamCall::OpenRequest(const v1::GemmStreamRequest& message,
   }
   const absl::Status staged = StageA(a, &*arriving);
   if (!staged.ok()) {
-    Fail(id, staged, RetryDelayFor(staged));
+    Fail(id, staged, RetryDelayOf(staged).value_or(absl::ZeroDuration()));
     return absl::OkStatus();
   }
-  SetCaller(message, std::move(cancelled), &arriving->builder);
+  SetCaller(message, std::move(cancelled), &*arriving);
   LaunchIfWhole(id, *std::move(arriving));
   return absl::OkStatus();
 }
@@ -135,11 +149,10 @@ absl::StatusOr<GemmStreamCall::Arriving> GemmStreamCall::ParseRequest(
   RETURN_IF_ERROR(live_calls()->CheckServing());
   RETURN_IF_ERROR(CheckStreamOpen(open, a.bytes, max_operand_bytes));
   Arriving arriving;
-  ASSIGN_OR_RETURN(
-      arriving.builder,
-      ParseGemm(handler_->gemm_, open.gemm(),
-                static_cast<int64_t>(OperandBytes(open, a.bytes)),
-                StreamResultLimit(max_operand_bytes), context()->peer()));
+  ASSIGN_OR_RETURN(arriving.builder,
+                   ParseGemm(handler_->gemm_, open.gemm(),
+                             static_cast<int64_t>(OperandBytes(open, a.bytes)),
+                             StreamResultLimit(max_operand_bytes), *peer_));
   RETURN_IF_ERROR(
       CheckQueueHolds(arriving.builder.sizes(), options.max_queued_bytes));
   return arriving;
@@ -148,24 +161,24 @@ absl::StatusOr<GemmStreamCall::Arriving> GemmStreamCall::ParseRequest(
 absl::Status GemmStreamCall::StageA(const ReceivedPayload& a,
                                     Arriving* arriving) {
   GemmRequestBuilder& builder = arriving->builder;
-  RETURN_IF_ERROR(builder.CheckRoom());
-  const int64_t a_bytes = builder.sizes().a_bytes;
-  if (a.bytes < a_bytes) {
-    ASSIGN_OR_RETURN(arriving->partial_bytes,
-                     handler_->partial_operands_.Reserve(a_bytes));
-  }
-  RETURN_IF_ERROR(builder.AcquireA());
+  RETURN_IF_ERROR(Retryable(builder.CheckRoom()));
+  const GemmSizes& sizes = builder.sizes();
+  ASSIGN_OR_RETURN(
+      arriving->charge,
+      StagingCharge::Take(peer_, sizes.a_bytes + sizes.c_bytes,
+                          handler_->gemm_.max_client_staging_bytes));
+  RETURN_IF_ERROR(Retryable(builder.AcquireA()));
   CopyPayload(a, builder.a());
   return absl::OkStatus();
 }
 
 void GemmStreamCall::SetCaller(const v1::GemmStreamRequest& message,
-                               Cancelled cancelled,
-                               GemmRequestBuilder* builder) {
+                               Cancelled cancelled, Arriving* arriving) {
+  GemmRequestBuilder& builder = arriving->builder;
   GemmCaller caller;
   caller.arrival = arrival_;
   caller.deadline =
-      std::min(DeadlineOf(*context()),
+      std::min(DeadlineOf(*context(), handler_->services_.clock->Now()),
                DeadlineAfter(arrival_, message.open().timeout_ns()));
   caller.cancelled = std::move(cancelled);
   // One stream's answers would keep its queue's thread from reading.
@@ -173,17 +186,24 @@ void GemmStreamCall::SetCaller(const v1::GemmStreamRequest& message,
   const int64_t fragment_bytes =
       AnswerFragmentBytes(message.open().c_fragment_bytes(),
                           MaxResultBytes(handler_->options_.max_message_bytes));
-  builder->SetCaller(
+  builder.SetCaller(
       std::move(caller),
       [self = shared_from_this(), id = message.request_id(), fragment_bytes,
-       c_bytes = builder->sizes().c_bytes](
+       c_bytes = builder.sizes().c_bytes, charge = std::move(arriving->charge)](
           const absl::Status& status, const GemmTimings& timings,
-          std::unique_ptr<AdmittedRequest> ended) {
+          std::unique_ptr<AdmittedRequest> ended) mutable {
         StreamResult result;
         result.timings = timings;
-        result.total = self->handler_->services_.clock->Now() - ended->arrival;
+        const CallServices& services = self->handler_->services_;
+        result.total = services.clock->Now() - ended->arrival;
+        if (status.ok() && result.total >= services.slow_request) {
+          LogSlowRequest({kMethod, *ended, timings, result.total},
+                         *self->handler_->gemm_.store);
+        }
         result.c = absl::MakeConstSpan(ended->c.data(), c_bytes);
-        result.c_owner = HoldWhileSent(self->live_calls(), std::move(ended->c));
+        charge.Shrink(c_bytes);
+        result.c_owner = std::make_shared<SentOperand>(
+            self->live_calls(), std::move(ended->c), std::move(charge));
         result.fragment_bytes = fragment_bytes;
         // Releases the weights before the client can see the answer: it may
         // unload them then.
@@ -243,7 +263,6 @@ void GemmStreamCall::LaunchIfWhole(uint64_t id, Arriving arriving) {
 void GemmStreamCall::Launch(uint64_t id, Arriving arriving) {
   const absl::Status acquired = arriving.builder.AcquireC();
   if (!acquired.ok()) return Fail(id, acquired, RetryDelayFor(acquired));
-  arriving.partial_bytes.Release();
   const GemmSizes& sizes = arriving.builder.sizes();
   {
     MutexLock lock(&mutex_);
@@ -283,6 +302,7 @@ void GemmStreamCall::QueueError(uint64_t id, const absl::Status& status,
       kMethod, status.code(),
       handler_->services_.clock->Now() - found->second.arrival);
   live_.erase(found);
+  LogRefusal(kMethod, status, [this] { return peer_; });
   ready_.push_back({StreamAnswer(id, status, retry_delay)});
 }
 
@@ -337,8 +357,7 @@ void GemmStreamCall::StartRead() {
   stream_.Read(&received_, read_tag_.Arm(shared_from_this()));
 }
 
-// Sends one message of each answer in rotation, so that a small answer does not
-// wait for a large one.
+// Sends the answers' messages in turn: no small answer waits for a large one.
 void GemmStreamCall::StartWrite() {
   QueuedAnswer next = std::move(ready_.front());
   ready_.pop_front();
@@ -349,12 +368,14 @@ void GemmStreamCall::StartWrite() {
     ledger_.Answer(next.answer.id());
   }
   writing_ = true;
+  CountBytes(Direction::kSent, message);
   stream_.Write(message, written_tag_.Arm(shared_from_this()));
 }
 
 void GemmStreamCall::OnWritten(bool ok) {
   MutexLock lock(&mutex_);
   writing_ = false;
+  ++messages_sent_;
   ledger_.Sent();
   if (ok) {
     Advance();
@@ -365,7 +386,9 @@ void GemmStreamCall::OnWritten(bool ok) {
 
 void GemmStreamCall::Finish(const grpc::Status& status) {
   finished_ = true;
-  handler_->calls_.Leave(this);
+  if (handler_->calls_.Leave(this)) {
+    handler_->services_.metrics->StreamsChanged(-1);
+  }
   stream_.Finish(status, FinishTag());
 }
 

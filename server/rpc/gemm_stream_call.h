@@ -20,11 +20,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/byte_budget.h"
 #include "base/mutex.h"
 #include "rpc/completion_queue.h"
 #include "rpc/payload_message.h"
+#include "server/net/peer_table.h"
 #include "server/rpc/gemm_request_builder.h"
+#include "server/rpc/operands.h"
 #include "server/rpc/server_call.h"
 #include "server/rpc/stream_answer.h"
 #include "server/rpc/stream_ledger.h"
@@ -53,7 +54,7 @@ class GemmStreamCall : public ServerCall<GemmStreamCall, WhenDone::kNotified> {
   // A request from its checks to its launch.
   struct Arriving {
     GemmRequestBuilder builder;
-    ByteReservation partial_bytes;  // empty if A came whole
+    StagingCharge charge;
   };
   // A request that is neither refused nor computed.
   struct Live {
@@ -61,6 +62,7 @@ class GemmStreamCall : public ServerCall<GemmStreamCall, WhenDone::kNotified> {
     Cancelled cancelled = std::make_shared<std::atomic<bool>>(false);
     // Set while A lacks fragments; empty while one is copied.
     Arriving arriving;
+    ProgressWatch watch;  // of A's bytes, by the sweep
   };
   struct QueuedAnswer {
     StreamAnswer answer;
@@ -73,6 +75,7 @@ class GemmStreamCall : public ServerCall<GemmStreamCall, WhenDone::kNotified> {
   void Begin();
   void End(const absl::Status& status);
   void OnDone();
+  void OnSweep(const SweepRound& round);
 
   void OnRead(bool ok);
   void OnWritten(bool ok);
@@ -95,7 +98,7 @@ class GemmStreamCall : public ServerCall<GemmStreamCall, WhenDone::kNotified> {
   // Takes memory for A, and copies its part that has come.
   absl::Status StageA(const ReceivedPayload& a, Arriving* arriving);
   void SetCaller(const v1::GemmStreamRequest& message, Cancelled cancelled,
-                 GemmRequestBuilder* builder);
+                 Arriving* arriving);
   // Launches a request whose A has come whole; else waits for its rest.
   void LaunchIfWhole(uint64_t id, Arriving arriving);
   void Launch(uint64_t id, Arriving arriving);
@@ -111,20 +114,28 @@ class GemmStreamCall : public ServerCall<GemmStreamCall, WhenDone::kNotified> {
   // Refuses the requests that lack fragments.
   void RefuseArriving(const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives up a call whose client does not read.
+  void SweepWrite(const SweepRound& round)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Refuses the requests whose fragments do not come on.
+  void SweepArriving(const SweepRound& round)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends the call, however many requests are outstanding.
   void Break(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Starts whatever can be started: a write, a read, the end.
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountBytes(Direction direction, const grpc::ByteBuffer& message) const;
   void StartWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   GemmStreamHandler* const handler_;
   grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> stream_;
-  grpc::ByteBuffer received_;  // the reading thread's
-  absl::Time arrival_;         // of that message; the reading thread's
+  std::shared_ptr<const Peer> peer_;  // set when a client has called
+  grpc::ByteBuffer received_;         // the reading thread's
+  absl::Time arrival_;                // of that message; the reading thread's
 
   Mutex mutex_;
   StreamLedger ledger_ ABSL_GUARDED_BY(mutex_);
@@ -136,6 +147,9 @@ class GemmStreamCall : public ServerCall<GemmStreamCall, WhenDone::kNotified> {
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<grpc::Status> broken_ ABSL_GUARDED_BY(mutex_);
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t messages_sent_ ABSL_GUARDED_BY(mutex_) = 0;
+  ProgressWatch write_watch_ ABSL_GUARDED_BY(mutex_);
+  bool given_up_ ABSL_GUARDED_BY(mutex_) = false;
 
   CallTag<GemmStreamCall, &GemmStreamCall::OnRead> read_tag_;
   CallTag<GemmStreamCall, &GemmStreamCall::OnWritten> written_tag_;

@@ -9,12 +9,10 @@
 namespace qgemm {
 namespace {
 
-ByteBudgetOptions PartialOperandBudget(int64_t max_queued_bytes) {
-  ByteBudgetOptions budget;
-  budget.name = "memory of operands that have come in part";
-  budget.limit_bytes = max_queued_bytes;
-  budget.advice = "try again later, or raise --max_queued_bytes";
-  return budget;
+// One client may open half of them.
+CallLimit StreamLimit(int max_streams) {
+  const auto most = static_cast<size_t>(max_streams);
+  return {most, "streams", "--max_streams", (most + 1) / 2};
 }
 
 }  // namespace
@@ -27,8 +25,7 @@ GemmStreamHandler::GemmStreamHandler(const CallServices& services,
       gemm_(gemm),
       service_(service),
       options_(options),
-      partial_operands_(PartialOperandBudget(options.max_queued_bytes)),
-      calls_(services.live_calls) {}
+      calls_(services.live_calls, StreamLimit(options.max_streams)) {}
 
 void GemmStreamHandler::Accept(CompletionQueue* queue) {
   std::make_shared<GemmStreamCall>(this, queue)->Accept();

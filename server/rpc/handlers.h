@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Handlers of the RPCs that carry operands: Gemm, GemmStream and LoadWeights.
-// Each accepts its calls; one call is an object in the handler's source, and
-// that of a stream in gemm_stream_call.h.
+// Each accepts its calls; one call is an object in the handler's source, or in
+// gemm_stream_call.h and load_weights_call.h.
 
 #ifndef QGEMM_SERVER_RPC_HANDLERS_H_
 #define QGEMM_SERVER_RPC_HANDLERS_H_
 
 #include <cstdint>
 
-#include "base/byte_budget.h"
 #include "base/worker_pool.h"
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/backend.h"
@@ -18,6 +17,7 @@
 #include "server/rpc/gemm_request_builder.h"
 #include "server/rpc/rpc_options.h"
 #include "server/rpc/server_call.h"
+#include "server/rpc/upload_places.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -67,11 +67,10 @@ class GemmStreamHandler {
   const GemmServices gemm_;
   AsyncQgemm* const service_;
   const RpcOptions options_;
-  // Operands of all streams that have come in part: memory that clients make
-  // the server hold without ever making a request of it.
-  ByteBudget partial_operands_;
   CallRegistry<GemmStreamCall> calls_;
 };
+
+class LoadWeightsCall;
 
 // Thread-safe. Must outlive the calls it accepts.
 class LoadWeightsHandler {
@@ -90,14 +89,14 @@ class LoadWeightsHandler {
   void EndUploads();
 
  private:
-  class Call;
+  friend class LoadWeightsCall;
 
   const CallServices services_;
   Backend* const backend_;
   WeightStore* const store_;
   AsyncQgemm* const service_;
   const WeightsLimits limits_;
-  CallRegistry<Call> uploads_;
+  UploadPlaces<LoadWeightsCall> uploads_;
   WorkerPool workers_;  // last: its destructor runs what uploads left
 };
 

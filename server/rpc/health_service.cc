@@ -7,9 +7,32 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "rpc/grpc_status.h"
+#include "rpc/message_limits.h"
+#include "rpc/payload_message.h"
 #include "server/rpc/server_call.h"
 
 namespace qgemm {
+namespace {
+
+// Longer names are not repeated to the client.
+constexpr size_t kMaxNameRepeated = 64;
+
+grpc::Status UnknownService(const std::string& name) {
+  const std::string subject =
+      name.size() <= kMaxNameRepeated
+          ? absl::StrCat("service = \"", absl::CHexEscape(name), "\"")
+          : absl::StrCat("service = a name of ", name.size(), " bytes");
+  return grpc::Status(
+      grpc::StatusCode::NOT_FOUND,
+      absl::StrCat(subject, " is none of this server's; it has \"\", \"",
+                   HealthService::kLiveness, "\", \"",
+                   HealthService::kReadiness, "\" and qgemm.v1.Qgemm"));
+}
+
+}  // namespace
 
 class HealthService::CheckCall final : public ServerCall<CheckCall> {
  public:
@@ -22,7 +45,7 @@ class HealthService::CheckCall final : public ServerCall<CheckCall> {
   friend class ServerCall<CheckCall>;
 
   void Await(void* tag) {
-    health_->service_.RequestCheck(context(), &request_, &responder_,
+    health_->service_.RequestCheck(context(), &received_, &responder_,
                                    queue()->server_queue(),
                                    queue()->server_queue(), tag);
   }
@@ -30,25 +53,29 @@ class HealthService::CheckCall final : public ServerCall<CheckCall> {
   void AcceptNext() { health_->AcceptCheck(queue()); }
 
   void Begin() {
-    if (!health_->Knows(request_.service())) {
-      responder_.FinishWithError(
-          grpc::Status(grpc::StatusCode::NOT_FOUND,
-                       "service = \"" + request_.service() +
-                           "\" is none of this server's"),
-          FinishTag());
+    health::HealthCheckRequest request;
+    const absl::Status read =
+        ReadBoundedMessage(&received_, kMaxQueryBytes, &request);
+    if (!read.ok()) {
+      responder_.FinishWithError(ToGrpcStatus(read), FinishTag());
+      return;
+    }
+    if (!health_->Knows(request.service())) {
+      responder_.FinishWithError(UnknownService(request.service()),
+                                 FinishTag());
       return;
     }
     health::HealthCheckResponse response;
     {
       MutexLock lock(&health_->mutex_);
-      response.set_status(health_->StatusOf(request_.service()));
+      response.set_status(health_->StatusOf(request.service()));
     }
-    responder_.Finish(response, grpc::Status::OK, FinishTag());
+    responder_.Finish(WriteMessage(response), grpc::Status::OK, FinishTag());
   }
 
   HealthService* const health_;
-  health::HealthCheckRequest request_;
-  grpc::ServerAsyncResponseWriter<health::HealthCheckResponse> responder_;
+  grpc::ByteBuffer received_;
+  grpc::ServerAsyncResponseWriter<grpc::ByteBuffer> responder_;
 };
 
 // Sends one message or the end at a time. Guarded by the service's mutex.
@@ -71,7 +98,8 @@ class HealthService::WatchCall final
       writing_ = true;
       health::HealthCheckResponse response;
       response.set_status(status);
-      writer_.Write(response, written_tag_.Arm(shared_from_this()));
+      writer_.Write(WriteMessage(response),
+                    written_tag_.Arm(shared_from_this()));
     } else if (gone_ || health_->ending_) {
       finished_ = true;
       health_->watches_.erase(shared_from_this());
@@ -85,7 +113,7 @@ class HealthService::WatchCall final
   friend class ServerCall<WatchCall, WhenDone::kNotified>;
 
   void Await(void* tag) {
-    health_->service_.RequestWatch(context(), &request_, &writer_,
+    health_->service_.RequestWatch(context(), &received_, &writer_,
                                    queue()->server_queue(),
                                    queue()->server_queue(), tag);
   }
@@ -93,7 +121,14 @@ class HealthService::WatchCall final
   void AcceptNext() { health_->AcceptWatch(queue()); }
 
   void Begin() {
+    const absl::Status read =
+        ReadBoundedMessage(&received_, kMaxQueryBytes, &request_);
     MutexLock lock(&health_->mutex_);
+    if (!read.ok()) {
+      finished_ = true;
+      writer_.Finish(ToGrpcStatus(read), FinishTag());
+      return;
+    }
     health_->watches_.insert(shared_from_this());
     Advance();
   }
@@ -112,8 +147,9 @@ class HealthService::WatchCall final
   }
 
   HealthService* const health_;
+  grpc::ByteBuffer received_;
   health::HealthCheckRequest request_;
-  grpc::ServerAsyncWriter<health::HealthCheckResponse> writer_;
+  grpc::ServerAsyncWriter<grpc::ByteBuffer> writer_;
   std::optional<HealthStatus> told_;
   bool writing_ = false;
   bool gone_ = false;  // the client
@@ -143,18 +179,21 @@ void HealthService::AcceptWatch(CompletionQueue* queue) {
 }
 
 bool HealthService::Knows(const std::string& service) const {
-  return service.empty() || service == service_name_;
+  return service.empty() || service == service_name_ || service == kReadiness ||
+         service == kLiveness;
 }
 
 HealthStatus HealthService::StatusOf(const std::string& service) const {
   if (!Knows(service)) return health::HealthCheckResponse::SERVICE_UNKNOWN;
-  return serving_ ? health::HealthCheckResponse::SERVING
-                  : health::HealthCheckResponse::NOT_SERVING;
+  return (service == kLiveness ? live_ : ready_)
+             ? health::HealthCheckResponse::SERVING
+             : health::HealthCheckResponse::NOT_SERVING;
 }
 
-void HealthService::SetServing(bool serving) {
+void HealthService::Set(const Health& health) {
   MutexLock lock(&mutex_);
-  serving_ = serving;
+  live_ = health.is_live();
+  ready_ = health.is_ready();
   const std::set<std::shared_ptr<WatchCall>> watches = watches_;
   for (const std::shared_ptr<WatchCall>& watch : watches) watch->Advance();
 }

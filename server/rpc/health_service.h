@@ -17,20 +17,28 @@
 #include "base/mutex.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "rpc/completion_queue.h"
+#include "server/health/health.h"
 #include "server/rpc/call_registry.h"
 
 namespace qgemm {
 
 namespace health = ::grpc::health::v1;
-using AsyncHealth = health::Health::AsyncService;
+// Takes and gives bytes, so that messages are bounded before they are parsed.
+using AsyncHealth = health::Health::WithRawMethod_Check<
+    health::Health::WithRawMethod_Watch<health::Health::Service>>;
 using HealthStatus = health::HealthCheckResponse::ServingStatus;
 
 // The life of the service: Register, the server is built, Accept; EndWatches
 // before the server shuts down. Thread-safe. Must outlive the calls it accepts.
 class HealthService {
  public:
-  // Answers for the server as a whole and for `service`, its one service: not
-  // serving until SetServing. `live_calls` must outlive this.
+  // Names of the two kinds of health, as Kubernetes calls its probes.
+  static constexpr char kLiveness[] = "liveness";
+  static constexpr char kReadiness[] = "readiness";
+
+  // Answers with readiness for the server as a whole (""), `service`, its one
+  // service, and kReadiness: not serving until Set; with liveness for
+  // kLiveness. `live_calls` must outlive this.
   HealthService(LiveCalls* live_calls, std::string service);
   ~HealthService();
 
@@ -41,7 +49,7 @@ class HealthService {
   void Accept(CompletionQueue* queue);
 
   // Watchers hear of a change.
-  void SetServing(bool serving);
+  void Set(const Health& health);
 
   // Ends every Watch, and those to come, with UNAVAILABLE.
   void EndWatches();
@@ -61,7 +69,8 @@ class HealthService {
   AsyncHealth service_;
 
   Mutex mutex_;  // also of each WatchCall's state
-  bool serving_ ABSL_GUARDED_BY(mutex_) = false;
+  bool live_ ABSL_GUARDED_BY(mutex_) = true;
+  bool ready_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<std::shared_ptr<WatchCall>> watches_ ABSL_GUARDED_BY(mutex_);
 };

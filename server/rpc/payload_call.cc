@@ -6,9 +6,17 @@
 
 #include "absl/types/span.h"
 #include "rpc/grpc_status.h"
+#include "server/rpc/request_log.h"
 #include "server/rpc/translate.h"
 
 namespace qgemm {
+namespace {
+
+// A long answer goes out in slices, each of which is progress: a client that
+// reads one within --idle_timeout, at 35 KB/s, keeps its call.
+constexpr int64_t kSliceBytes = int64_t{1} << 20;
+
+}  // namespace
 
 PayloadCall::PayloadCall(const CallServices& services, CompletionQueue* queue,
                          absl::string_view method)
@@ -28,7 +36,16 @@ void PayloadCall::Begin() {
   Serve();
 }
 
+std::shared_ptr<const Peer> PayloadCall::FindPeer() {
+  std::shared_ptr<const Peer> peer = services_.peers->Find(*context());
+  transport_ = peer->transport;
+  services_.metrics->AddTransportBytes(transport_, Direction::kReceived,
+                                       received_bytes_);
+  return peer;
+}
+
 absl::Status PayloadCall::Read(google::protobuf::Message* header) {
+  received_bytes_ = static_cast<int64_t>(received_.Length());
   return ReadPayloadMessage(&received_, header, &payload_);
 }
 
@@ -46,15 +63,24 @@ void PayloadCall::Answer(const google::protobuf::Message& header,
                          StagedOperands operands, int64_t c_bytes,
                          absl::Duration total) {
   operands.a = StagingLease();
+  operands.charge.Shrink(c_bytes);
   services_.metrics->RpcEnded(method_, absl::StatusCode::kOk, total);
   const auto c = absl::MakeConstSpan(operands.c.data(), c_bytes);
-  responder_.Finish(
-      WritePayloadMessage(header, c,
-                          [held = HoldWhileSent(
-                               live_calls(), std::move(operands.c))]() mutable {
-                            held.reset();
-                          }),
-      grpc::Status::OK, FinishTag());
+  auto sent = std::make_shared<SentOperand>(live_calls(), std::move(operands.c),
+                                            std::move(operands.charge));
+  sent_ = sent;
+  const grpc::ByteBuffer message =
+      c_bytes <= kSliceBytes
+          ? WritePayloadMessage(header, c,
+                                SentOperand::Release(std::move(sent)))
+          : WriteSlicedPayloadMessage(header, c, kSliceBytes, [&sent] {
+              return SentOperand::Release(sent);
+            });
+  if (transport_ != nullptr) {
+    services_.metrics->AddTransportBytes(
+        transport_, Direction::kSent, static_cast<int64_t>(message.Length()));
+  }
+  responder_.Finish(message, grpc::Status::OK, FinishTag());
 }
 
 void PayloadCall::End(const absl::Status& status) {
@@ -68,11 +94,18 @@ void PayloadCall::EndRetryably(const absl::Status& status) {
 void PayloadCall::EndWith(const absl::Status& status,
                           absl::Duration retry_delay) {
   services_.metrics->RpcEnded(method_, status.code(), Elapsed());
+  LogRefusal(method_, status, [this] { return FindPeer(); });
   responder_.FinishWithError(ToGrpcStatus(status, retry_delay), FinishTag());
 }
 
 void PayloadCall::OnDone() {
   if (context()->IsCancelled()) CallerLeft();
+}
+
+AnswerProgress PayloadCall::Sent() const {
+  const std::shared_ptr<SentOperand> sent = sent_.lock();
+  if (sent == nullptr) return {};
+  return {sent->slices_sent(), sent->size_bytes()};
 }
 
 }  // namespace qgemm

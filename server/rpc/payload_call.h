@@ -11,6 +11,7 @@
 #include <grpcpp/support/async_unary_call.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -52,6 +53,8 @@ class PayloadCall : public ServerCall<PayloadCall, WhenDone::kNotified> {
   virtual void CallerLeft() {}
 
   absl::Time arrival() const { return arrival_; }
+  // Finds the client; counts the request's bytes for its transport.
+  std::shared_ptr<const Peer> FindPeer();
 
   // Reads the request. The operand borrows from the call and from `header`.
   // Errors: INVALID_ARGUMENT if it does not parse.
@@ -66,6 +69,7 @@ class PayloadCall : public ServerCall<PayloadCall, WhenDone::kNotified> {
   // `total` is Elapsed, or some moments ago.
   void Answer(const google::protobuf::Message& header, StagedOperands operands,
               int64_t c_bytes, absl::Duration total);
+  // Keeps the retry delay that the status may have.
   void End(const absl::Status& status);
   // For a request that may lack memory or a place in the queue.
   void EndRetryably(const absl::Status& status);
@@ -76,13 +80,17 @@ class PayloadCall : public ServerCall<PayloadCall, WhenDone::kNotified> {
   void Await(void* tag);
   void Begin();
   void OnDone();
+  AnswerProgress Sent() const;
   void EndWith(const absl::Status& status, absl::Duration retry_delay);
 
   const CallServices services_;
   const absl::string_view method_;
   absl::Time arrival_;
   grpc::ByteBuffer received_;
+  int64_t received_bytes_ = 0;
+  const char* transport_ = nullptr;  // set by FindPeer
   ReceivedPayload payload_;
+  std::weak_ptr<SentOperand> sent_;  // set before the answer's Finish
   grpc::ServerAsyncResponseWriter<grpc::ByteBuffer> responder_;
 };
 

@@ -4,19 +4,21 @@
 
 #include "server/rpc/qgemm_service.h"
 
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/byte_budget.h"
 #include "base/worker_pool.h"
 #include "rpc/completion_queue.h"
 #include "server/rpc/call_registry.h"
 #include "server/rpc/debug_service.h"
 #include "server/rpc/handlers.h"
 #include "server/rpc/health_service.h"
+#include "server/rpc/idle_sweeper.h"
 #include "server/rpc/queries.h"
+#include "server/rpc/request_log.h"
 #include "server/rpc/server_call.h"
 #include "server/rpc/unary_handler.h"
 
@@ -37,6 +39,15 @@ constexpr absl::Duration kQuietLimit = absl::Milliseconds(500);
 // Time from the start of the shutdown until every connection has been told.
 constexpr absl::Duration kShutdownNotice = absl::Milliseconds(20);
 
+// Room for some of the longest lists.
+ByteBudgetOptions ListAnswers() {
+  ByteBudgetOptions options;
+  options.name = "answers of ListWeights that clients have not read";
+  options.limit_bytes = int64_t{64} << 20;
+  options.advice = "try again later, with a smaller page_size";
+  return options;
+}
+
 }  // namespace
 
 class QgemmService::Handlers {
@@ -44,21 +55,28 @@ class QgemmService::Handlers {
   Handlers(const RpcOptions& options, const ServerParts& parts)
       : options_(options),
         answer_executor_(options.answer_threads),
+        sweeper_(options.progress, parts.clock, parts.metrics),
         queries_(parts.backend, parts.store, parts.clock, options),
         gemm_(Services(parts), Gemm(parts), &service_,
               options.max_message_bytes),
         stream_(Services(parts), Gemm(parts), &service_, options),
         load_(Services(parts), parts.backend, parts.store, &service_, options),
-        unload_(Services(parts), &service_, "UnloadWeights",
-                &AsyncQgemm::RequestUnloadWeights,
-                [this](const auto& request, auto* response) {
-                  return queries_.Unload(request, response);
-                }),
+        unload_(
+            Services(parts), &service_, "UnloadWeights",
+            &AsyncQgemm::RequestUnloadWeights,
+            [this](const auto& request, auto* response) {
+              return queries_.Unload(request, response);
+            },
+            LongAnswers(),
+            [](const auto& request, const auto& response, const Peer& peer) {
+              LogUnload(request.weights(), response.freed(), peer);
+            }),
         list_(Services(parts), &service_, "ListWeights",
               &AsyncQgemm::RequestListWeights,
               [this](const auto& request, auto* response) {
                 return queries_.List(request, response);
-              }),
+              },
+              {&list_executor_, &list_answers_}),
         get_(Services(parts), &service_, "GetWeights",
              &AsyncQgemm::RequestGetWeights,
              [this](const auto& request, auto* response) {
@@ -83,6 +101,7 @@ class QgemmService::Handlers {
   }
 
   void Start() {
+    std::vector<CompletionQueue*> queues;
     for (const std::unique_ptr<CompletionQueue>& queue : queues_) {
       for (int i = 0; i < kGemmCallsAwaited; ++i) gemm_.Accept(queue.get());
       for (int i = 0; i < kOtherCallsAwaited; ++i) {
@@ -96,12 +115,19 @@ class QgemmService::Handlers {
       }
       debug_.Accept(queue.get(), kGemmCallsAwaited);
       queue->Start();
+      queues.push_back(queue.get());
     }
-    health_.SetServing(true);
+    sweeper_.Start(std::move(queues));
+  }
+
+  void SetHealth(const Health& health) { health_.Set(health); }
+
+  void Fail(const absl::Status& reason) {
+    live_calls_.BeginDrain(reason);
+    BeginDrain();
   }
 
   void BeginDrain() {
-    health_.SetServing(false);
     live_calls_.BeginDrain();
     load_.EndUploads();
     stream_.BeginDrain();
@@ -110,16 +136,17 @@ class QgemmService::Handlers {
   void ShutDown(absl::AnyInvocable<void()> shut_down_server) {
     health_.EndWatches();
     live_calls_.HoldRefusals(kQuiet, kQuietLimit);
-    std::thread release([this] {
+    releaser_->Submit([this] {
       absl::SleepFor(kShutdownNotice);
       live_calls_.ReleaseRefusals();
     });
     shut_down_server();
-    release.join();
+    releaser_.reset();
   }
 
   void Join() {
     live_calls_.WaitUntilNone();
+    sweeper_.Stop();
     for (const auto& queue : queues_) queue->ShutDown();
   }
 
@@ -128,15 +155,26 @@ class QgemmService::Handlers {
   using Query = UnaryHandler<AsyncQgemm, Request, Response>;
 
   CallServices Services(const ServerParts& parts) {
-    return {&live_calls_, parts.metrics, parts.clock};
+    CallServices services = {&live_calls_, parts.metrics, parts.clock,
+                             parts.peers};
+    if (options_.slow_request > absl::ZeroDuration()) {
+      services.slow_request = options_.slow_request;
+    }
+    return services;
   }
   GemmServices Gemm(const ServerParts& parts) {
-    return {parts.backend, parts.store, parts.scheduler, &answer_executor_};
+    return {parts.backend, parts.store, parts.scheduler, &answer_executor_,
+            options_.max_client_staging_bytes};
   }
 
   const RpcOptions options_;
   LiveCalls live_calls_;
   WorkerPool answer_executor_;
+  IdleSweeper sweeper_;
+  // A list of many layers would hold up a completion queue, and one that is not
+  // read stays in memory.
+  WorkerPool list_executor_{1};
+  ByteBudget list_answers_{ListAnswers()};
   AsyncQgemm service_;
   const Queries queries_;
   GemmHandler gemm_;
@@ -149,6 +187,8 @@ class QgemmService::Handlers {
   DebugService debug_;
   HealthService health_;
   std::vector<std::unique_ptr<CompletionQueue>> queues_;
+  // A thread for the shutdown, made at the start: then there may be none left.
+  std::unique_ptr<WorkerPool> releaser_ = std::make_unique<WorkerPool>(1);
 };
 
 QgemmService::QgemmService(const RpcOptions& options, const ServerParts& parts)
@@ -158,6 +198,10 @@ void QgemmService::Register(grpc::ServerBuilder* builder) {
   handlers_->Register(builder);
 }
 void QgemmService::Start() { handlers_->Start(); }
+void QgemmService::SetHealth(const Health& health) {
+  handlers_->SetHealth(health);
+}
+void QgemmService::Fail(const absl::Status& reason) { handlers_->Fail(reason); }
 void QgemmService::BeginDrain() { handlers_->BeginDrain(); }
 void QgemmService::ShutDown(absl::AnyInvocable<void()> shut_down_server) {
   handlers_->ShutDown(std::move(shut_down_server));

@@ -11,9 +11,12 @@
 #include <memory>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
 #include "base/clock.h"
 #include "kernels/matrix/backend.h"
+#include "server/health/health.h"
 #include "server/metrics/server_metrics.h"
+#include "server/net/peer_table.h"
 #include "server/rpc/rpc_options.h"
 #include "server/scheduling/batch_scheduler.h"
 #include "server/weights/weight_store.h"
@@ -27,10 +30,11 @@ struct ServerParts {
   BatchScheduler* scheduler = nullptr;
   ServerMetrics* metrics = nullptr;
   const Clock* clock = nullptr;
+  const PeerTable* peers = nullptr;
 };
 
 // The life of the service, in this order: Register, the server is built,
-// Start, BeginDrain, ShutDown, Join.
+// Start, BeginDrain, ShutDown, Join. SetHealth may come at any time.
 class QgemmService {
  public:
   // The parts must outlive the service.
@@ -40,10 +44,16 @@ class QgemmService {
   // Adds the service, those for debugging and health, and their queues.
   void Register(grpc::ServerBuilder* builder);
 
-  // Serves, and says so as its health.
   void Start();
 
-  // Health turns to NOT_SERVING. Refuses new calls, and requests on streams,
+  // Answers of grpc.health.v1 from here on.
+  void SetHealth(const Health& health);
+
+  // Once the server cannot compute any more: BeginDrain, with `reason`
+  // (UNAVAILABLE) for the calls.
+  void Fail(const absl::Status& reason);
+
+  // Refuses new calls, and requests on streams,
   // and ends uploads with UNAVAILABLE; streams end when the requests that they
   // accepted are answered.
   void BeginDrain();

@@ -6,23 +6,25 @@
 #define QGEMM_SERVER_RPC_RPC_OPTIONS_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "kernels/formats/weights_spec.h"
 #include "qgemm/v1/qgemm.grpc.pb.h"
 #include "rpc/message_limits.h"
+#include "server/rpc/idle_sweeper.h"
 #include "server/rpc/stream_ledger.h"
 
 namespace qgemm {
 
-// Every RPC of the service, asynchronous; Gemm and GemmStream take and give
-// bytes, which rpc/payload_message.h reads and writes.
-using AsyncQgemm = v1::Qgemm::WithAsyncMethod_LoadWeights<
+// Every RPC of the service, asynchronous. All take and give bytes, so that
+// messages are bounded before they are parsed (rpc/payload_message.h).
+using AsyncQgemm = v1::Qgemm::WithRawMethod_LoadWeights<
     v1::Qgemm::WithRawMethod_Gemm<v1::Qgemm::WithRawMethod_GemmStream<
-        v1::Qgemm::WithAsyncMethod_UnloadWeights<
-            v1::Qgemm::WithAsyncMethod_ListWeights<
-                v1::Qgemm::WithAsyncMethod_GetWeights<
-                    v1::Qgemm::WithAsyncMethod_GetServerInfo<
+        v1::Qgemm::WithRawMethod_UnloadWeights<
+            v1::Qgemm::WithRawMethod_ListWeights<
+                v1::Qgemm::WithRawMethod_GetWeights<
+                    v1::Qgemm::WithRawMethod_GetServerInfo<
                         v1::Qgemm::Service>>>>>>>;
 
 struct RpcOptions {
@@ -31,6 +33,12 @@ struct RpcOptions {
   StreamLimits stream;
   // The scheduler's bound; no request beyond it can ever be queued.
   int64_t max_queued_bytes = int64_t{1} << 30;
+  // Operand bytes that the requests and unread answers of one client hold.
+  int64_t max_client_staging_bytes = std::numeric_limits<int64_t>::max();
+  // GemmStreams at one time.
+  int max_streams = 2048;
+  // Least progress of uploads, operands in part and answers.
+  ProgressLimits progress;
   // Uploads at one time; each holds a few chunks and a builder.
   int max_uploads = 4;
   // Completion queues, each with a thread.
@@ -38,8 +46,10 @@ struct RpcOptions {
   // Threads for answers that would hold up a queue's.
   int answer_threads = 1;
   // RPCs for tests and measurements (debug_service.h).
+  absl::Duration slow_request;  // to log; 0 = none
   bool enable_echo = false;
   bool enable_freeze = false;
+  bool enable_faults = false;
   std::string version;
 };
 

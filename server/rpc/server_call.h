@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part that the call objects of all RPCs share: gRPC's context, the tags
-// of a call's begin and end, and the next call object on the queue.
+// of a call's begin and end, the next call object on the queue, and the end of
+// an answer that nobody reads.
 
 #ifndef QGEMM_SERVER_RPC_SERVER_CALL_H_
 #define QGEMM_SERVER_RPC_SERVER_CALL_H_
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "rpc/completion_queue.h"
 #include "server/metrics/server_metrics.h"
+#include "server/net/peer_table.h"
 #include "server/rpc/call_registry.h"
+#include "server/rpc/idle_sweeper.h"
 
 namespace qgemm {
 
@@ -23,11 +28,20 @@ struct CallServices {
   LiveCalls* live_calls = nullptr;
   ServerMetrics* metrics = nullptr;
   const Clock* clock = nullptr;
+  const PeerTable* peers = nullptr;
+  // Gemm requests that take as long are logged.
+  absl::Duration slow_request = absl::InfiniteDuration();
 };
 
 // A Call that says so has its OnDone run once the RPC is over for gRPC, whether
 // by its answer or because the client left.
 enum class WhenDone { kIgnored, kNotified };
+
+// Operand of an answer that goes out.
+struct AnswerProgress {
+  int64_t slices_sent = 0;
+  int64_t bytes_held = 0;
+};
 
 // Base of a call object. A Call, made by std::make_shared, has
 //   void Await(void* tag)   hands the call to the service's Request method
@@ -36,10 +50,13 @@ enum class WhenDone { kIgnored, kNotified };
 //                           thread, when a client has called
 //   void End(const absl::Status&), if it uses Refuse
 //   void OnDone(), if kWhenDone is kNotified
+//   void OnSweep(const SweepRound&), if it may stop before its answer
+//   AnswerProgress Sent(), if its answer has an operand
 // gRPC's operations hold a reference each, and the last one to end frees the
 // call.
 template <typename Call, WhenDone kWhenDone = WhenDone::kIgnored>
-class ServerCall : public std::enable_shared_from_this<Call> {
+class ServerCall : public std::enable_shared_from_this<Call>,
+                   private SweptCall {
  public:
   ServerCall(const ServerCall&) = delete;
   ServerCall& operator=(const ServerCall&) = delete;
@@ -63,7 +80,16 @@ class ServerCall : public std::enable_shared_from_this<Call> {
   grpc::ServerContext* context() { return &context_; }
 
   // The tag of the operation that ends the call.
-  void* FinishTag() { return finished_tag_.Arm(this->shared_from_this()); }
+  void* FinishTag() {
+    void* const tag = finished_tag_.Arm(this->shared_from_this());
+    answering_.store(true, std::memory_order_release);
+    return tag;
+  }
+  // Runs on the queue's thread, about once a second, from Begin until the call
+  // is answered.
+  void OnSweep(const SweepRound&) {}
+  // Progress of the answer; may be called from Begin on.
+  AnswerProgress Sent() const { return {}; }
 
   // Ends a call that CheckServing refused, now or when the server releases its
   // refusals.
@@ -81,13 +107,31 @@ class ServerCall : public std::enable_shared_from_this<Call> {
       return;
     }
     self().AcceptNext();
+    queue_->Link(this);
     self().Begin();
   }
 
-  void OnFinished(bool) {}
+  void OnFinished(bool) { queue_->Unlink(this); }
 
   void OnDoneTag(bool) {
     if constexpr (kWhenDone == WhenDone::kNotified) self().OnDone();
+  }
+
+  void Sweep(const SweepRound& round) final {
+    if (!answering_.load(std::memory_order_acquire)) {
+      return self().OnSweep(round);
+    }
+    const AnswerProgress sent = self().Sent();
+    ++round.waiting->answers;
+    round.waiting->bytes += sent.bytes_held;
+    const ProgressLimits limits = {round.limits.idle_timeout, 0};
+    if (given_up_ || answer_watch_.Look(sent.slices_sent, limits, round.now) ==
+                         Progress::kFine) {
+      return;
+    }
+    given_up_ = true;
+    round.metrics->CallTimedOut("answer_idle");
+    context_.TryCancel();
   }
 
   LiveCalls* const live_calls_;
@@ -97,6 +141,9 @@ class ServerCall : public std::enable_shared_from_this<Call> {
   CallTag<ServerCall, &ServerCall::OnAccepted> accepted_tag_;
   CallTag<ServerCall, &ServerCall::OnDoneTag> done_tag_;
   CallTag<ServerCall, &ServerCall::OnFinished> finished_tag_;
+  std::atomic<bool> answering_{false};
+  ProgressWatch answer_watch_;  // the sweep's, as is what follows
+  bool given_up_ = false;
 };
 
 }  // namespace qgemm

@@ -42,6 +42,8 @@ class StreamAnswer {
   // The next message, while not done. Its part of c is sent from where it is.
   grpc::ByteBuffer NextMessage();
   bool done() const { return done_; }
+  // Bytes of all of C; 0 for an error.
+  int64_t c_bytes() const { return static_cast<int64_t>(result_.c.size()); }
 
  private:
   grpc::ByteBuffer ErrorMessage() const;

@@ -79,6 +79,13 @@ class StreamLedger {
   }
   // Requests without an answer.
   int64_t unanswered() const { return unanswered_; }
+  // Operands that have not come whole, of requests answered or not.
+  int64_t partial() const { return partial_; }
+  // Bytes of A that have come of an outstanding request, and all of them.
+  uint64_t received_bytes(uint64_t id) const {
+    return requests_.at(id).received_bytes;
+  }
+  uint64_t a_bytes(uint64_t id) const { return requests_.at(id).a_bytes; }
 
  private:
   struct Request {

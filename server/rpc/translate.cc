@@ -188,6 +188,7 @@ void ToMessage(const NamedWeights& listing, v1::WeightsInfo* info) {
   const Weights& weights = *listing.weights;
   info->set_id(weights.id);
   for (const std::string& name : listing.names) info->add_names(name);
+  info->set_name_count(listing.name_count);
   info->set_n(weights.spec.n);
   info->set_k(weights.spec.k);
   info->set_format(ResidentFormatName(weights.spec));

@@ -232,7 +232,7 @@ absl::StatusOr<Section> ToSection(v1::Section section) {
 absl::StatusOr<UploadHeader> ToUploadHeader(const v1::WeightsHeader& header,
                                             const WeightsLimits& limits) {
   UploadHeader upload;
-  upload.name = header.name();
+  upload.binding = {header.name(), header.create_only(), header.if_match()};
   ASSIGN_OR_RETURN(upload.spec.n, CountFromWire("n", header.n(), limits.max_n));
   ASSIGN_OR_RETURN(upload.spec.k, CountFromWire("k", header.k(), limits.max_k));
   upload.spec.has_bias = header.has_bias();

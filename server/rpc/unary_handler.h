@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unary RPCs that are answered at once on the completion queue's thread.
-// queries.h and debug_service.h have the answers.
+// Unary RPCs whose requests and answers are small, or bounded at least:
+// answered at once, on the completion queue's thread or another. queries.h and
+// debug_service.h have the answers.
 
 #ifndef QGEMM_SERVER_RPC_UNARY_HANDLER_H_
 #define QGEMM_SERVER_RPC_UNARY_HANDLER_H_
@@ -15,35 +16,60 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/byte_budget.h"
+#include "base/status_macros.h"
+#include "base/task_runner.h"
 #include "rpc/completion_queue.h"
 #include "rpc/grpc_status.h"
+#include "rpc/message_limits.h"
+#include "rpc/payload_message.h"
+#include "server/rpc/call_registry.h"
+#include "server/rpc/request_log.h"
 #include "server/rpc/server_call.h"
 
 namespace qgemm {
 
-// One RPC of the asynchronous Service. Thread-safe; must outlive the calls it
-// accepts.
+// The thread that makes answers that may be long, and the bound of their bytes.
+struct LongAnswers {
+  // Makes the answers; null: the completion queue's thread. A long answer would
+  // hold up the other calls of that.
+  TaskRunner* runner = nullptr;
+  // Bounds the answers that clients have not read yet; null: not bounded.
+  ByteBudget* budget = nullptr;
+};
+
+// One RPC of the asynchronous Service, which takes and gives bytes.
+// Thread-safe; must outlive the calls it accepts.
 template <typename Service, typename Request, typename Response>
 class UnaryHandler {
  public:
   // The generated method that waits for a call.
   using RequestMethod = void (Service::*)(
-      grpc::ServerContext*, Request*,
-      grpc::ServerAsyncResponseWriter<Response>*, grpc::CompletionQueue*,
-      grpc::ServerCompletionQueue*, void*);
-  // Answers; quick and thread-safe.
+      grpc::ServerContext*, grpc::ByteBuffer*,
+      grpc::ServerAsyncResponseWriter<grpc::ByteBuffer>*,
+      grpc::CompletionQueue*, grpc::ServerCompletionQueue*, void*);
+  // Answers; thread-safe, and quick unless there is a runner.
   using Answer =
       absl::AnyInvocable<absl::Status(const Request&, Response*) const>;
 
-  // `service` must outlive the handler; `name` is the RPC's.
+  // Logs a call that was answered.
+  using Log = absl::AnyInvocable<void(const Request&, const Response&,
+                                      const Peer&) const>;
+
+  // `service`, runner and budget must outlive the handler; `name` is the RPC's;
+  // `log` may be null.
   UnaryHandler(const CallServices& services, Service* service, std::string name,
-               RequestMethod method, Answer answer)
+               RequestMethod method, Answer answer,
+               const LongAnswers& long_answers = {}, Log log = nullptr)
       : services_(services),
         service_(service),
         name_(std::move(name)),
         method_(method),
-        answer_(std::move(answer)) {}
+        answer_(std::move(answer)),
+        long_answers_(long_answers),
+        log_(std::move(log)) {}
 
   // Waits for one more call on `queue`; each accepted call makes room for the
   // next.
@@ -73,36 +99,62 @@ class UnaryHandler {
     void Begin() {
       const absl::Status serving = this->live_calls()->CheckServing();
       if (!serving.ok()) return this->Refuse(serving);
-      End(handler_->Run(request_, &response_));
+      TaskRunner* const runner = handler_->long_answers_.runner;
+      if (runner == nullptr) return Run();
+      runner->Submit([call = this->shared_from_this()] { call->Run(); });
+    }
+
+    void Run() {
+      const absl::Time start = handler_->services_.clock->Now();
+      grpc::ByteBuffer answer;
+      const absl::Status status = Make(&answer);
+      handler_->services_.metrics->RpcEnded(
+          handler_->name_, status.code(),
+          handler_->services_.clock->Now() - start);
+      LogRefusal(handler_->name_, status, [this] { return FindPeer(); });
+      if (!status.ok()) return End(status);
+      responder_.Finish(answer, grpc::Status::OK, this->FinishTag());
+    }
+
+    std::shared_ptr<const Peer> FindPeer() {
+      return handler_->services_.peers->Find(*this->context());
+    }
+
+    absl::Status Make(grpc::ByteBuffer* answer) {
+      Request request;
+      RETURN_IF_ERROR(ReadBoundedMessage(&request_, kMaxQueryBytes, &request));
+      Response response;
+      RETURN_IF_ERROR(handler_->answer_(request, &response));
+      if (ByteBudget* const budget = handler_->long_answers_.budget) {
+        absl::StatusOr<ByteReservation> held =
+            budget->Reserve(static_cast<int64_t>(response.ByteSizeLong()));
+        if (!held.ok()) return WithRetryDelay(held.status(), kPlaceRetryDelay);
+        held_ = *std::move(held);
+      }
+      *answer = WriteMessage(response);
+      if (handler_->log_ != nullptr) {
+        handler_->log_(request, response, *FindPeer());
+      }
+      return absl::OkStatus();
     }
 
     void End(const absl::Status& status) {
-      if (status.ok()) {
-        responder_.Finish(response_, grpc::Status::OK, this->FinishTag());
-      } else {
-        responder_.FinishWithError(ToGrpcStatus(status), this->FinishTag());
-      }
+      responder_.FinishWithError(ToGrpcStatus(status), this->FinishTag());
     }
 
     UnaryHandler* const handler_;
-    Request request_;
-    Response response_;
-    grpc::ServerAsyncResponseWriter<Response> responder_;
+    grpc::ByteBuffer request_;
+    ByteReservation held_;  // until the answer is sent
+    grpc::ServerAsyncResponseWriter<grpc::ByteBuffer> responder_;
   };
-
-  absl::Status Run(const Request& request, Response* response) {
-    const absl::Time start = services_.clock->Now();
-    const absl::Status status = answer_(request, response);
-    services_.metrics->RpcEnded(name_, status.code(),
-                                services_.clock->Now() - start);
-    return status;
-  }
 
   const CallServices services_;
   Service* const service_;
   const std::string name_;
   const RequestMethod method_;
   const Answer answer_;
+  const LongAnswers long_answers_;
+  const Log log_;
 };
 
 }  // namespace qgemm

@@ -5,30 +5,75 @@
 #include "server/scheduling/batch_dispatcher.h"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "absl/time/clock.h"
 #include "base/check.h"
 #include "base/task_runner.h"
 
 namespace qgemm {
 
 // A batch on its way through the backend. Ended exactly once: by the backend's
-// completion, or by Submit if the backend refused it.
+// completion, by Submit if the backend refused it, or by Fail.
 struct BatchDispatcher::Launch {
+  // Memory of a request that Fail ended before the backend did.
+  struct Kept {
+    StagingLease a;
+    StagingLease c;
+    std::shared_ptr<const ResidentWeights> weights;
+  };
+
+  uint64_t number = 0;
   ClosedBatch batch;
   Finished finished;
   absl::Time start;
   int64_t rows = 0;
+  std::atomic<bool> claimed{false};
   // Result, set at the end.
   absl::Status status;
   BatchTimings timings;
   absl::Time end;
+
+  // True for the first that ends the launch.
+  bool Claim() { return !claimed.exchange(true); }
+
+  // Takes the requests' memory, unless the backend has ended the launch. The
+  // launch keeps itself until it does.
+  void KeepMemory(const std::shared_ptr<Launch>& self) {
+    MutexLock lock(&mutex);
+    if (ended_by_backend) return;
+    for (ScheduledRequest& scheduled : batch.requests) {
+      AdmittedRequest& request = *scheduled.request;
+      kept.push_back({std::move(request.a), std::move(request.c),
+                      std::move(request.weights)});
+    }
+    keeper = self;
+  }
+
+  void ReleaseMemory() {
+    std::vector<Kept> released;
+    std::shared_ptr<Launch> released_keeper;
+    MutexLock lock(&mutex);
+    ended_by_backend = true;
+    released.swap(kept);
+    released_keeper.swap(keeper);
+  }
+
+  Mutex mutex;
+  bool ended_by_backend ABSL_GUARDED_BY(mutex) = false;
+  std::vector<Kept> kept ABSL_GUARDED_BY(mutex);
+  std::shared_ptr<Launch> keeper ABSL_GUARDED_BY(mutex);
 };
 
 namespace {
+
+// Interval at which a drain looks for launches in flight.
+constexpr absl::Duration kLaunchPollInterval = absl::Milliseconds(5);
 
 RowSegment SegmentOf(const ScheduledRequest& scheduled) {
   const AdmittedRequest& request = *scheduled.request;
@@ -104,28 +149,91 @@ void BatchDispatcher::Submit(ClosedBatch batch, Finished finished) {
   launch->start = clock_->Now();
   GemmBatch gemm_batch = ToGemmBatch(launch->batch);
   launch->rows = gemm_batch.rows();
-  const absl::Status enqueued = backend_->Enqueue(
-      std::move(gemm_batch),
-      [this, launch](const absl::Status& status, const BatchTimings& timings,
-                     GemmBatch ended) {
-        // Released before the requests complete: this may be the last
-        // reference to unloaded weights.
-        ended.weights.reset();
-        launch->status = status;
-        launch->timings = timings;
-        EndLaunch(launch);
-      });
-  if (enqueued.ok()) return;
-  launch->status = enqueued;
-  EndLaunch(launch);
+  absl::Status refused = Enter(launch);
+  if (refused.ok()) {
+    refused = backend_->Enqueue(
+        std::move(gemm_batch),
+        [this, launch](const absl::Status& status, const BatchTimings& timings,
+                       GemmBatch ended) {
+          // Released before the requests complete: this may be the last
+          // reference to unloaded weights.
+          ended.weights.reset();
+          // The dispatcher may be gone if Fail ended the launch.
+          if (!launch->Claim()) return launch->ReleaseMemory();
+          EndLaunch(launch, {status, timings});
+        });
+  }
+  if (refused.ok()) return;
+  if (!launch->Claim()) return launch->ReleaseMemory();
+  EndLaunch(launch, {std::move(refused), {}});
 }
 
-void BatchDispatcher::EndLaunch(const std::shared_ptr<Launch>& launch) {
+absl::Status BatchDispatcher::Enter(const std::shared_ptr<Launch>& launch) {
+  MutexLock lock(&mutex_);
+  if (!failure_.ok()) return failure_;
+  launch->number = ++launches_;
+  in_flight_.push_back(launch);
+  return absl::OkStatus();
+}
+
+void BatchDispatcher::Leave(const Launch* launch) {
+  MutexLock lock(&mutex_);
+  const auto found =
+      std::find_if(in_flight_.begin(), in_flight_.end(),
+                   [&](const auto& other) { return other.get() == launch; });
+  if (found != in_flight_.end()) in_flight_.erase(found);
+}
+
+std::optional<LaunchInFlight> BatchDispatcher::OldestLaunch() const {
+  MutexLock lock(&mutex_);
+  if (in_flight_.empty()) return std::nullopt;
+  return LaunchInFlight{in_flight_.front()->number, in_flight_.front()->start};
+}
+
+bool BatchDispatcher::WaitForLaunches(absl::Time deadline) const {
+  while (OldestLaunch().has_value()) {
+    if (clock_->Now() >= deadline) return false;
+    absl::SleepFor(kLaunchPollInterval);
+  }
+  return true;
+}
+
+void BatchDispatcher::Fail(const absl::Status& status) {
+  std::vector<std::shared_ptr<Launch>> launches;
+  {
+    MutexLock lock(&mutex_);
+    if (failure_.ok()) failure_ = status;
+    launches = in_flight_;
+  }
+  for (const std::shared_ptr<Launch>& launch : launches) {
+    if (launch->Claim()) Abandon(launch, status);
+  }
+}
+
+void BatchDispatcher::Abandon(const std::shared_ptr<Launch>& launch,
+                              const absl::Status& status) {
+  Leave(launch.get());
+  TakeEnd({status, {}}, launch.get());
+  launch->KeepMemory(launch);
+  const auto requests = static_cast<int64_t>(launch->batch.requests.size());
+  CompleteRequests(*launch, {0, requests}, metrics_);
+  std::exchange(launch->finished, nullptr)(std::nullopt);
+}
+
+void BatchDispatcher::TakeEnd(LaunchEnd end, Launch* launch) {
+  launch->status = std::move(end.status);
+  launch->timings = end.timings;
   launch->end = clock_->Now();
   CountLaunch(*launch);
   for (ScheduledRequest& scheduled : launch->batch.requests) {
     AddTimings(*launch, &scheduled);
   }
+}
+
+void BatchDispatcher::EndLaunch(const std::shared_ptr<Launch>& launch,
+                                LaunchEnd end) {
+  Leave(launch.get());
+  TakeEnd(std::move(end), launch.get());
   std::optional<ScheduledRequest> unfinished;
   if (launch->status.ok()) unfinished = TakeUnfinished(&launch->batch);
   const auto requests = static_cast<int64_t>(launch->batch.requests.size());

@@ -9,9 +9,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/live_count.h"
+#include "base/mutex.h"
 #include "kernels/matrix/backend.h"
 #include "server/metrics/server_metrics.h"
 #include "server/scheduling/batch_scheduler.h"
@@ -39,8 +45,14 @@ inline bool CompletesInline(int64_t requests, int64_t answer_bytes) {
          answer_bytes <= kMaxInlineAnswerBytes;
 }
 
-// Thread-safe. Must outlive every launch it was given; the destructor waits for
-// the posted completions.
+// A launch that the backend has not ended.
+struct LaunchInFlight {
+  uint64_t number = 0;  // counts the launches
+  absl::Time start;
+};
+
+// Thread-safe. Must outlive every launch it was given, but for those that Fail
+// ended; the destructor waits for the posted completions.
 class BatchDispatcher final : public BatchSink {
  public:
   // `backend`, `clock` and `metrics` must outlive the dispatcher.
@@ -49,19 +61,45 @@ class BatchDispatcher final : public BatchSink {
 
   void Submit(ClosedBatch batch, Finished finished) override;
 
+  // The oldest launch in flight; nullopt without one.
+  std::optional<LaunchInFlight> OldestLaunch() const;
+
+  // Ends the requests of every launch in flight with `status`, on this thread,
+  // and those of launches to come, which the backend does not see. What the
+  // backend makes of the launches is ignored. It may still write their memory,
+  // which is kept until it completes them: perhaps for ever.
+  void Fail(const absl::Status& status);
+
+  // Returns when no launch is in flight, or at `deadline`; true if none is.
+  bool WaitForLaunches(absl::Time deadline) const;
+
   // Waits until every posted completion has run.
   void WaitForCompletions() { posted_.WaitUntilNone(); }
 
  private:
   struct Launch;
+  // End of a launch, as the backend reports it.
+  struct LaunchEnd {
+    absl::Status status;
+    BatchTimings timings;
+  };
   // Requests [first, first + count) of a launch.
   struct RequestRange {
     int64_t first = 0;
     int64_t count = 0;
   };
 
-  // Completes the requests, or posts their completions, then ends the launch.
-  void EndLaunch(const std::shared_ptr<Launch>& launch);
+  // Counts the launch as in flight, unless Fail has run: returns its status.
+  absl::Status Enter(const std::shared_ptr<Launch>& launch);
+  // The launch is in flight no more.
+  void Leave(const Launch* launch);
+  // Completes the requests, or posts their completions, then ends the launch,
+  // which the caller has claimed.
+  void EndLaunch(const std::shared_ptr<Launch>& launch, LaunchEnd end);
+  // Ends a claimed launch whose memory the backend may write.
+  void Abandon(const std::shared_ptr<Launch>& launch,
+               const absl::Status& status);
+  void TakeEnd(LaunchEnd end, Launch* launch);
   void PostCompletions(const std::shared_ptr<Launch>& launch);
   void CountLaunch(const Launch& launch);
   // Adds the launch's times to the request's.
@@ -73,6 +111,11 @@ class BatchDispatcher final : public BatchSink {
   const Clock* const clock_;
   ServerMetrics* const metrics_;
   LiveCount posted_;  // tasks that have not ended
+  mutable Mutex mutex_;
+  // The oldest first, but for ends out of order.
+  std::vector<std::shared_ptr<Launch>> in_flight_ ABSL_GUARDED_BY(mutex_);
+  uint64_t launches_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace qgemm

@@ -56,7 +56,12 @@ DroppedRequest DrainEnded(ScheduledRequest scheduled) {
 }
 
 QueueDemand DemandOf(const AdmittedRequest& request) {
-  return {request.client, request.m, request.operand_bytes()};
+  QueueDemand demand;
+  demand.identity = request.identity;
+  demand.client = request.client;
+  demand.rows = request.m;
+  demand.operand_bytes = request.operand_bytes();
+  return demand;
 }
 
 }  // namespace

@@ -2,41 +2,134 @@
 
 #include "server/scheduling/client_table.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
 namespace qgemm {
 
-const ClientState* ClientTable::Find(absl::string_view id) const {
-  const auto found = clients_.find(id);
-  return found == clients_.end() ? nullptr : found->second.get();
+const IdentityState* ClientTable::Find(absl::string_view identity) const {
+  const auto found = identities_.find(identity);
+  return found == identities_.end() ? nullptr : found->second.get();
 }
 
-ClientState* ClientTable::Get(absl::string_view id) {
-  const auto found = clients_.find(id);
-  if (found != clients_.end()) return found->second.get();
-  if (idle_ >= max_idle_) ForgetIdle();
+IdentityState* ClientTable::GetIdentity(absl::string_view id) {
+  const auto found = identities_.find(id);
+  if (found != identities_.end()) return found->second.get();
+  auto identity = std::make_unique<IdentityState>(options_.clients);
+  identity->id = std::string(id);
+  return identities_.emplace(identity->id, std::move(identity))
+      .first->second.get();
+}
+
+ClientState* ClientTable::Get(absl::string_view identity_id,
+                              absl::string_view client_id) {
+  IdentityState* const identity = GetIdentity(identity_id);
+  const auto found = identity->clients.find(client_id);
+  if (found != identity->clients.end()) return found->second.get();
+  if (idle_ >= options_.max_idle) ForgetIdle(identity);
   auto client = std::make_unique<ClientState>();
-  client->id = std::string(id);
+  client->id = std::string(client_id);
+  client->identity = identity;
+  ++identity->idle_clients;
   ++idle_;
-  return clients_.emplace(client->id, std::move(client)).first->second.get();
+  return identity->clients.emplace(client->id, std::move(client))
+      .first->second.get();
 }
 
-void ClientTable::Add(ClientState* client, const ScheduledRequest& scheduled) {
-  if (client->requests++ == 0) --idle_;
-  client->rows += scheduled.rows_left();
-  client->bytes += scheduled.request->operand_bytes();
+void ClientTable::Add(ClientState* client, const ScheduledRequest& scheduled,
+                      LaunchKind kind) {
+  IdentityState* const identity = client->identity;
+  if (client->requests++ == 0) BeginWait(client);
+  if (kind == LaunchKind::kMerged && identity->merged_requests++ == 0) {
+    merged_.Push(identity);
+  }
+  ++identity->waiting.requests;
+  identity->waiting.rows += scheduled.rows_left();
+  identity->waiting.bytes += scheduled.request->operand_bytes();
 }
 
-void ClientTable::Remove(ClientState* client,
-                         const ScheduledRequest& scheduled) {
-  client->rows -= scheduled.rows_left();
-  client->bytes -= scheduled.request->operand_bytes();
-  if (--client->requests == 0) ++idle_;
+void ClientTable::BeginWait(ClientState* client) {
+  IdentityState* const identity = client->identity;
+  --identity->idle_clients;
+  --idle_;
+  client->served_rows = identity->share_of_clients.Enter(client->served_rows);
+  identity->waiting_clients.Push(client);
+  if (identity->waiting.requests > 0) return;
+  identity->served_rows = share_.Enter(identity->served_rows);
+  any_.Push(identity);
+}
+
+void ClientTable::Remove(ClientState* client, const ScheduledRequest& scheduled,
+                         LaunchKind kind) {
+  IdentityState* const identity = client->identity;
+  identity->waiting.rows -= scheduled.rows_left();
+  identity->waiting.bytes -= scheduled.request->operand_bytes();
+  if (--identity->waiting.requests == 0) any_.Remove(identity);
+  if (kind == LaunchKind::kMerged && --identity->merged_requests == 0) {
+    merged_.Remove(identity);
+  }
+  if (--client->requests > 0) return;
+  identity->waiting_clients.Remove(client);
+  ++identity->idle_clients;
+  ++idle_;
+}
+
+void ClientTable::BeginDecision(bool chunk_may_launch,
+                                std::vector<IdentityState*>* identities) {
+  identities->clear();
+  const IdentityState* const least =
+      chunk_may_launch ? any_.first() : merged_.first();
+  if (least == nullptr) return;
+  share_.Advance(least->served_rows);
+  const auto may_launch = [&](const IdentityState& identity) {
+    return share_.MayLaunch(identity.served_rows, least->served_rows);
+  };
+  const auto add = [&](IdentityState* identity) {
+    identity->share_of_clients.Advance(
+        identity->waiting_clients.first()->served_rows);
+    identities->push_back(identity);
+  };
+  chunk_may_launch ? any_.VisitFirst(may_launch, add)
+                   : merged_.VisitFirst(may_launch, add);
+}
+
+const ClientState* ClientTable::LeastServedBefore(const ClientState& client) {
+  const IdentityState& identity = *client.identity;
+  const ClientState* const least = identity.waiting_clients.first();
+  return identity.share_of_clients.MayLaunch(client.served_rows,
+                                             least->served_rows)
+             ? nullptr
+             : least;
+}
+
+void ClientTable::Charge(ClientState* client, const LaunchCost& cost) {
+  client->served_rows += cost.client_rows;
+  client->identity->served_rows += cost.identity_rows;
+  Moved(client);
+}
+
+void ClientTable::ChargeRider(ClientState* client, int64_t rows) {
+  IdentityState* const identity = client->identity;
+  client->served_rows =
+      identity->share_of_clients.ChargedRider(client->served_rows, rows);
+  identity->served_rows = share_.ChargedRider(identity->served_rows, rows);
+  Moved(client);
+}
+
+void ClientTable::Moved(ClientState* client) {
+  IdentityState* const identity = client->identity;
+  identity->waiting_clients.Moved(client);
+  any_.Moved(identity);
+  merged_.Moved(identity);
 }
 
 void ClientTable::ForgetLayers() {
-  for (auto& [id, client] : clients_) ForgetLayer(client.get());
+  for (auto& [id, identity] : identities_) {
+    for (auto& [client_id, client] : identity->clients) {
+      ForgetLayer(client.get());
+    }
+  }
 }
 
 void ClientTable::ForgetLayer(ClientState* client) {
@@ -44,16 +137,35 @@ void ClientTable::ForgetLayer(ClientState* client) {
   if (layer != nullptr) --layer->clients;
 }
 
-void ClientTable::ForgetIdle() {
-  for (auto entry = clients_.begin(); entry != clients_.end();) {
+// An identity that invents clients loses its own. Those of others stay unless
+// it has too few for the visit to be worth it.
+void ClientTable::ForgetIdle(IdentityState* asking) {
+  if (asking->idle_clients > options_.max_idle / 8) {
+    ForgetIdleOf(asking);
+    return;
+  }
+  for (auto entry = identities_.begin(); entry != identities_.end();) {
     const auto next = std::next(entry);
-    if (entry->second->requests == 0) {
-      ForgetLayer(entry->second.get());
-      clients_.erase(entry);
+    IdentityState* const identity = entry->second.get();
+    ForgetIdleOf(identity);
+    if (identity != asking && identity->clients.empty()) {
+      identities_.erase(entry);
     }
     entry = next;
   }
-  idle_ = 0;
+}
+
+void ClientTable::ForgetIdleOf(IdentityState* identity) {
+  for (auto entry = identity->clients.begin();
+       entry != identity->clients.end();) {
+    const auto next = std::next(entry);
+    if (entry->second->requests == 0) {
+      ForgetLayer(entry->second.get());
+      identity->clients.erase(entry);
+    }
+    entry = next;
+  }
+  idle_ -= std::exchange(identity->idle_clients, 0);
 }
 
 }  // namespace qgemm

@@ -1,162 +1,111 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In the heap, the children of index i are at 2 i + 1 and 2 i + 2.
+// An identity's queue lives while it has requests, and is in the ring while one
+// of them is not in a batch.
 
 #include "server/scheduling/fair_queue.h"
 
 #include <algorithm>
 
+#include "server/scheduling/client_table.h"
+
 namespace qgemm {
 
-void DeadlineHeap::Push(WaitingRequest* waiting) {
-  if (waiting->request->deadline == absl::InfiniteFuture()) return;
-  heap_.push_back(waiting);
-  SiftUp(waiting, static_cast<int64_t>(heap_.size()) - 1);
-}
-
-void DeadlineHeap::Remove(WaitingRequest* waiting) {
-  const int64_t index = std::exchange(waiting->heap_index, -1);
-  if (index < 0) return;
-  WaitingRequest* const last = heap_.back();
-  heap_.pop_back();
-  if (last == waiting) return;
-  SiftDown(last, index);
-  SiftUp(last, last->heap_index);
-}
-
-void DeadlineHeap::Put(WaitingRequest* waiting, int64_t index) {
-  heap_[index] = waiting;
-  waiting->heap_index = index;
-}
-
-void DeadlineHeap::SiftUp(WaitingRequest* waiting, int64_t index) {
-  while (index > 0 &&
-         waiting->request->deadline < DeadlineAt((index - 1) / 2)) {
-    Put(heap_[(index - 1) / 2], index);
-    index = (index - 1) / 2;
-  }
-  Put(waiting, index);
-}
-
-void DeadlineHeap::SiftDown(WaitingRequest* waiting, int64_t index) {
-  const auto size = static_cast<int64_t>(heap_.size());
-  while (2 * index + 1 < size) {
-    int64_t child = 2 * index + 1;
-    if (child + 1 < size && DeadlineAt(child + 1) < DeadlineAt(child)) ++child;
-    if (waiting->request->deadline <= DeadlineAt(child)) break;
-    Put(heap_[child], index);
-    index = child;
-  }
-  Put(waiting, index);
-}
-
-Priority FairQueue::highest_priority() const {
-  int priority = kPriorities - 1;
-  while (priority > 0 && rings_[priority].empty()) --priority;
-  return static_cast<Priority>(priority);
-}
-
 void FairQueue::Push(WaitingRequest* waiting) {
-  waiting->queue = this;
-  waiting->client_queue = ClientQueueOf(*waiting);
-  waiting->client_queue->requests.PushBack(waiting);
-  Count(waiting);
+  IdentityQueue* const queue = QueueOf(*waiting);
+  queue->Push(waiting);
+  UpdateTurns(queue);
+  Count(*waiting);
 }
 
 void FairQueue::PushUnfinished(WaitingRequest* waiting) {
-  waiting->queue = this;
-  waiting->client_queue = ClientQueueOf(*waiting);
-  waiting->client_queue->requests.PushFront(waiting);
-  Count(waiting);
+  IdentityQueue* const queue = QueueOf(*waiting);
+  queue->PushUnfinished(waiting);
+  UpdateTurns(queue);
+  Count(*waiting);
 }
 
 void FairQueue::Remove(WaitingRequest* waiting) {
-  LeaveClientQueue(waiting);
-  Uncount(waiting);
+  waiting->queue->Remove(waiting);
+  UpdateTurns(waiting->queue);
+  Uncount(*waiting);
 }
 
-void FairQueue::Launched(WaitingRequest* waiting) { Uncount(waiting); }
+void FairQueue::Release(IdentityQueue* emptied) {
+  queues_.erase(emptied->identity());
+  pools_->identity_queues.Return(emptied);
+}
+
+void FairQueue::Launched(WaitingRequest* waiting) {
+  waiting->queue->Launched(waiting);
+  Uncount(*waiting);
+}
 
 void FairQueue::Restore(WaitingRequest* waiting) {
-  ClientQueue* const queue = ClientQueueOf(*waiting);
-  waiting->client_queue = queue;
-  queue->requests.PushFront(waiting);
-  DrrRing& ring = RingOf(queue->priority);
-  ring.Remove(queue);
-  ring.AddFront(queue);
+  IdentityQueue* const queue = waiting->queue;
+  queue->Restore(waiting);
+  UpdateTurns(queue);
+  ring_.Remove(queue);
+  ring_.AddFront(queue);
   queue->has_quantum = true;
-  queue->deficit_rows += CostRows(*waiting);
+  queue->deficit_rows += queue->CostRows(*waiting);
 }
 
-ClientQueue* FairQueue::ClientQueueOf(const WaitingRequest& waiting) {
-  const Priority priority = waiting.request->priority;
-  ClientQueue*& queue = queue_of_client_[{waiting.client, priority}];
+IdentityQueue* FairQueue::QueueOf(const WaitingRequest& waiting) {
+  IdentityState* const identity = waiting.client->identity;
+  IdentityQueue*& queue = queues_[identity];
   if (queue == nullptr) {
-    queue = client_queues_->Take();
-    queue->client = waiting.client;
-    queue->priority = priority;
-    RingOf(priority).Add(queue);
+    queue = pools_->identity_queues.Take();
+    queue->Bind(this, identity, key_.kind, &pools_->client_queues);
   }
   return queue;
 }
 
-void FairQueue::LeaveClientQueue(WaitingRequest* waiting) {
-  ClientQueue* const queue = waiting->client_queue;
-  waiting->client_queue = nullptr;
-  queue->requests.Remove(waiting);
-  if (!queue->requests.empty()) return;
-  RingOf(queue->priority).Remove(queue);
-  queue_of_client_.erase({queue->client, queue->priority});
-  client_queues_->Return(queue);
-}
-
-void FairQueue::Count(WaitingRequest* waiting) {
+void FairQueue::Count(const WaitingRequest& waiting) {
   ++requests_;
   layer_.has_waiting = true;
-  rows_ += waiting->rows_left();
-  by_age_.PushBack(waiting);
-  deadlines_.Push(waiting);
+  rows_ += waiting.rows_left();
 }
 
-void FairQueue::Uncount(WaitingRequest* waiting) {
+void FairQueue::Uncount(const WaitingRequest& waiting) {
   --requests_;
   layer_.has_waiting = requests_ > 0;
-  rows_ -= waiting->rows_left();
-  by_age_.Remove(waiting);
-  deadlines_.Remove(waiting);
+  rows_ -= waiting.rows_left();
 }
 
-void FairQueue::TakeBatch(const BatchBounds& bounds, const BatchHead& head,
+void FairQueue::UpdateTurns(IdentityQueue* queue) {
+  if (queue->has_turns == queue->has_next()) return;
+  queue->has_turns = queue->has_next();
+  if (queue->has_turns) {
+    ring_.Add(queue);
+    return;
+  }
+  ring_.Remove(queue);
+  queue->deficit_rows = 0;
+  queue->has_quantum = false;
+}
+
+void FairQueue::TakeBatch(const BatchBounds& bounds, const BatchStart& start,
                           std::vector<WaitingRequest*>* batch,
                           std::vector<WaitingRequest*>* cancelled) {
   BatchFill fill = {bounds, batch, cancelled};
-  TakeHead(head, &fill);
-  const auto cost_rows = [this](const WaitingRequest& waiting) {
-    return CostRows(waiting);
+  if (!TakeStart(start, &fill)) return;
+  const auto cost_rows = [](IdentityQueue* queue) {
+    return queue->CostRows(*queue->Next());
   };
-  for (int priority = kPriorities - 1; priority >= 0; --priority) {
-    while (WaitingRequest* const next = rings_[priority].Head(cost_rows)) {
-      if (!Take(next, &fill)) return;
-    }
+  while (IdentityQueue* const next = ring_.Head(cost_rows)) {
+    if (!Take(next->Next(), &fill)) return;
   }
 }
 
-void FairQueue::TakeHead(const BatchHead& head, BatchFill* fill) {
-  const bool began_aged = std::exchange(began_aged_, false);
-  if (head.urgent && deadlines_.first() != nullptr) {
-    WaitingRequest* const urgent = deadlines_.first();
-    ClientQueue* const queue = urgent->client_queue;
-    WaitingRequest* next = nullptr;
-    do {
-      next = queue->requests.front();
-    } while (Take(next, fill) && next != urgent);
-    return;
-  }
-  ClientQueue* const oldest = by_age_.front()->client_queue;
-  if (began_aged || oldest->priority == highest_priority()) return;
-  if (by_age_.front()->waiting_since() > head.aged_before) return;
-  began_aged_ = true;
-  Take(oldest->requests.front(), fill);
+bool FairQueue::TakeStart(const BatchStart& start, BatchFill* fill) {
+  start.client_queue->queue->Started(start);
+  WaitingRequest* next = nullptr;
+  do {
+    next = start.client_queue->requests.front();
+    if (!Take(next, fill)) return false;
+  } while (next != start.last);
+  return true;
 }
 
 bool FairQueue::Take(WaitingRequest* waiting, BatchFill* fill) {
@@ -172,8 +121,10 @@ bool FairQueue::Take(WaitingRequest* waiting, BatchFill* fill) {
   }
   fill->left.max_rows -= std::min(rows, fill->left.max_rows);
   --fill->left.max_requests;
-  waiting->client_queue->deficit_rows -= CostRows(*waiting);
-  LeaveClientQueue(waiting);
+  IdentityQueue* const queue = waiting->queue;
+  queue->deficit_rows -= queue->CostRows(*waiting);
+  queue->Take(waiting);
+  UpdateTurns(queue);
   fill->batch->push_back(waiting);
   return true;
 }

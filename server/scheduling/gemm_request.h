@@ -19,8 +19,11 @@
 #include "base/task_runner.h"
 #include "kernels/matrix/backend.h"
 #include "server/metrics/server_metrics.h"
+#include "server/metrics/traffic.h"
 
 namespace qgemm {
+
+struct Weights;  // server/weights/weight_store.h
 
 // Order in which waiting requests are served, lowest first.
 enum class Priority : uint8_t { kLow, kNormal, kHigh };
@@ -29,14 +32,20 @@ enum class Priority : uint8_t { kLow, kNormal, kHigh };
 // until `done` hands it back.
 struct AdmittedRequest {
   std::shared_ptr<const ResidentWeights> weights;
+  std::shared_ptr<const Weights>
+      layer;  // their record, for the log; may be null
   MatmulSignature signature;
   int64_t m = 0;
   StagingLease a;  // [m, k]
   StagingLease c;  // [m, n], written by the launches
   absl::Time arrival;
   absl::Time deadline = absl::InfiniteFuture();
-  // Client that fairness and quotas count the request for.
+  // Peer that fairness and quotas count the request for; the server found it
+  // out, the peer cannot choose it. Requests without one share one.
+  std::string identity;
+  // Client that fairness counts the request for among those of its identity.
   std::string client;
+  RequestTraffic traffic;
   Priority priority = Priority::kNormal;
   // Set by the transport when the caller went away; read before execution.
   std::shared_ptr<const std::atomic<bool>> cancelled;
@@ -86,8 +95,14 @@ struct ScheduledRequest {
   }
 };
 
-// Ends the request: runs its `done`.
+// Ends the request: counts it and runs its `done`.
 inline void Complete(ScheduledRequest scheduled, absl::Status status) {
+  const AdmittedRequest& request = *scheduled.request;
+  if (status.ok()) {
+    request.traffic.RequestComputed(request.m);
+  } else {
+    request.traffic.RequestDropped();
+  }
   AdmittedRequest::Done done = std::move(scheduled.request->done);
   done(std::move(status), scheduled.state.timings,
        std::move(scheduled.request));

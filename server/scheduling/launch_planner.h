@@ -14,14 +14,17 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "server/metrics/server_metrics.h"
 #include "server/scheduling/batching_policy.h"
 #include "server/scheduling/client_table.h"
 #include "server/scheduling/fair_queue.h"
 #include "server/scheduling/gemm_request.h"
+#include "server/scheduling/identity_queue.h"
 #include "server/scheduling/layer_sequence_predictor.h"
+#include "server/scheduling/queue_admission.h"
+#include "server/scheduling/waiting_request.h"
 
 namespace qgemm {
 
@@ -33,12 +36,7 @@ struct BatchingOptions {
   ChunkLimits chunks;
 };
 
-struct SchedulerOptions {
-  int64_t max_queued_requests = 4096;
-  int64_t max_queued_bytes = int64_t{1} << 30;  // a and c together
-  // Quotas of one client's waiting requests; 0 = no quota.
-  int64_t max_client_queued_rows = 0;
-  int64_t max_client_queued_bytes = 0;
+struct SchedulerOptions : QueueLimits {
   int max_launches_in_flight = 2;
   int max_chunks_in_flight = 1;
   BatchingOptions batching;
@@ -52,25 +50,6 @@ struct ClosedBatch {
   // kMayRunInline for one request of few rows while nothing else waits or runs:
   // the submitting thread may wait for its end.
   ExecutionHint hint = ExecutionHint::kAsync;
-};
-
-// A request's share of the queue's bounds.
-struct QueueDemand {
-  absl::string_view client;
-  int64_t rows = 0;
-  int64_t operand_bytes = 0;
-};
-
-struct QueueDepth {
-  int64_t requests = 0;
-  int64_t rows = 0;
-  int64_t bytes = 0;
-};
-
-// Result of an admission check: OK, or why the request may not wait.
-struct Refusal {
-  absl::Status status;
-  DropReason reason = DropReason::kQueueFull;
 };
 
 // A request that ends without a result, its error and its metric's label.
@@ -91,8 +70,7 @@ class LaunchPlanner {
   explicit LaunchPlanner(const SchedulerOptions& options);
   ~LaunchPlanner();
 
-  // Errors: RESOURCE_EXHAUSTED (the queue or the client's quota is full),
-  // INVALID_ARGUMENT (the request alone is beyond them).
+  // Errors: as CheckQueueRoom.
   Refusal CheckRoom(const QueueDemand& demand) const;
 
   // Queues the request; the caller has called CheckRoom.
@@ -118,40 +96,64 @@ class LaunchPlanner {
   int launches_in_flight() const { return launches_[0] + launches_[1]; }
 
  private:
+  // The queues among which one decision chooses, and their snapshots.
+  struct Candidates {
+    absl::Span<IdentityQueue* const> queues;
+    absl::Span<QueueSnapshot> snapshots;
+  };
+  // Start of the next launch, and the reason for it.
+  struct Decision {
+    BatchStart start;
+    LaunchReason reason = LaunchReason::kPreferred;
+
+    FairQueue* queue() const { return start.client_queue->queue->queue(); }
+  };
+
   int& LaunchesOf(LaunchKind kind) { return launches_[static_cast<int>(kind)]; }
-  Refusal CheckQuota(const QueueDemand& demand) const;
   FairQueue* QueueOf(const AdmittedRequest& request);
-  // Updates active_ and snapshots_ after a change of the queue's contents.
-  void Refresh(FairQueue* queue);
-  void Deactivate(FairQueue* queue);
   void ForgetIdleQueues();
+
+  // Updates the identity's queues and snapshots after a change of the queue's
+  // contents.
+  static void Refresh(IdentityQueue* queue);
+  static void Deactivate(IdentityQueue* queue);
 
   // Adds the request to the totals, and takes it out of them after it has left
   // its queue.
-  WaitingRequest* Count(ScheduledRequest scheduled);
+  WaitingRequest* Count(ScheduledRequest scheduled, LaunchKind kind);
   ScheduledRequest Release(WaitingRequest* waiting);
 
   void DropExpired(absl::Time now, std::vector<DroppedRequest>* dropped);
   void DropCancelled(std::vector<DroppedRequest>* dropped);
-  std::optional<QueueChoice> ChooseQueue(absl::Time now);
-  void TakeFrom(FairQueue* queue, const BatchHead& head);
+
+  std::optional<Decision> Decide(absl::Time now);
+  Candidates Gather();
+  PolicyOptions PolicyFor(const Candidates& candidates, absl::Time now);
+  // Replaces the decision by one for a client that was served less.
+  void DecideFor(const ClientState& client, const DecisionContext& context,
+                 const PolicyOptions& policy, Decision* decision);
+  void TakeBatch(const Decision& decision);
   void CutBatch(FairQueue* queue);
-  ClosedBatch CloseBatch(FairQueue* queue);
+  ClosedBatch CloseBatch();
+  void ChargeBatch();
   RowRange RowsToLaunch(const ScheduledRequest& scheduled) const;
 
   const SchedulerOptions options_;
-  ObjectPool<ClientQueue> client_queues_;
+  QueuePools pools_;
   ObjectPool<WaitingRequest> waiting_;
   ClientTable clients_;
   absl::flat_hash_map<QueueKey, std::unique_ptr<FairQueue>> queues_;
-  std::vector<FairQueue*> active_;        // the queues that are not empty
-  std::vector<QueueSnapshot> snapshots_;  // parallel to active_
+  DeadlineHeapBy<&WaitingRequest::due_index> due_;
   LayerSequencePredictor predictor_;
   QueueDepth depth_;
   int launches_[2] = {0, 0};  // in flight, by kind
   LaunchReason last_reason_ = LaunchReason::kPreferred;
 
   // Scratch of one decision; members so that they keep their memory.
+  std::vector<IdentityState*> identities_;
+  std::vector<IdentityQueue*> candidates_;
+  std::vector<ClientQueue*> client_queues_;
+  std::vector<QueueSnapshot> snapshots_;
   std::vector<WaitingRequest*> batch_;
   std::vector<WaitingRequest*> cancelled_;
   std::vector<int64_t> batch_rows_;

@@ -9,6 +9,8 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "base/crc32c.h"
 #include "base/status_macros.h"
@@ -38,16 +40,22 @@ absl::Status CheckCrc(const UploadChunk& chunk) {
       *chunk.crc32c));
 }
 
+// The canonical text, as errors show it.
+std::string OneLine(const WeightsSpec& spec) {
+  const std::string text = CanonicalText(spec);
+  return absl::StrReplaceAll(absl::StripSuffix(text, "\n"), {{"\n", ", "}});
+}
+
 absl::Status CheckHeader(const UploadHeader& header,
                          const WeightsLimits& limits) {
-  if (!header.name.empty()) RETURN_IF_ERROR(ValidateWeightsName(header.name));
+  RETURN_IF_ERROR(Validate(header.binding));
   RETURN_IF_ERROR(Validate(header.spec, limits));
   const int64_t expected_bytes = TotalBytes(header.spec);
   if (header.total_bytes.value_or(expected_bytes) != expected_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("total_bytes = ", *header.total_bytes,
                      ", but the shape and format need ", expected_bytes, " (",
-                     CanonicalText(header.spec), ")"));
+                     OneLine(header.spec), ")"));
   }
   return absl::OkStatus();
 }
@@ -60,14 +68,12 @@ absl::StatusOr<std::shared_ptr<const Weights>> FindDuplicate(
   const std::string id = ToHex(*header.expected_id);
   const auto held = store->Find(id);
   if (!held.ok()) return nullptr;
-  const std::string text = CanonicalText(header.spec);
-  const std::string held_text = CanonicalText((*held)->spec);
-  if (text != held_text) {
+  if (CanonicalText(header.spec) != CanonicalText((*held)->spec)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("sha256 ", id, " is held as ", held_text,
-                     ", but this header says ", text));
+        absl::StrCat("sha256 ", id, " is held as ", OneLine((*held)->spec),
+                     "; but this header says ", OneLine(header.spec)));
   }
-  return store->BindIfHeld(id, header.name);
+  return store->BindIfHeld(id, header.binding);
 }
 
 }  // namespace
@@ -125,9 +131,14 @@ absl::StatusOr<UploadSession::Started> UploadSession::Start(
     return Deduplicated{{std::move(duplicate), /*deduplicated=*/true,
                          /*flushed_blocks=*/0}};
   }
-  const int64_t resident_bytes =
-      backend->EstimateResidentBytes(ShapeOf(header.spec));
-  ASSIGN_OR_RETURN(ByteReservation reservation, store->Reserve(resident_bytes));
+  RETURN_IF_ERROR(store->CheckCommit(
+      header.binding,
+      header.expected_id.has_value() ? ToHex(*header.expected_id) : ""));
+  ASSIGN_OR_RETURN(
+      ByteReservation reservation,
+      store->Reserve(backend->EstimateResidentBytes(ShapeOf(header.spec)) +
+                     kLayerRecordBytes + kNameRecordBytes +
+                     DecoderBytes(header.spec)));
   ASSIGN_OR_RETURN(auto builder, backend->NewBuilder());
   return absl::WrapUnique(new UploadSession(
       header, store, std::move(reservation), std::move(builder)));
@@ -163,7 +174,8 @@ absl::Status UploadSession::AppendNext(const UploadChunk& chunk) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<UploadResult> UploadSession::Finish() {
+absl::StatusOr<UploadResult> UploadSession::Finish(
+    absl::FunctionRef<absl::Status()> check) {
   RETURN_IF_ERROR(state_);
   state_ = absl::FailedPreconditionError("the upload has ended");
   if (!cursor_.done()) return MissingBytes();
@@ -175,6 +187,7 @@ absl::StatusOr<UploadResult> UploadSession::Finish() {
   }
   ASSIGN_OR_RETURN(const DecodeReport report, decoder_->Finish());
   ASSIGN_OR_RETURN(auto resident, builder_->Finish());
+  RETURN_IF_ERROR(check());
   return Commit(ToHex(id), std::move(resident), report);
 }
 
@@ -184,14 +197,19 @@ absl::Status UploadSession::MissingBytes() const {
       TotalBytes(header_.spec), " bytes: expected ", cursor_.Next()));
 }
 
-UploadResult UploadSession::Commit(
+absl::StatusOr<UploadResult> UploadSession::Commit(
     const std::string& id, std::shared_ptr<const ResidentWeights> resident,
     const DecodeReport& report) {
   const ResidentWeights* const ours = resident.get();
+  decoder_.reset();
+  // The decoder's share goes back, and the store takes the name's.
+  RETURN_IF_ERROR(
+      reservation_.Resize(resident->resident_bytes() + kLayerRecordBytes));
   Weights weights{id, header_.spec, std::move(resident),
                   TotalBytes(header_.spec)};
-  auto held =
-      store_->Commit(std::move(weights), std::move(reservation_), header_.name);
+  ASSIGN_OR_RETURN(auto held,
+                   store_->Commit(std::move(weights), std::move(reservation_),
+                                  header_.binding));
   const bool deduplicated = held->resident.get() != ours;
   return UploadResult{std::move(held), deduplicated, report.flushed_blocks};
 }

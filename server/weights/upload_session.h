@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -27,7 +28,7 @@
 namespace qgemm {
 
 struct UploadHeader {
-  std::string name;  // may be empty
+  NameBinding binding;
   WeightsSpec spec;
   std::optional<int64_t> total_bytes;  // checked against the spec if given
   std::optional<Sha256Digest> expected_id;
@@ -85,9 +86,11 @@ class UploadSession {
  public:
   using Started = std::variant<Deduplicated, std::unique_ptr<UploadSession>>;
 
-  // Checks name, spec and byte count, and reserves the budget, unless the
-  // expected id is held already. `backend` and `store` must outlive the
-  // session. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED.
+  // Checks name, spec and byte count, and reserves the budget for all that the
+  // upload will take, its decoder's memory included, unless the expected id is
+  // held already. `backend` and `store` must outlive the session. Errors:
+  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, and those of
+  // WeightStore::Commit.
   static absl::StatusOr<Started> Start(const UploadHeader& header,
                                        const WeightsLimits& limits,
                                        Backend* backend, WeightStore* store);
@@ -100,9 +103,11 @@ class UploadSession {
   // than the next), INVALID_ARGUMENT (bytes beyond the section, invalid codes).
   absl::Status Append(const UploadChunk& chunk);
 
-  // Commits. Errors: INVALID_ARGUMENT if bytes are missing, DATA_LOSS if the
-  // hash is not the expected one.
-  absl::StatusOr<UploadResult> Finish();
+  // Commits, if `check` is OK when the layer is built, which may take its time.
+  // Errors: INVALID_ARGUMENT if bytes are missing, DATA_LOSS if the hash is not
+  // the expected one, those of `check` and of WeightStore::Commit.
+  absl::StatusOr<UploadResult> Finish(
+      absl::FunctionRef<absl::Status()> check = absl::OkStatus);
 
  private:
   UploadSession(const UploadHeader& header, WeightStore* store,
@@ -111,9 +116,9 @@ class UploadSession {
 
   absl::Status AppendNext(const UploadChunk& chunk);
   absl::Status MissingBytes() const;
-  UploadResult Commit(const std::string& id,
-                      std::shared_ptr<const ResidentWeights> resident,
-                      const DecodeReport& report);
+  absl::StatusOr<UploadResult> Commit(
+      const std::string& id, std::shared_ptr<const ResidentWeights> resident,
+      const DecodeReport& report);
 
   const UploadHeader header_;
   WeightStore* const store_;

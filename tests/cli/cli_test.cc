@@ -91,6 +91,14 @@ INSTANTIATE_TEST_SUITE_P(
                                      "ternary", "int4", "dense"),
                      testing::Values("client", "server")));
 
+// The server's message repeats the name.
+TEST_F(CliTest, ErrorsOfTheServerDoNotReachTheTerminalRaw) {
+  const CommandResult result = Qgemm({"describe", "layer\x1b[2J"});
+  EXPECT_EQ(result.exit_code, kFailed);
+  EXPECT_THAT(result.err, HasSubstr("layer"));
+  EXPECT_THAT(result.err, Not(HasSubstr("\x1b")));
+}
+
 TEST_F(CliTest, ModesAndTypesVerify) {
   const std::vector<std::vector<std::string>> cases = {
       {"q4_0", "--mode=A8", "--dtype=fp16"},
@@ -189,6 +197,28 @@ TEST_F(CliTest, DescribeListAndUnload) {
   EXPECT_THAT(gone.err, HasSubstr("NOT_FOUND"));
 }
 
+TEST_F(CliTest, ConditionsOnANameKeepItFromBeingTaken) {
+  const std::vector<std::string> load = {"load", "--random=32x6",
+                                         "--format=int4", "--name=mine"};
+  const auto with = [&load](std::vector<std::string> more) {
+    more.insert(more.begin(), load.begin(), load.end());
+    return more;
+  };
+  const std::string id = Json(with({"--seed=21", "--create_only"}))["id"];
+  const CommandResult taken = Qgemm(with({"--seed=22", "--create_only"}));
+  EXPECT_EQ(taken.exit_code, kFailed);
+  EXPECT_THAT(taken.err, HasSubstr("ALREADY_EXISTS"));
+  const std::string other =
+      Json(with({"--seed=22", "--if_match=" + id.substr(0, 12)}))["id"];
+  EXPECT_NE(other, id);
+  EXPECT_THAT(Qgemm(with({"--seed=23", "--if_match=" + id})).err,
+              HasSubstr("FAILED_PRECONDITION"));
+  EXPECT_THAT(Qgemm({"unload", "mine", "--if_match=" + id}).err,
+              HasSubstr("FAILED_PRECONDITION"));
+  EXPECT_EQ(Json({"describe", "mine"})["id"], other);
+  EXPECT_EQ(Json({"unload", "mine", "--if_match=" + other})["freed"], true);
+}
+
 TEST_F(CliTest, IdsAreAcceptedAsListShowsThem) {
   const std::string id =
       Json({"load", "--random=32x6", "--format=int4", "--seed=5"})["id"];
@@ -259,6 +289,8 @@ TEST_F(CliTest, WrongUsageExitsWithTwoAndSaysWhy) {
       {"load", "--random=64x64", "--format=kbit9"},
       {"load", "--random=64x64", "--where=nowhere"},
       {"load", "--random=64x64", "--tensor=w"},
+      {"load", "--random=64x64", "--create_only"},
+      {"load", "--random=64x64", "--name=w", "--create_only", "--if_match=ab"},
       {"load", "--random"},
       {"list", "extra"},
       {"list", "--no_such_flag"},

@@ -282,8 +282,10 @@ TEST_F(ClientTest, AFullQueueEndsTheCallIfThePolicySaysSo) {
   options.retry.honour_retry_info = false;
   const auto client = ConnectTo(service_, options);
   service_.FailNext(1, FullQueue(absl::Milliseconds(1)));
-  EXPECT_EQ(client->Gemm(Request()).status(),
-            absl::ResourceExhaustedError("the queue is full"));
+  const absl::Status refused = client->Gemm(Request()).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused));
+  EXPECT_EQ(refused.message(), "the queue is full");
+  EXPECT_EQ(RetryDelay(refused), absl::Milliseconds(1));
   EXPECT_EQ(service_.calls(), 1);
 }
 
@@ -569,6 +571,7 @@ TEST_F(ClientTest, QueriesTranslateEveryField) {
   const auto layer = client->GetWeights("layer");
   ASSERT_TRUE(layer.ok()) << layer.status();
   EXPECT_THAT(layer->names, ElementsAre("layer"));
+  EXPECT_EQ(layer->name_count, 1);
   EXPECT_EQ(layer->id, "id");
   EXPECT_EQ(layer->n, 7);
   EXPECT_EQ(layer->k, 32);
@@ -579,7 +582,13 @@ TEST_F(ClientTest, QueriesTranslateEveryField) {
   EXPECT_EQ(layer->spec, "spec");
 }
 
-TEST_F(ClientTest, ListKeepsTheServersOrder) {
+TEST_F(ClientTest, ListEndsAtAPageThatRepeats) {
+  const auto client = ConnectTo(service_, QuickOptions());
+  service_.set_repeats_pages(true);
+  EXPECT_EQ(client->ListWeights().status().code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(ClientTest, ListWalksPagesInTheServersOrder) {
   const auto client = ConnectTo(service_, QuickOptions());
   const auto layers = client->ListWeights();
   ASSERT_TRUE(layers.ok()) << layers.status();
@@ -606,6 +615,14 @@ TEST_F(ClientTest, UnloadNamesTheWeightsAndIsRetried) {
   ASSERT_TRUE(freed.ok()) << freed.status();
   EXPECT_TRUE(*freed);
   EXPECT_THAT(service_.unloaded(), ElementsAre("layer"));
+  EXPECT_EQ(service_.unload_request().if_match(), "");
+}
+
+TEST_F(ClientTest, UnloadSendsTheIdThatItIsFor) {
+  const auto client = ConnectTo(service_, QuickOptions());
+  ASSERT_TRUE(
+      client->UnloadWeights("layer", absl::InfiniteFuture(), "id").ok());
+  EXPECT_EQ(service_.unload_request().if_match(), "id");
 }
 
 }  // namespace

@@ -65,6 +65,11 @@ void FakeService::set_deduplicates(bool deduplicates) {
   deduplicates_ = deduplicates;
 }
 
+void FakeService::set_repeats_pages(bool repeats_pages) {
+  MutexLock lock(&mutex_);
+  repeats_pages_ = repeats_pages;
+}
+
 void FakeService::CloseGate() {
   MutexLock lock(&mutex_);
   gate_open_ = false;
@@ -104,6 +109,11 @@ std::vector<v1::WeightsChunk> FakeService::chunks() const {
 std::vector<std::string> FakeService::unloaded() const {
   MutexLock lock(&mutex_);
   return unloaded_;
+}
+
+v1::UnloadWeightsRequest FakeService::unload_request() const {
+  MutexLock lock(&mutex_);
+  return unload_request_;
 }
 
 grpc::Status FakeService::Admit() {
@@ -190,17 +200,21 @@ grpc::Status FakeService::UnloadWeights(grpc::ServerContext*,
   if (!admitted.ok()) return admitted;
   MutexLock lock(&mutex_);
   unloaded_.push_back(request->weights());
+  unload_request_ = *request;
   response->set_freed(true);
   return grpc::Status::OK;
 }
 
 grpc::Status FakeService::ListWeights(grpc::ServerContext*,
-                                      const v1::ListWeightsRequest*,
+                                      const v1::ListWeightsRequest* request,
                                       v1::ListWeightsResponse* response) {
   const grpc::Status admitted = Admit();
   if (!admitted.ok()) return admitted;
-  response->add_weights()->set_id("first");
-  response->add_weights()->set_id("second");
+  MutexLock lock(&mutex_);
+  // Two pages.
+  const bool is_first = request->page_token().empty();
+  response->add_weights()->set_id(is_first ? "first" : "second");
+  if (is_first || repeats_pages_) response->set_next_page_token("page");
   return grpc::Status::OK;
 }
 

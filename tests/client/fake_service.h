@@ -45,6 +45,9 @@ class FakeService final : public v1::Qgemm::Service {
   // Loads whose header carries a hash are answered before their chunks.
   void set_deduplicates(bool deduplicates);
 
+  // Every page of a list is said to be followed by the first.
+  void set_repeats_pages(bool repeats_pages);
+
   // Gemm calls wait here until OpenGate; the gate is open at first.
   void CloseGate();
   void OpenGate();
@@ -58,6 +61,8 @@ class FakeService final : public v1::Qgemm::Service {
   v1::WeightsHeader header() const;
   std::vector<v1::WeightsChunk> chunks() const;
   std::vector<std::string> unloaded() const;
+  // The last UnloadWeights request.
+  v1::UnloadWeightsRequest unload_request() const;
 
  private:
   grpc::Status Gemm(grpc::ServerContext* context,
@@ -101,6 +106,8 @@ class FakeService final : public v1::Qgemm::Service {
   v1::WeightsHeader header_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::WeightsChunk> chunks_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> unloaded_ ABSL_GUARDED_BY(mutex_);
+  v1::UnloadWeightsRequest unload_request_ ABSL_GUARDED_BY(mutex_);
+  bool repeats_pages_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::string address_;
   std::string socket_folder_;

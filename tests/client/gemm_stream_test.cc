@@ -258,6 +258,26 @@ TEST_F(GemmStreamTest, AnErrorOfOneRequestEndsThatOneAlone) {
   EXPECT_TRUE(stream->Finish().ok());
 }
 
+TEST_F(GemmStreamTest, ARefusalSaysWhenToTryAgain) {
+  service_.set_stream([&](ServerStream* stream) {
+    v1::GemmStreamRequest request;
+    stream->Read(&request);
+    v1::GemmStreamResponse refusal;
+    refusal.set_request_id(request.request_id());
+    refusal.mutable_error()->set_code(grpc::StatusCode::RESOURCE_EXHAUSTED);
+    refusal.mutable_error()->set_retry_delay_ns(50'000'000);
+    stream->Write(refusal);
+    return AnswerEach(stream);
+  });
+  const auto stream = Open();
+  const Result refused = Submit(stream.get(), Request()).get();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
+  EXPECT_EQ(RetryDelay(refused.status()), absl::Milliseconds(50));
+  EXPECT_TRUE(Submit(stream.get(), Request()).get().ok());
+  EXPECT_EQ(RetryDelay(absl::NotFoundError("")), std::nullopt);
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
 TEST_F(GemmStreamTest, ABadRequestIsRefusedWithoutBeingSent) {
   const auto stream = Open();
   GemmRequest bad = Request();

@@ -94,6 +94,20 @@ TEST(RetryPauseTest, TheServersDelayKeepsAttemptsAndDeadline) {
   EXPECT_EQ(RetryPause(Policy(), attempt), std::nullopt);
 }
 
+TEST(RetryPauseTest, WithoutADeadlineTheServersDelayHasABound) {
+  RetryPolicy policy = Policy();
+  policy.max_retry_delay = absl::Minutes(1);
+  EXPECT_EQ(RetryPause(policy, Exhausted(absl::Minutes(1))), absl::Minutes(1));
+  const absl::Duration longer = absl::Minutes(1) + absl::Nanoseconds(1);
+  EXPECT_EQ(RetryPause(policy, Exhausted(longer)), std::nullopt);
+  EXPECT_EQ(RetryPause(policy, Exhausted(absl::InfiniteDuration())),
+            std::nullopt);
+  // A deadline is the caller's own bound.
+  EndedAttempt attempt = Exhausted(longer);
+  attempt.deadline = attempt.now + absl::Hours(1);
+  EXPECT_EQ(RetryPause(policy, attempt), longer);
+}
+
 TEST(RetryPauseTest, ADelayForAnotherCodeIsNoReasonToRetry) {
   EndedAttempt attempt = Exhausted(absl::Seconds(1));
   attempt.status = absl::InvalidArgumentError("");
@@ -129,6 +143,9 @@ TEST(RetryPolicyTest, RefusesValuesOutOfRange) {
   EXPECT_FALSE(Validate(policy).ok());
   policy = Policy();
   policy.jitter = 1.1;
+  EXPECT_FALSE(Validate(policy).ok());
+  policy = Policy();
+  policy.max_retry_delay = absl::Seconds(-1);
   EXPECT_FALSE(Validate(policy).ok());
 }
 

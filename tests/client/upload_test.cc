@@ -117,6 +117,19 @@ TEST_F(UploadTest, HeaderSaysWhatTheSpecSays) {
   EXPECT_EQ(header.total_bytes(), BytesOf(Encoded()).size());
 }
 
+TEST_F(UploadTest, HeaderHasTheConditionsOnTheName) {
+  LoadOptions options;
+  options.name = "layer";
+  ASSERT_TRUE(client_->LoadWeights(Encoded(), options).ok());
+  EXPECT_FALSE(service_.header().create_only());
+  EXPECT_EQ(service_.header().if_match(), "");
+  options.create_only = true;
+  options.if_match = "id";
+  ASSERT_TRUE(client_->LoadWeights(Encoded(), options).ok());
+  EXPECT_TRUE(service_.header().create_only());
+  EXPECT_EQ(service_.header().if_match(), "id");
+}
+
 TEST_F(UploadTest, IdIsTheHashOfTextAndBytes) {
   const EncodedWeights weights = Encoded();
   Sha256 hash;

@@ -152,6 +152,14 @@ TEST_F(GemmStreamTest, BytesThatAreNoMessageEndTheStream) {
             "the message does not parse as qgemm.v1.GemmStreamRequest");
 }
 
+TEST_F(GemmStreamTest, AFloodOfUnknownFieldsEndsTheStream) {
+  std::string flood;
+  while (flood.size() < 1 << 20) flood.append("\x9a\x06\x00", 3);
+  const RawAnswer answer = StreamRaw(client_.channel(), kGemmStream, flood);
+  EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(answer.status.error_message(), HasSubstr("65536"));
+}
+
 TEST_F(GemmStreamTest, TooManyOperandsInPartEndTheStream) {
   StreamClient stream(client_);
   for (uint64_t id = 0; id < 9; ++id) {
@@ -196,10 +204,10 @@ TEST(GemmStreamLimits, WhatTheQueueCanNeverTakeIsRefusedBeforeItComes) {
   EXPECT_EQ(refused.error.retry_delay_ns(), 0u);
 }
 
-TEST(GemmStreamLimits, OperandsInPartOfAllStreamsAreBounded) {
+TEST(GemmStreamLimits, OneClientsOperandsAreBoundedOverItsStreams) {
   RandomGenerator random(FreshSeed());
   ServerOptions options;
-  options.scheduler.max_queued_bytes = 1000;
+  options.max_client_staging_bytes = 1000;
   TestServer server(options);
   const Client client = server.NewClient();
   LoadLayer(client, kN, kK, &random);
@@ -214,10 +222,61 @@ TEST(GemmStreamLimits, OperandsInPartOfAllStreamsAreBounded) {
   ASSERT_TRUE(second.Write(messages.front()));
   const StreamedAnswer refused = second.ReadOne();
   EXPECT_EQ(refused.code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_THAT(refused.error.message(), HasSubstr("come in part"));
+  EXPECT_THAT(refused.error.message(),
+              AllOf(HasSubstr("768"), HasSubstr("1000"),
+                    HasSubstr("--max_client_staging_bytes")));
   EXPECT_GT(refused.error.retry_delay_ns(), 0u);
   ASSERT_TRUE(first.Write(messages.back()));
   EXPECT_EQ(first.ReadOne().code(), grpc::StatusCode::OK);
+}
+
+TEST(GemmStreamLimits, AnOperandWhoseFragmentsDoNotComeIsGivenUp) {
+  RandomGenerator random(FreshSeed());
+  ServerOptions options;
+  options.idle_timeout = absl::Milliseconds(200);
+  HeldServer server(options);
+  const Client client = server.NewClient();
+  LoadLayer(client, kN, kK, &random);
+  const std::vector<v1::GemmStreamRequest> messages =
+      ToMessages(5, MakeGemm("layer", 2, kK, &random), {100});
+  StreamClient stream(client);
+  ASSERT_TRUE(stream.Write(messages.front()));
+  const StreamedAnswer ended = stream.ReadOne();
+  EXPECT_EQ(ended.id, 5u);
+  EXPECT_EQ(ended.code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(ended.error.message(),
+            "100 of the 256 bytes of a have come, and no fragment came for "
+            "200ms (--idle_timeout); send the request again");
+  EXPECT_EQ(server.backend().leases(), 0);
+  // The stream goes on; what follows of that operand is dropped.
+  ASSERT_TRUE(stream.Write(messages.back()));
+  ASSERT_TRUE(stream.Write(ToMessage(6, MakeGemm("layer", 1, kK, &random))));
+  const StreamedAnswer next = stream.ReadOne();
+  EXPECT_EQ(next.id, 6u);
+  EXPECT_EQ(next.code(), grpc::StatusCode::OK);
+}
+
+TEST(GemmStreamLimits, OneClientHasHalfOfTheStreams) {
+  RandomGenerator random(FreshSeed());
+  ServerOptions options;
+  options.max_streams = 2;
+  TestServer server(options);
+  const Client client = server.NewClient();
+  LoadLayer(client, kN, kK, &random);
+  const v1::GemmStreamRequest message =
+      ToMessage(1, MakeGemm("layer", 1, kK, &random));
+  StreamClient first(client);
+  ASSERT_TRUE(first.Write(message));
+  EXPECT_EQ(first.ReadOne().code(), grpc::StatusCode::OK);
+  const grpc::Status refused = StreamClient(client).Finish();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("1 (--max_streams)"));
+  EXPECT_THAT(refused.error_details(), HasSubstr("google.rpc.RetryInfo"));
+  first.WritesDone();
+  EXPECT_TRUE(first.Finish().ok());
+  StreamClient second(client);
+  ASSERT_TRUE(second.Write(message));
+  EXPECT_EQ(second.ReadOne().code(), grpc::StatusCode::OK);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@
 #include "tests/end_to_end/child_server.h"
 #include "tests/end_to_end/raw_call.h"
 #include "tests/end_to_end/test_server.h"
+#include "tests/support/temporary_folder.h"
 
 namespace qgemm {
 namespace {
@@ -31,26 +32,6 @@ namespace {
 namespace health = ::grpc::health::v1;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// A short path: a Unix socket's has at most 107 bytes.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    char name[] = "/tmp/qgemm_XXXXXX";
-    path_ = mkdtemp(name);
-  }
-  ~TemporaryFolder() {
-    unlink(File("socket").c_str());
-    unlink(File("ports").c_str());
-    rmdir(path_.c_str());
-  }
-  std::string File(const std::string& name) const {
-    return absl::StrCat(path_, "/", name);
-  }
-
- private:
-  std::string path_;
-};
 
 // A server that must refuse to start.
 void ExpectCannotStart(const std::vector<std::string>& flags,
@@ -71,7 +52,7 @@ TEST(Listen, ServesOnEveryAddress) {
   const std::string unix_address = "unix:" + folder.File("socket");
   ChildServer server({"--listen=127.0.0.1:0,localhost:0", "--listen",
                       unix_address, "--port_file", folder.File("ports")});
-  server.WaitForOutput(unix_address);
+  server.WaitForOutput("serving on " + unix_address);
   std::ifstream file(folder.File("ports"));
   int first = 0, second = 0, third = 0;
   file >> first >> second;
@@ -197,6 +178,31 @@ TEST(Services, HealthSaysNotServingWhileTheServerDrains) {
   call.join();
 }
 
+// Methods without an operand get what is no message, and a flood of fields that
+// nobody knows.
+TEST(Services, RefuseWhatTheyCannotOrNeedNotParse) {
+  TestServer server;
+  const Client client = server.NewClient();
+  std::string flood;
+  while (flood.size() < 1 << 20) flood.append("\x9a\x06\x00", 3);
+  for (const std::string method :
+       {"/qgemm.v1.Qgemm/ListWeights", "/qgemm.v1.Qgemm/GetWeights",
+        "/qgemm.v1.Qgemm/UnloadWeights", "/qgemm.v1.Qgemm/GetServerInfo",
+        "/qgemm.v1.QgemmDebug/Freeze", "/grpc.health.v1.Health/Check"}) {
+    const grpc::Status bad =
+        CallRaw(client.channel(), method, "\x0a\x05").status;
+    EXPECT_EQ(bad.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;
+    EXPECT_THAT(bad.error_message(), HasSubstr("does not parse as")) << method;
+    const grpc::Status large = CallRaw(client.channel(), method, flood).status;
+    EXPECT_EQ(large.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
+        << method;
+    EXPECT_THAT(large.error_message(), HasSubstr("65536")) << method;
+  }
+  EXPECT_EQ(StreamRaw(client.channel(), "/grpc.health.v1.Health/Watch", flood)
+                .status.error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
 TEST(Services, HealthKnowsNoOtherService) {
   TestServer server;
   const auto health = health::Health::NewStub(server.NewClient().channel());
@@ -251,11 +257,20 @@ TEST(Services, ReflectionListsTheService) {
 }
 
 TEST(Services, ChannelzKnowsTheServer) {
-  TestServer server;
+  ServerOptions options;
+  options.grpc.channelz = true;
+  TestServer server(options);
   const RawAnswer answer = CallRaw(server.NewClient().channel(),
                                    "/grpc.channelz.v1.Channelz/GetServers", "");
   ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
   EXPECT_FALSE(answer.bytes.empty());
+}
+
+TEST(Services, ChannelzIsOffByDefault) {
+  TestServer server;
+  const RawAnswer answer = CallRaw(server.NewClient().channel(),
+                                   "/grpc.channelz.v1.Channelz/GetServers", "");
+  EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
 TEST(Services, MetricsCountRequests) {

@@ -187,5 +187,14 @@ TEST(CommandLine, FormatsBytesAsItReadsThem) {
   EXPECT_EQ(*ParseBytes("1.5GB"), 1'500'000'000);
 }
 
+TEST_F(CommandLineTest, TellsTheOptionsThatWereChanged) {
+  ASSERT_TRUE(Parse({}).ok());
+  EXPECT_EQ(ChangedOptions(*app_), "");
+  ASSERT_TRUE(Parse({"--rows=9", "--name=none", "--timeout=30s", "--verify",
+                     "--listen=c,d", "--listen=e", "--rows=10"})
+                  .ok());
+  EXPECT_EQ(ChangedOptions(*app_), "--rows=10 --verify=true --listen=c,d,e");
+}
+
 }  // namespace
 }  // namespace qgemm::flags

@@ -523,9 +523,12 @@ class EndToEnd(unittest.TestCase):
                 self.assertIn("qgemm.v1.QgemmDebug", database.get_services())
 
     def test_channelz(self):
-        stub = channelz_pb2_grpc.ChannelzStub(self.channel)
-        servers = stub.GetServers(channelz_pb2.GetServersRequest(), timeout=60)
-        self.assertEqual(len(servers.server), 1)
+        with ServerProcess(SERVER_BINARY, "--channelz=on") as server:
+            with channel_to(server.address) as channel:
+                stub = channelz_pb2_grpc.ChannelzStub(channel)
+                servers = stub.GetServers(channelz_pb2.GetServersRequest(),
+                                          timeout=60)
+                self.assertEqual(len(servers.server), 1)
 
     def test_sigterm_ends_with_0(self):
         with ServerProcess(SERVER_BINARY) as server:

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/strings/escaping.h"
+#include "absl/time/clock.h"
 
 namespace qgemm {
 namespace {
@@ -66,6 +67,46 @@ TEST(RetryDelayOf, IsNothingWithoutRetryInfo) {
   EXPECT_EQ(RetryDelayOf(grpc::Status::OK), std::nullopt);
   EXPECT_EQ(RetryDelayOf(ToGrpcStatus(absl::ResourceExhaustedError("full"))),
             std::nullopt);
+}
+
+TEST(WithRetryDelay, TravelsThroughGrpc) {
+  const absl::Status status = WithRetryDelay(
+      absl::ResourceExhaustedError("full"), absl::Milliseconds(2500));
+  EXPECT_EQ(status.message(), "full");
+  EXPECT_EQ(RetryDelayOf(status), absl::Milliseconds(2500));
+  const grpc::Status sent = ToGrpcStatus(status);
+  EXPECT_EQ(RetryDelayOf(sent), absl::Milliseconds(2500));
+  EXPECT_EQ(RetryDelayOf(ToAbslStatus(sent)), absl::Milliseconds(2500));
+  EXPECT_EQ(RetryDelayOf(absl::ResourceExhaustedError("full")), std::nullopt);
+}
+
+gpr_timespec MonotonicIn(int64_t seconds) {
+  gpr_timespec deadline = gpr_now(GPR_CLOCK_MONOTONIC);
+  deadline.tv_sec += seconds;
+  return deadline;
+}
+
+TEST(DeadlineOf, IsByTheCallersClock) {
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  const absl::Time deadline = DeadlineOf(MonotonicIn(60), now);
+  EXPECT_LE(deadline, now + absl::Minutes(1));
+  EXPECT_GT(deadline, now);
+  EXPECT_LT(DeadlineOf(MonotonicIn(-60), now), now);
+}
+
+// grpc-timeout: 99999999H, the longest that the protocol can ask for.
+TEST(DeadlineOf, AFarOneIsNoPastOne) {
+  constexpr int64_t kSeconds = int64_t{99'999'999} * 3600;
+  const absl::Time now = absl::Now();
+  EXPECT_GT(DeadlineOf(MonotonicIn(kSeconds), now),
+            now + absl::Seconds(kSeconds - 60));
+}
+
+TEST(DeadlineOf, NoneIsInfinite) {
+  EXPECT_EQ(DeadlineOf(gpr_inf_future(GPR_CLOCK_REALTIME), absl::Now()),
+            absl::InfiniteFuture());
+  EXPECT_EQ(DeadlineOf(gpr_inf_future(GPR_CLOCK_MONOTONIC), absl::Now()),
+            absl::InfiniteFuture());
 }
 
 // A status whose details are one Any of that type and value.

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "qgemm/v1/qgemm.pb.h"
+#include "rpc/message_limits.h"
 #include "tests/rpc/payload_differential.h"
 
 namespace qgemm {
@@ -126,6 +127,109 @@ TEST_F(PayloadMessageTest, SaysWhichMessageDoesNotParse) {
   EXPECT_EQ(status.message(),
             "the message does not parse as qgemm.v1.GemmRequest");
   EXPECT_TRUE(payload.pieces.empty());
+}
+
+// One field of a GemmRequest, over and over, to that many bytes and more.
+std::string Repeated(const std::string& field, size_t bytes) {
+  std::string message;
+  while (message.size() < bytes) message += field;
+  return message;
+}
+
+TEST_F(PayloadMessageTest, ParsesNoFloodOfFields) {
+  v1::GemmRequest request;
+  request.set_a(std::string(1 << 20, 'a'));
+  const std::string operand = request.SerializeAsString();
+  for (const std::string& field :
+       {std::string("\x9a\x06\x00", 3),      // 99: an empty string
+        std::string("\x58\x01"),             // 11: a varint
+        std::string("\x0a\x01w"),            // weights
+        std::string("\x5d") + "1234",        // 11: fixed32
+        std::string("\x7a\x00", 2),          // the operand, empty
+        std::string("\x93\x06\x94\x06")}) {  // 98: a group
+    const std::string few = Repeated(field, 1 << 10);
+    EXPECT_EQ(DifferenceOfParsers(few, RandomLengths()), "")
+        << absl::BytesToHexString(field);
+    for (const std::string& flood :
+         {Repeated(field, 1 << 19), Repeated(field, 1 << 19) + operand}) {
+      grpc::ByteBuffer buffer = Sliced(flood, RandomLengths());
+      v1::GemmRequest header;
+      ReceivedPayload payload;
+      const absl::Status status =
+          ReadPayloadMessage(&buffer, &header, &payload);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument)
+          << absl::BytesToHexString(field);
+      EXPECT_EQ(header.ByteSizeLong(), 0u);  // nothing of it was parsed
+      EXPECT_TRUE(payload.pieces.empty());
+    }
+  }
+}
+
+TEST_F(PayloadMessageTest, OneLongFieldIsRefusedBeforeItIsCopied) {
+  v1::GemmRequest request;
+  request.set_weights(std::string(kMaxFieldBytes, 'w'));
+  request.set_a("a");
+  grpc::ByteBuffer buffer = Sliced(request.SerializeAsString(), {});
+  v1::GemmRequest header;
+  ReceivedPayload payload;
+  EXPECT_EQ(ReadPayloadMessage(&buffer, &header, &payload),
+            absl::InvalidArgumentError(
+                "the fields of qgemm.v1.GemmRequest beside field 15 have more "
+                "than 65536 bytes; send fewer, and no unknown ones"));
+  request.set_weights(std::string(kMaxFieldBytes - 100, 'w'));
+  EXPECT_EQ(DifferenceOfParsers(request.SerializeAsString(), {}), "");
+}
+
+TEST_F(PayloadMessageTest, ALargeOperandIsNoFlood) {
+  v1::GemmRequest request;
+  request.set_weights("layer");
+  request.set_a(std::string(1 << 20, 'a'));
+  const std::string bytes = request.SerializeAsString();
+  EXPECT_EQ(DifferenceOfParsers(bytes + bytes, RandomLengths()), "");
+}
+
+TEST_F(PayloadMessageTest, ABoundedMessageIsParsedWithinItsBound) {
+  v1::GemmRequest request;
+  request.set_weights("layer");
+  const std::string bytes = request.SerializeAsString();
+  const auto size = static_cast<int64_t>(bytes.size());
+  v1::GemmRequest read;
+  grpc::ByteBuffer buffer = Sliced(bytes, {3});
+  EXPECT_TRUE(ReadBoundedMessage(&buffer, size, &read).ok());
+  EXPECT_EQ(read.weights(), "layer");
+  buffer = Sliced(bytes, {3});
+  EXPECT_EQ(ReadBoundedMessage(&buffer, size - 1, &read),
+            absl::ResourceExhaustedError(
+                "a qgemm.v1.GemmRequest of 7 bytes; it may have 6"));
+  buffer = Sliced(bytes.substr(1), {});
+  EXPECT_EQ(ReadBoundedMessage(&buffer, size, &read).code(),
+            absl::StatusCode::kInvalidArgument);
+  grpc::ByteBuffer none;
+  EXPECT_EQ(ReadBoundedMessage(&none, size, &read).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(PayloadMessageTest, SlicesAreGivenBackOneByOne) {
+  const std::vector<uint8_t> c(2500, 'c');
+  v1::GemmResponse header;
+  header.mutable_timings()->set_kernel_ns(77);
+  int made = 0;
+  int released = 0;
+  {
+    grpc::ByteBuffer message = WriteSlicedPayloadMessage(header, c, 1000, [&] {
+      ++made;
+      return [&] { ++released; };
+    });
+    grpc::Slice whole;
+    ASSERT_TRUE(message.DumpToSingleSlice(&whole).ok());
+    v1::GemmResponse read;
+    ASSERT_TRUE(read.ParseFromArray(whole.begin(), whole.size()));
+    EXPECT_EQ(read.timings().kernel_ns(), 77u);
+    EXPECT_EQ(read.c(), std::string(2500, 'c'));
+    EXPECT_EQ(made, 3);
+    EXPECT_EQ(released, 0);
+  }
+  EXPECT_EQ(released, 3);
 }
 
 TEST_F(PayloadMessageTest, WritesWhatProtobufReadsAndGivesBack) {

@@ -98,8 +98,21 @@ TEST(ValidateTest, NamesTheFlagItsValueAndItsBounds) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("--batch_age_cap = 1h"));
   options = ServerOptions();
+  options.idle_timeout = absl::Milliseconds(99);
+  EXPECT_THAT(Validate(options).message(),
+              HasSubstr("--idle_timeout = 99ms is not between 100ms and 24h"));
+  options = ServerOptions();
+  options.max_streams = 0;
+  EXPECT_THAT(Validate(options).message(), HasSubstr("--max_streams = 0"));
+  options = ServerOptions();
   options.listen.clear();
   EXPECT_THAT(Validate(options).message(), HasSubstr("--listen"));
+  options = ServerOptions();
+  options.launch_timeout = absl::Milliseconds(999);
+  EXPECT_THAT(Validate(options).message(),
+              HasSubstr("--launch_timeout = 999ms is below 1s"));
+  options.launch_timeout = absl::ZeroDuration();
+  EXPECT_TRUE(Validate(options).ok());
 }
 
 // Defaults by flag, from the first two columns of the page's table. A row may
@@ -143,7 +156,9 @@ TEST(OperationsDocTest, TablesFlagsAndDefaultsAreTheServers) {
     }
     const bool is_switch = option->get_expected_max() == 0;
     const std::string value = option->get_default_str();
-    actual[name] = is_switch ? "off" : value.empty() ? "none" : value;
+    actual[name] = is_switch       ? (value == "true" ? "on" : "off")
+                   : value.empty() ? "none"
+                                   : value;
   }
   EXPECT_EQ(documented, actual);
 }

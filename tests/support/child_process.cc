@@ -87,12 +87,12 @@ std::string ChildProcess::output() const {
   return output_;
 }
 
-int64_t ChildProcess::PeakResidentBytes() const {
+int64_t ChildProcess::StatusBytes(const std::string& field) const {
   std::ifstream status(absl::StrCat("/proc/", pid_, "/status"));
   std::string word;
   int64_t kilobytes = 0;
   while (status >> word) {
-    if (word == "VmHWM:") status >> kilobytes;
+    if (word == field) status >> kilobytes;
   }
   CHECK_GT(kilobytes, 0);
   return kilobytes * 1024;

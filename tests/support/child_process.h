@@ -41,11 +41,14 @@ class ChildProcess {
   // All that it has printed so far.
   std::string output() const;
 
-  // The largest resident size that it has had.
-  int64_t PeakResidentBytes() const;
+  // Its resident size, and the largest that it has had.
+  int64_t ResidentBytes() const { return StatusBytes("VmRSS:"); }
+  int64_t PeakResidentBytes() const { return StatusBytes("VmHWM:"); }
 
  private:
   void ReadOutput();
+  // A figure of /proc/PID/status.
+  int64_t StatusBytes(const std::string& field) const;
 
   pid_t pid_ = 0;
   int output_fd_ = -1;

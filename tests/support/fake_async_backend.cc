@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "kernels/host/batch_checks.h"
@@ -114,6 +115,7 @@ std::vector<int64_t> FakeAsyncBackend::enqueued_rows() const {
 }
 
 absl::StatusOr<std::unique_ptr<WeightsBuilder>> FakeAsyncBackend::NewBuilder() {
+  RETURN_IF_ERROR(failure());
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(builder_failures_.Next());
   return reference::NewReferenceBuilder(options_.limits, &weights_memory_);
@@ -152,6 +154,7 @@ absl::Status FakeAsyncBackend::CheckSupport(
 
 absl::Status FakeAsyncBackend::Enqueue(GemmBatch batch,
                                        BatchCompletion completion) {
+  RETURN_IF_ERROR(failure());
   RETURN_IF_ERROR(CheckBatch(batch, options_.limits.max_batch_rows));
   RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
   {
@@ -162,6 +165,21 @@ absl::Status FakeAsyncBackend::Enqueue(GemmBatch batch,
     queue.push_back({std::move(batch), std::move(completion)});
   }
   changed_.SignalAll();
+  return absl::OkStatus();
+}
+
+void FakeAsyncBackend::GiveUp(const absl::Status& reason) {
+  failure_.Set(
+      absl::StrCat("fake backend: given up after: ", reason.message()));
+}
+
+absl::Status FakeAsyncBackend::InjectFault(BackendFault fault) {
+  if (fault == BackendFault::kHang) {
+    Hold();
+  } else {
+    failure_.Set("fake backend: the device is lost");
+    ReleaseAll();
+  }
   return absl::OkStatus();
 }
 
@@ -194,6 +212,7 @@ void FakeAsyncBackend::Complete(Entry entry) {
     MutexLock lock(&mutex_);
     status = completion_failures_.Next();
   }
+  if (status.ok()) status = failure();
   if (status.ok() && options_.computes) reference::ReferenceMatmul(entry.batch);
   entry.completion(status, BatchTimings{}, std::move(entry.batch));
   {

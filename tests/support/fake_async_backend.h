@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "base/byte_budget.h"
 #include "base/mutex.h"
+#include "kernels/host/sticky_failure.h"
 #include "kernels/matrix/backend.h"
 
 namespace qgemm {
@@ -69,6 +70,10 @@ class FakeAsyncBackend final : public Backend {
   absl::Status CheckSupport(const ResidentWeights& weights,
                             const MatmulSignature& signature) const override;
   absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) override;
+  absl::Status failure() const override { return failure_.status(); }
+  void GiveUp(const absl::Status& reason) override;
+  // kHang is Hold; after kLoseDevice batches fail, those held too.
+  absl::Status InjectFault(BackendFault fault) override;
   BackendLimits limits() const override { return options_.limits; }
   BackendDescription describe() const override;
   BackendMemory memory() const override;
@@ -93,6 +98,7 @@ class FakeAsyncBackend final : public Backend {
   ByteBudget weights_memory_;
   ByteBudget staging_memory_;
   std::atomic<int64_t> leases_{0};
+  StickyFailure failure_;
   mutable Mutex mutex_;
   CondVar changed_;
   std::deque<Entry> held_ ABSL_GUARDED_BY(mutex_);

@@ -10,12 +10,14 @@ set -uo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 readonly ROOT
-readonly RESULTS="${1:-results}"
+RESULTS="$(realpath -m "${1:-results}")"
+readonly RESULTS
 export LD_LIBRARY_PATH="$ROOT/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 passed=0
 failed=0
 mkdir -p "$RESULTS" || exit
+cd "$ROOT" || exit  # where a test finds server/qgemm_server
 
 # check NAME COMMAND...: one log a command, its end shown if it fails. Test
 # cases that skipped themselves are counted: without a GPU many do.

@@ -27,6 +27,9 @@ namespace qgemm {
 // throws or ends the process; failures are statuses with the server's codes:
 //   INVALID_ARGUMENT    the request is wrong; the message says which field
 //   NOT_FOUND           unknown weights
+//   ALREADY_EXISTS, FAILED_PRECONDITION
+//                       the name is bound to other weights than a condition
+//                       of LoadOptions or UnloadWeights says
 //   RESOURCE_EXHAUSTED  queue, memory budget or message limit
 //   ABORTED, DATA_LOSS  the upload was damaged on its way; load again
 //   DEADLINE_EXCEEDED   not answered in time
@@ -81,12 +84,17 @@ class Client {
 
   // Drops a name, and the weights with their last one; or, given an id, the
   // weights with all their names. True if the weights are gone. If an attempt
-  // that was retried had already dropped them, the error is NOT_FOUND.
+  // that was retried had already dropped them, the error is NOT_FOUND. With an
+  // id as `if_match`, only those weights: FAILED_PRECONDITION if the name is
+  // bound to others.
   absl::StatusOr<bool> UnloadWeights(
       absl::string_view name_or_id,
-      absl::Time deadline = absl::InfiniteFuture());
+      absl::Time deadline = absl::InfiniteFuture(),
+      absl::string_view if_match = "");
 
-  // All layers, sorted by first name, then id.
+  // All layers, sorted by first name, then id. Takes as many calls as the
+  // server has pages; a layer that is loaded or bound to another first name
+  // meanwhile may be missing or come twice.
   absl::StatusOr<std::vector<WeightsInfo>> ListWeights(
       absl::Time deadline = absl::InfiniteFuture());
 

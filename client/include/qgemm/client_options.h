@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connections of a client and its policy for calls that fail.
+// Connections of a client, its policy for calls that fail, and the server's
+// word on when to try again.
 
 #ifndef QGEMM_CLIENT_INCLUDE_QGEMM_CLIENT_OPTIONS_H_
 #define QGEMM_CLIENT_INCLUDE_QGEMM_CLIENT_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 
 namespace qgemm {
@@ -25,7 +28,15 @@ struct RetryPolicy {
   double jitter = 0.2;      // share of the pause that is random, 0 to 1
   // False: RESOURCE_EXHAUSTED ends the call, whatever the server names.
   bool honour_retry_info = true;
+  // A call without a deadline ends rather than wait longer than this because
+  // the server says so.
+  absl::Duration max_retry_delay = absl::Seconds(30);
 };
+
+// The time after which, by the server's word, the request may succeed that
+// ended with `status`, as a call of its own or on a stream; nullopt if the
+// server named none.
+std::optional<absl::Duration> RetryDelay(const absl::Status& status);
 
 struct ClientOptions {
   // TCP or Unix connections; calls take them in turn. One connection carries

@@ -54,9 +54,9 @@ struct GemmRequest {
   // The server drops the request if it has not started by then; the call
   // ends with DEADLINE_EXCEEDED.
   absl::Time deadline = absl::InfiniteFuture();
-  // The client that fairness and quotas at the server count the request for:
-  // [A-Za-z0-9._/-]{1,128}. Empty: one shared by all callers from the
-  // connection's address.
+  // The client that fairness at the server counts the request for, among those
+  // of the same user or address: [A-Za-z0-9._/-]{1,128}. Empty: one shared by
+  // all callers from the connection's address.
   std::string client_id;
   RequestPriority priority = RequestPriority::kNormal;
 

@@ -35,7 +35,8 @@ struct GemmStreamOptions {
 // breaks, all outstanding requests end with the reason, and so does every
 // Submit from then on. Nothing is retried: a Gemm has no effect on the server,
 // so a request that ended with UNAVAILABLE may be sent again, on another
-// stream.
+// stream, and one whose status has a RetryDelay (qgemm/client_options.h) again
+// on this stream after that time.
 //
 // Thread-safe, but for the destructor. It cancels what is outstanding and
 // waits for the callbacks, which are given CANCELLED; inside a callback it

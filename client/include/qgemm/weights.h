@@ -75,6 +75,11 @@ struct LoadOptions {
   // [A-Za-z0-9._/-]{1,128}; bound to the weights when the upload ends. Empty:
   // reachable by id alone.
   std::string name;
+  // Conditions on the name, of which one may be set. A name that is bound to
+  // these weights already satisfies both.
+  bool create_only = false;  // bound to nothing, else ALREADY_EXISTS
+  // Bound to the weights of this id, else FAILED_PRECONDITION. Empty: none.
+  std::string if_match;
   absl::Time deadline = absl::InfiniteFuture();
   int64_t chunk_bytes = int64_t{512} << 10;  // of one message
   // Called before the first chunk and after each; runs on the thread that
@@ -85,7 +90,8 @@ struct LoadOptions {
 // One layer that the server holds.
 struct WeightsInfo {
   std::string id;                  // 64 hexadecimal digits
-  std::vector<std::string> names;  // sorted
+  std::vector<std::string> names;  // sorted; the server sends the first 100
+  int64_t name_count = 0;          // of all
   int64_t n = 0;
   int64_t k = 0;
   std::string format;  // kbit2..kbit5, q4_0, ternary, int4 or dense

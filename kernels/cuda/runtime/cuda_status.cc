@@ -11,6 +11,7 @@ namespace qgemm::cuda {
 namespace {
 
 absl::StatusCode CodeOf(cudaError_t code) {
+  if (IsSticky(code)) return absl::StatusCode::kUnavailable;
   switch (code) {
     case cudaErrorMemoryAllocation:
       return absl::StatusCode::kResourceExhausted;
@@ -44,7 +45,16 @@ bool IsSticky(cudaError_t code) {
     case cudaErrorLaunchTimeout:
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
+    case cudaErrorExternalDevice:
+    case cudaErrorContextIsDestroyed:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorMpsRpcFailure:
+    case cudaErrorMpsClientTerminated:
     case cudaErrorUnknown:
+#if CUDART_VERSION >= 13000
+    case cudaErrorContained:
+    case cudaErrorTensorMemoryLeak:
+#endif
       return true;
     default:
       return false;
@@ -64,7 +74,7 @@ absl::Status ToStatus(cudaError_t code, absl::string_view operation) {
 }
 
 void LogFailure(cudaError_t code, absl::string_view operation) {
-  if (code == cudaErrorCudartUnloading) return;
+  if (code == cudaErrorCudartUnloading || IsSticky(code)) return;
   const absl::Status status = ToStatus(code, operation);
   if (!status.ok()) LOG(ERROR) << status.message();
 }

@@ -18,12 +18,13 @@ bool IsSticky(cudaError_t code);
 
 // OK, or a status that names the operation; clears CUDA's own record of the
 // error. RESOURCE_EXHAUSTED: memory. FAILED_PRECONDITION: no device, or no
-// driver that serves this build. INTERNAL: everything else; a sticky error
-// says what is to be done.
+// driver that serves this build. UNAVAILABLE: a sticky error, with what is to
+// be done. INTERNAL: everything else.
 absl::Status ToStatus(cudaError_t code, absl::string_view operation);
 
 // Logs the error, if it is one. Silent while the process ends, when the
-// driver has gone before its clients.
+// driver has gone before its clients, and on a sticky error, which every call
+// repeats and the backend logs.
 void LogFailure(cudaError_t code, absl::string_view operation);
 
 }  // namespace qgemm::cuda

@@ -94,6 +94,11 @@ absl::StatusOr<Device> OpenDevice(int index) {
   device.name = properties.name;
   device.total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   RETURN_IF_ERROR(SetCurrentDevice(index));
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  RETURN_IF_ERROR(ToStatus(cudaMemGetInfo(&free_bytes, &total_bytes),
+                           absl::StrCat("query memory of device ", index)));
+  device.free_bytes = static_cast<int64_t>(free_bytes);
   if (device.traits.compute_capability >= 90) {
     ASSIGN_OR_RETURN(device.encode_tensor_map, LoadTensorMapEncoder());
   }

@@ -25,6 +25,7 @@ struct Device {
   DeviceTraits traits;
   std::string name;
   int64_t total_bytes = 0;
+  int64_t free_bytes = 0;  // when it was opened
   // Describes activations to TMA; null on a GPU without it.
   TensorMapEncoder encode_tensor_map = nullptr;
 };

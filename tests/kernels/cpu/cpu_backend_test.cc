@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -167,6 +168,44 @@ TEST(CpuBackendTest, DescribesTheForcedInstructionSet) {
   const BackendDescription description = MakeBackend(options)->describe();
   EXPECT_EQ(description.detail, "scalar");
   EXPECT_EQ(description.parallelism, 3);
+}
+
+TEST(CpuBackendFaultTest, AHungBackendCanBeGivenUpAndDestroyed) {
+  RandomGenerator random(FreshSeed());
+  std::unique_ptr<Backend> backend = WithThreads(2);
+  auto weights =
+      LoadWhole(backend.get(),
+                RandomWeights(WeightsRecipeNamed("kbit4"), 16, 64, &random));
+  auto a = std::make_shared<StagingLease>(*backend->AcquireStaging(1 << 16));
+  auto c = std::make_shared<StagingLease>(*backend->AcquireStaging(1 << 16));
+  std::atomic<bool> completed{false};
+  const auto enqueue = [&] {
+    return backend->Enqueue(
+        {weights, {}, {{1, a->data(), c->data()}}},
+        [&completed, a, c](const absl::Status&, const BatchTimings&,
+                           GemmBatch) { completed = true; });
+  };
+  ASSERT_EQ(backend->InjectFault(BackendFault::kHang), absl::OkStatus());
+  ASSERT_EQ(enqueue(), absl::OkStatus());
+  EXPECT_EQ(backend->failure(), absl::OkStatus());
+
+  backend->GiveUp(absl::UnavailableError("a launch hangs"));
+
+  EXPECT_TRUE(absl::IsUnavailable(backend->failure()));
+  EXPECT_EQ(enqueue(), backend->failure());
+  EXPECT_EQ(backend->NewBuilder().status(), backend->failure());
+  EXPECT_FALSE(completed);
+  weights.reset();
+  a.reset();
+  c.reset();
+  backend.reset();
+  EXPECT_TRUE(completed);
+}
+
+TEST(CpuBackendFaultTest, ALostDeviceIsAFailure) {
+  const std::unique_ptr<Backend> backend = WithThreads(1);
+  ASSERT_EQ(backend->InjectFault(BackendFault::kLoseDevice), absl::OkStatus());
+  EXPECT_TRUE(absl::IsUnavailable(backend->failure()));
 }
 
 }  // namespace

@@ -43,10 +43,12 @@ TEST(CudaStatusTest, AHostThatCannotServeIsAFailedPrecondition) {
 TEST(CudaStatusTest, AStickyErrorSaysThatTheProcessMustRestart) {
   for (const cudaError_t code :
        {cudaErrorIllegalAddress, cudaErrorLaunchFailure, cudaErrorAssert,
-        cudaErrorECCUncorrectable}) {
+        cudaErrorECCUncorrectable, cudaErrorExternalDevice,
+        cudaErrorContextIsDestroyed, cudaErrorDevicesUnavailable,
+        cudaErrorMpsRpcFailure, cudaErrorMpsClientTerminated}) {
     EXPECT_TRUE(IsSticky(code)) << cudaGetErrorName(code);
     const absl::Status status = ToStatus(code, "multiply");
-    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(status.message(), HasSubstr("must be restarted"));
   }
 }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
@@ -22,7 +23,7 @@ using ::testing::HasSubstr;
 // True if the status says what has happened and what to do.
 bool IsClear(const absl::Status& status) {
   std::cerr << status << "\n";
-  return absl::IsInternal(status) &&
+  return absl::IsUnavailable(status) &&
          absl::StrContains(status.message(), "context is lost") &&
          absl::StrContains(status.message(), "process must be restarted");
 }
@@ -44,7 +45,17 @@ bool IsClear(const absl::Status& status) {
   bool clear = IsClear(status);
   clear = IsClear(later.Run(1)) && clear;
   clear = IsClear(backend->NewBuilder().status()) && clear;
+  clear = IsClear(backend->failure()) && clear;
   std::_Exit(clear ? 0 : 1);
+}
+
+// Ends the process, with 0, once the backend knows of the fault by itself.
+[[noreturn]] void FaultAndLookOn() {
+  const std::unique_ptr<Backend> backend = NewBackend();
+  CHECK_OK(backend->failure());
+  CHECK_OK(backend->InjectFault(BackendFault::kLoseDevice));
+  while (backend->failure().ok()) std::this_thread::yield();
+  std::_Exit(IsClear(backend->failure()) ? 0 : 1);
 }
 
 class StickyErrorDeathTest : public DeviceTest {
@@ -60,6 +71,11 @@ TEST_F(StickyErrorDeathTest, SurfacesAsOneClearStatus) {
   EXPECT_EXIT(FaultAndReport(), testing::ExitedWithCode(0),
               AllOf(HasSubstr("must be restarted"),
                     HasSubstr("takes no more batches after")));
+}
+
+TEST_F(StickyErrorDeathTest, IsNoticedWhileNothingIsComputed) {
+  EXPECT_EXIT(FaultAndLookOn(), testing::ExitedWithCode(0),
+              HasSubstr("takes no more batches after"));
 }
 
 }  // namespace

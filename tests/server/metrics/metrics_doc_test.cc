@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
+#include "server/metrics/host_families.h"
 #include "server/metrics/server_metrics.h"
 
 namespace qgemm {
@@ -35,11 +36,18 @@ std::set<std::string> ExportedNames() {
   ServerMetrics metrics;
   metrics.RpcEnded("Gemm", absl::StatusCode::kOk, absl::Seconds(1));
   metrics.LaunchFailed(absl::StatusCode::kInternal);
+  metrics.SetBuildInfo({});
   metrics.SampleMemory([] { return MemoryFigures(); });
-  std::set<std::string> names;
-  for (const auto& family : metrics.registry()->Collect()) {
-    names.insert(family.name);
+  MetricFamilies families = metrics.registry()->Collect();
+  CollectProcess(&families);
+  GpuSampler gpus("./tests/server/metrics/libfake_nvml.so");
+  // The sampler may need longer than one call's patience to load the library.
+  const size_t without_gpus = families.size();
+  for (int calls = 0; calls < 50 && families.size() == without_gpus; ++calls) {
+    gpus.Collect(&families);
   }
+  std::set<std::string> names;
+  for (const auto& family : families) names.insert(family.name);
   return names;
 }
 

@@ -10,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/metrics/traffic.h"
 #include "tests/server/metrics/metrics_text.h"
 
 namespace qgemm {
@@ -54,29 +55,6 @@ TEST(ServerMetricsTest, CutsRpcLatencyAtTheDocumentedBounds) {
   EXPECT_THAT(MetricValue(metrics, bucket + ",le=\"41.94304\"}"),
               Optional(3.0));
   EXPECT_THAT(MetricValue(metrics, bucket + ",le=\"+Inf\"}"), Optional(4.0));
-}
-
-TEST(ServerMetricsTest, ShowsQuantilesOfRpcLatencyByMethod) {
-  ServerMetrics metrics;
-  // 1 µs to 1500 µs once each, and one of another method.
-  for (int64_t us = 1; us <= 1500; ++us) {
-    metrics.RpcEnded("Gemm", absl::StatusCode::kOk, absl::Microseconds(us));
-  }
-  metrics.RpcEnded("ListWeights", absl::StatusCode::kOk, absl::Hours(1));
-  const struct {
-    const char* quantile;
-    double seconds;
-  } cases[] = {{"0.5", 750e-6}, {"0.99", 1485e-6}, {"0.999", 1499e-6}};
-  for (const auto& [quantile, seconds] : cases) {
-    const std::optional<double> shown = MetricValue(
-        metrics, std::string("qgemm_rpc_latency_quantile_seconds{method="
-                             "\"Gemm\",quantile=\"") +
-                     quantile + "\"}");
-    ASSERT_TRUE(shown.has_value()) << quantile;
-    // The end of the bucket that holds the value: at most 1/1024 above it.
-    EXPECT_GE(*shown, seconds * (1 - 1e-12)) << quantile;
-    EXPECT_LE(*shown, seconds * (1 + 1.0 / 1024)) << quantile;
-  }
 }
 
 TEST(ServerMetricsTest, CountsRowsOfAPowerOfTwoAtTheirBound) {
@@ -221,17 +199,114 @@ TEST(ServerMetricsTest, CountsFailedLaunchesByCode) {
 
 TEST(ServerMetricsTest, ShowsWeightsAndTheirBudget) {
   ServerMetrics metrics;
-  metrics.SetWeightsCount(3);
+  metrics.SetLayerCounts(3, 5);
   metrics.SetWeightsBytes(3000);
   metrics.SetWeightsBudget(9000);
   metrics.AddUploadedBytes(1000);
   metrics.AddUploadedBytes(500);
-  EXPECT_THAT(MetricValue(metrics, "qgemm_weights_count"), Optional(3.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_weights_layers"), Optional(3.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_weights_names"), Optional(5.0));
   EXPECT_THAT(MetricValue(metrics, "qgemm_weights_bytes"), Optional(3000.0));
   EXPECT_THAT(MetricValue(metrics, "qgemm_weights_budget_bytes"),
               Optional(9000.0));
   EXPECT_THAT(MetricValue(metrics, "qgemm_uploaded_bytes_total"),
               Optional(1500.0));
+}
+
+TEST(ServerMetricsTest, ShowsOneHealthStateAndKeepsItsReason) {
+  ServerMetrics metrics;
+  EXPECT_EQ(metrics.health().state, HealthState::kStarting);
+  metrics.SetHealth(HealthState::kServing);
+  metrics.SetHealth(HealthState::kFailed, "the device fell off the bus");
+  EXPECT_EQ(metrics.health().state, HealthState::kFailed);
+  EXPECT_EQ(metrics.health().reason, "the device fell off the bus");
+  EXPECT_THAT(MetricValue(metrics, "qgemm_health{state=\"failed\"}"),
+              Optional(1.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_health{state=\"serving\"}"),
+              Optional(0.0));
+}
+
+TEST(ServerMetricsTest, CountsConnectionsAndBytesByTransport) {
+  ServerMetrics metrics;
+  metrics.ConnectionsChanged("tcp", 1);
+  metrics.ConnectionsChanged("tcp", 1);
+  metrics.ConnectionsChanged("tcp", -1);
+  metrics.ConnectionRefused("peer");
+  metrics.AddTransportBytes("unix", Direction::kReceived, 100);
+  metrics.AddTransportBytes("unix", Direction::kSent, 30);
+  const struct {
+    const char* series;
+    double value;
+  } cases[] = {
+      {"qgemm_connections{transport=\"tcp\"}", 1},
+      {"qgemm_connections_accepted_total{transport=\"tcp\"}", 2},
+      {"qgemm_connections_accepted_total{transport=\"unix\"}", 0},
+      {"qgemm_connections_refused_total{reason=\"peer\"}", 1},
+      {"qgemm_connections_refused_total{reason=\"fd\"}", 0},
+      {"qgemm_transport_bytes_total{direction=\"received\",transport=\"unix\"}",
+       100},
+      {"qgemm_transport_bytes_total{direction=\"sent\",transport=\"unix\"}",
+       30},
+  };
+  for (const auto& [series, value] : cases) {
+    EXPECT_THAT(MetricValue(metrics, series), Optional(value)) << series;
+  }
+}
+
+TEST(ServerMetricsTest, CountsCallsInProgressAndThoseThatTimedOut) {
+  ServerMetrics metrics;
+  metrics.CallTimedOut("upload_idle");
+  metrics.StreamsChanged(2);
+  metrics.UploadsChanged(1);
+  metrics.AnswersWaitingChanged(3, 300);
+  metrics.AnswersWaitingChanged(-1, -100);
+  EXPECT_THAT(
+      MetricValue(metrics, "qgemm_calls_timed_out_total{kind=\"upload_idle\"}"),
+      Optional(1.0));
+  EXPECT_THAT(
+      MetricValue(metrics, "qgemm_calls_timed_out_total{kind=\"answer_idle\"}"),
+      Optional(0.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_streams"), Optional(2.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_uploads"), Optional(1.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_answers_waiting"), Optional(2.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_answers_waiting_bytes"),
+              Optional(200.0));
+}
+
+TEST(ServerMetricsTest, SaysWhatRuns) {
+  ServerMetrics metrics;
+  metrics.SetBuildInfo({"1.2.3", "cpu", "a processor", "avx2"});
+  metrics.SetMemoryLimits(1000, 2000);
+  EXPECT_THAT(MetricValue(metrics,
+                          "qgemm_build_info{backend=\"cpu\",detail=\"avx2\","
+                          "device=\"a processor\",version=\"1.2.3\"}"),
+              Optional(1.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_staging_limit_bytes"),
+              Optional(1000.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_memory_limit_bytes"),
+              Optional(2000.0));
+}
+
+TEST(ServerMetricsTest, CountsTrafficByLayerAndClient) {
+  ServerMetrics metrics;
+  const auto layer = metrics.LayerTraffic("mlp.up");
+  layer->AddBytes(4096);
+  layer->RequestComputed(3);
+  metrics.LayerTraffic("mlp.up")->RequestComputed(4);
+  metrics.ClientTraffic("uid 1000")->RequestDropped();
+  EXPECT_THAT(
+      MetricValue(metrics, "qgemm_layer_requests_total{layer=\"mlp.up\"}"),
+      Optional(2.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_layer_rows_total{layer=\"mlp.up\"}"),
+              Optional(7.0));
+  EXPECT_THAT(MetricValue(metrics, "qgemm_layer_bytes{layer=\"mlp.up\"}"),
+              Optional(4096.0));
+  EXPECT_THAT(
+      MetricValue(metrics, "qgemm_client_dropped_total{client=\"uid 1000\"}"),
+      Optional(1.0));
+  EXPECT_THAT(
+      MetricValue(metrics, "qgemm_client_dropped_total{client=\"other\"}"),
+      Optional(0.0));
 }
 
 TEST(ServerMetricsTest, LosesNoCountUnderConcurrency) {

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "rpc/grpc_status.h"
+
 namespace qgemm {
 namespace {
 
@@ -90,13 +92,36 @@ TEST(CallRegistry, RefusesBeyondItsLimitByTheFlag) {
   const auto first = std::make_shared<FakeCall>();
   const auto second = std::make_shared<FakeCall>();
   EXPECT_TRUE(registry.Enter(first).ok());
-  EXPECT_EQ(registry.Enter(second),
-            absl::ResourceExhaustedError(
-                "1 uploads are in progress and the limit is 1 "
-                "(--max_uploads); try again later"));
+  const absl::Status refused = registry.Enter(second);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.message(),
+            "1 uploads are in progress and the limit is 1 (--max_uploads); "
+            "try again later");
+  EXPECT_GT(RetryDelayOf(refused), absl::ZeroDuration());
   registry.Leave(second.get());
   registry.Leave(first.get());
   EXPECT_TRUE(registry.Enter(second).ok());
+}
+
+TEST(CallRegistry, RefusesOneClientAndTakesAnother) {
+  LiveCalls live_calls;
+  CallRegistry<FakeCall> registry(&live_calls,
+                                  {4, "uploads", "--max_uploads", 1});
+  const auto first = std::make_shared<FakeCall>();
+  const auto second = std::make_shared<FakeCall>();
+  const auto other = std::make_shared<FakeCall>();
+  EXPECT_TRUE(registry.Enter(first, "uid 7").ok());
+  const absl::Status refused = registry.Enter(second, "uid 7");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.message(),
+            "1 uploads of uid 7 are in progress and the limit of one client "
+            "is 1 (--max_uploads); try again later");
+  EXPECT_GT(RetryDelayOf(refused), absl::ZeroDuration());
+  EXPECT_TRUE(registry.Enter(other, "uid 8").ok());
+  registry.Leave(second.get());  // it did not enter
+  EXPECT_FALSE(registry.Enter(second, "uid 7").ok());
+  registry.Leave(first.get());
+  EXPECT_TRUE(registry.Enter(second, "uid 7").ok());
 }
 
 TEST(CallRegistry, RefusesWhileTheServerDrains) {

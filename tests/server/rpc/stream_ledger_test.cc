@@ -203,5 +203,16 @@ TEST(StreamLedger, CountsLikeAListUnderRandomEvents) {
   }
 }
 
+TEST(StreamLedger, TellsHowFarAnOperandHasCome) {
+  StreamLedger ledger((StreamLimits()));
+  ledger.Begin(1, 100, 40);
+  EXPECT_EQ(ledger.partial(), 1);
+  EXPECT_EQ(ledger.received_bytes(1), 40u);
+  EXPECT_EQ(ledger.a_bytes(1), 100u);
+  EXPECT_TRUE(ledger.Continue(1, 40, 60).ok());
+  EXPECT_EQ(ledger.partial(), 0);
+  EXPECT_EQ(ledger.received_bytes(1), 100u);
+}
+
 }  // namespace
 }  // namespace qgemm

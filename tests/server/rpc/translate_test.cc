@@ -48,7 +48,7 @@ TEST(ToUploadHeader, KeepsWhatEveryFormatHas) {
   const auto upload = ToUploadHeader(header, kLimits);
 
   ASSERT_TRUE(upload.ok()) << upload.status();
-  EXPECT_EQ(upload->name, "layer.0");
+  EXPECT_EQ(upload->binding.name, "layer.0");
   EXPECT_EQ(upload->spec.format, WireFormat::kQ4_0);
   EXPECT_EQ(upload->spec.n, 64);
   EXPECT_EQ(upload->spec.k, 128);

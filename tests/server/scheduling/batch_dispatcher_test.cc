@@ -397,5 +397,116 @@ TEST_F(BatchDispatcherTest, CountsFailedLaunchesApart) {
               Optional(2.0));
 }
 
+const absl::Status kHung = absl::UnavailableError("a launch hangs");
+
+TEST_F(BatchDispatcherTest, KnowsTheOldestLaunchInFlight) {
+  EXPECT_FALSE(dispatcher_.OldestLaunch().has_value());
+  const absl::Time start = clock_.Now();
+  SubmitTwo();
+  clock_.Advance(absl::Seconds(5));
+  ASSERT_TRUE(dispatcher_.OldestLaunch().has_value());
+  EXPECT_EQ(dispatcher_.OldestLaunch()->start, start);
+  const uint64_t number = dispatcher_.OldestLaunch()->number;
+  EXPECT_FALSE(dispatcher_.WaitForLaunches(clock_.Now()));
+  backend_.Complete(absl::OkStatus(), Timings());
+  EXPECT_FALSE(dispatcher_.OldestLaunch().has_value());
+  EXPECT_TRUE(dispatcher_.WaitForLaunches(clock_.Now()));
+  SubmitTwo();
+  EXPECT_NE(dispatcher_.OldestLaunch()->number, number);
+  backend_.Complete(absl::OkStatus(), Timings());
+}
+
+TEST_F(BatchDispatcherTest, ARefusedLaunchIsNotInFlight) {
+  backend_.AnswerEnqueue(absl::UnimplementedError("no such kernel"));
+  SubmitTwo();
+  EXPECT_FALSE(dispatcher_.OldestLaunch().has_value());
+}
+
+TEST_F(BatchDispatcherTest, FailEndsRequestsInFlightOnce) {
+  SubmitTwo();
+  dispatcher_.Fail(kHung);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(outcomes_.Of(i).size(), 1u);
+    EXPECT_EQ(outcomes_.Of(i)[0].status, kHung);
+  }
+  EXPECT_EQ(finished_, 1);
+  EXPECT_EQ(ended_before_finished_, 2);
+  EXPECT_FALSE(dispatcher_.OldestLaunch().has_value());
+  backend_.Complete(absl::OkStatus(), Timings());
+  dispatcher_.Fail(kHung);
+  EXPECT_EQ(outcomes_.count(), 2);
+  EXPECT_EQ(finished_, 1);
+}
+
+TEST_F(BatchDispatcherTest, MemoryOfAFailedLaunchStaysUntilTheBackendEndsIt) {
+  SubmitTwo();
+  dispatcher_.Fail(kHung);
+  EXPECT_EQ(returned_, 0);
+  EXPECT_GT(weights_.use_count(), 1);
+  backend_.Complete(absl::OkStatus(), Timings());
+  EXPECT_EQ(returned_, 4);
+  EXPECT_EQ(weights_.use_count(), 1);
+}
+
+TEST_F(BatchDispatcherTest, ALaunchAfterFailDoesNotReachTheBackend) {
+  dispatcher_.Fail(kHung);
+  SubmitTwo();
+  EXPECT_FALSE(backend_.has_batch());
+  EXPECT_EQ(outcomes_.Of(0).at(0).status, kHung);
+  EXPECT_EQ(outcomes_.Of(1).at(0).status, kHung);
+  EXPECT_EQ(finished_, 1);
+  EXPECT_EQ(returned_, 4);
+}
+
+TEST_F(BatchDispatcherTest, TheBackendMayEndAFailedLaunchAfterTheDispatcher) {
+  auto dispatcher =
+      std::make_unique<BatchDispatcher>(&backend_, &clock_, &metrics_);
+  ClosedBatch batch;
+  batch.requests.push_back(Request(0, 1, absl::Seconds(1)));
+  dispatcher->Submit(std::move(batch), [](auto) {});
+  dispatcher->Fail(kHung);
+  dispatcher.reset();
+  EXPECT_EQ(returned_, 0);
+  backend_.Complete(absl::OkStatus(), Timings());
+  EXPECT_EQ(returned_, 2);
+  EXPECT_EQ(outcomes_.count(), 1);
+}
+
+TEST_F(BatchDispatcherTest, FailCountsTheLaunchAndItsRequestsAsFailed) {
+  SubmitTwo();
+  dispatcher_.Fail(kHung);
+  backend_.Complete(absl::OkStatus(), Timings());
+  EXPECT_THAT(
+      MetricValue(metrics_, "qgemm_launch_errors_total{code=\"UNAVAILABLE\"}"),
+      Optional(1.0));
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_requests_failed_total"),
+              Optional(2.0));
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_launch_rows_count"), Optional(0.0));
+}
+
+// The backend's completions and Fail meet: each request ends once, and all
+// memory comes back.
+TEST_F(CompletionExecutorTest, FailMeetsCompletions) {
+  for (int round = 0; round < 200; ++round) {
+    BatchDispatcher dispatcher(&backend_, &clock_, &metrics_);
+    ClosedBatch batch;
+    batch.requests.push_back(Request(0, 1, absl::Seconds(1)));
+    AdmittedRequest& request = *batch.requests.back().request;
+    std::atomic<int> returned{0};
+    request.a = StagingLease(a_, 4, [&returned] { ++returned; });
+    request.c = StagingLease();
+    request.done = outcomes_.Recorder(round);
+    std::atomic<int> finished{0};
+    dispatcher.Submit(std::move(batch), [&](auto) { ++finished; });
+    std::thread completer(
+        [&] { backend_.Complete(absl::OkStatus(), Timings()); });
+    dispatcher.Fail(kHung);
+    completer.join();
+    EXPECT_EQ(finished, 1);
+    EXPECT_EQ(returned, 1);
+    ASSERT_EQ(outcomes_.Of(round).size(), 1u);
+  }
+}
+
 }  // namespace
 }  // namespace qgemm

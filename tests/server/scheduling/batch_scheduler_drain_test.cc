@@ -106,9 +106,9 @@ TEST_F(BatchSchedulerTest, HeldQueueKeepsItsBounds) {
   options.max_queued_requests = 2;
   Start(options);
   scheduler_->HoldLaunches(absl::InfiniteFuture());
-  Enqueue(1);
-  Enqueue(2);
-  Enqueue(3);
+  EnqueueFrom("a", 1);
+  EnqueueFrom("b", 2);
+  EnqueueFrom("c", 3);
   EXPECT_EQ(outcomes_.CodeOf(3), absl::StatusCode::kResourceExhausted);
 }
 

@@ -81,6 +81,11 @@ class BatchSchedulerTest : public testing::Test {
   }
 
   void Enqueue(int64_t number) { scheduler_->Enqueue(Request(number)); }
+  void EnqueueFrom(const std::string& identity, int64_t number) {
+    auto request = Request(number);
+    request->identity = identity;
+    scheduler_->Enqueue(std::move(request));
+  }
 
   // Occupies the only launch with request `number`.
   void Occupy(int64_t number) {

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -123,13 +124,48 @@ TEST_F(BatchSchedulerTest, FullQueueRefusesAndNamesTheLimit) {
   options.max_queued_requests = 2;
   Start(options);
   Occupy(0);
-  Enqueue(1);
-  Enqueue(2);
-  Enqueue(3);
+  EnqueueFrom("a", 1);
+  EnqueueFrom("b", 2);
+  EnqueueFrom("c", 3);
   ASSERT_EQ(outcomes_.CodeOf(3), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(outcomes_.Of(3).front().status.message(),
               HasSubstr("2 requests wait, the limit is 2"));
   EXPECT_EQ(Dropped("queue_full", "admission"), 1);
+}
+
+TEST_F(BatchSchedulerTest, OneIdentityFillsHalfOfTheQueue) {
+  SchedulerOptions options = OneLaunch();
+  options.max_queued_requests = 4;
+  Start(options);
+  Occupy(0);
+  for (int64_t number = 1; number <= 3; ++number) EnqueueFrom("a", number);
+  ASSERT_EQ(outcomes_.CodeOf(3), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(outcomes_.Of(3).front().status.message(),
+              HasSubstr("\"a\" is over its share"));
+  EXPECT_EQ(Dropped("quota", "admission"), 1);
+  EnqueueFrom("b", 4);
+  EXPECT_EQ(outcomes_.Of(4).size(), 0u);
+}
+
+// Two identities on two sets of weights; the number of a request is its rows.
+TEST_F(BatchSchedulerTest, BacklogOnOtherWeightsDelaysNobodysRequest) {
+  SchedulerOptions options;
+  options.batching.max_requests = 64;
+  Start(options);
+  const auto backlogged = std::make_shared<NoWeights>();
+  for (int i = 0; i < 900; ++i) {
+    auto request = LargeRequest(64);
+    request->weights = backlogged;
+    request->identity = "uid 1";
+    request->client = std::to_string(i);
+    request->priority = Priority::kHigh;
+    scheduler_->Enqueue(std::move(request));
+  }
+  auto small = LargeRequest(3);
+  small->identity = "uid 2";
+  scheduler_->Enqueue(std::move(small));
+  sink_.Finish(0);
+  EXPECT_THAT(sink_.rows(), ElementsAre(64, 64, 3));
 }
 
 TEST_F(BatchSchedulerTest, FullQueueAdmitsAgainWhenOneHasLeft) {
@@ -152,6 +188,7 @@ TEST_F(BatchSchedulerTest, QueuedBytesOfAAndCAreBounded) {
   Occupy(0);
   for (int64_t number = 1; number <= 3; ++number) {
     auto request = Request(number);
+    request->identity = std::to_string(number);
     request->a = Bytes(20);
     request->c = Bytes(30);
     scheduler_->Enqueue(std::move(request));
@@ -231,12 +268,13 @@ TEST_F(BatchSchedulerTest, FullQueueIsSweptOfRequestsThatNobodyWaitsFor) {
   options.max_queued_requests = 2;
   Start(options);
   Occupy(0);
-  Enqueue(1);
+  EnqueueFrom("a", 1);
   const auto cancelled = std::make_shared<std::atomic<bool>>(true);
   auto request = Request(2);
+  request->identity = "b";
   request->cancelled = cancelled;
   scheduler_->Enqueue(std::move(request));
-  Enqueue(3);
+  EnqueueFrom("c", 3);
   EXPECT_EQ(outcomes_.CodeOf(2), absl::StatusCode::kCancelled);
   EXPECT_EQ(outcomes_.Of(3).size(), 0u);
   EXPECT_EQ(Dropped("cancelled", "queue"), 1);

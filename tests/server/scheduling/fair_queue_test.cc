@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -30,7 +31,13 @@ class FairQueueTest : public testing::Test {
   void UseKind(LaunchKind kind) {
     QueueKey key;
     key.kind = kind;
-    queue_ = std::make_unique<FairQueue>(key, &client_queues_);
+    queue_ = std::make_unique<FairQueue>(key, &pools_);
+  }
+
+  // Requests of `client` are those of `identity`, else of one for all.
+  void Identify(const std::string& client, const std::string& identity) {
+    clients_[client].identity =
+        &identities_.try_emplace(identity, FairShareOptions()).first->second;
   }
 
   // A request of `client`, a second younger than the one before.
@@ -43,6 +50,7 @@ class FairQueueTest : public testing::Test {
     waiting.request->priority = priority;
     waiting.request->arrival =
         kStart + absl::Seconds(static_cast<int64_t>(requests_.size()));
+    if (clients_[client].identity == nullptr) Identify(client, "all");
     waiting.client = &clients_[client];
     return &waiting;
   }
@@ -50,15 +58,25 @@ class FairQueueTest : public testing::Test {
   WaitingRequest* Push(const std::string& client, int64_t rows,
                        Priority priority = Priority::kNormal) {
     WaitingRequest* const waiting = Make(client, rows, priority);
-    queue_->Push(waiting);
+    Insert(waiting);
     return waiting;
   }
+  void Insert(WaitingRequest* waiting) {
+    queue_->Push(waiting);
+    if (first_ == nullptr) first_ = waiting->queue;
+  }
 
-  // The next batch, launched.
+  std::vector<WaitingRequest*> TakeRequests(const BatchBounds& bounds,
+                                            const BatchHead& head = {}) {
+    std::vector<WaitingRequest*> batch;
+    queue_->TakeBatch(bounds, first_->StartOf(head), &batch, &cancelled_);
+    return batch;
+  }
+
+  // The next batch, launched; for the identity that came first.
   std::vector<std::string> Take(const BatchBounds& bounds,
                                 const BatchHead& head = {}) {
-    std::vector<WaitingRequest*> batch;
-    queue_->TakeBatch(bounds, head, &batch, &cancelled_);
+    const std::vector<WaitingRequest*> batch = TakeRequests(bounds, head);
     std::vector<std::string> names;
     for (WaitingRequest* const waiting : batch) {
       names.push_back(waiting->request->client);
@@ -78,8 +96,10 @@ class FairQueueTest : public testing::Test {
     return head;
   }
 
-  ObjectPool<ClientQueue> client_queues_;
+  QueuePools pools_;
   std::unique_ptr<FairQueue> queue_;
+  IdentityQueue* first_ = nullptr;  // of the first request
+  std::map<std::string, IdentityState> identities_;
   std::map<std::string, ClientState> clients_;
   std::map<std::string, int> numbers_;
   std::deque<WaitingRequest> requests_;
@@ -109,7 +129,7 @@ TEST_F(FairQueueTest, ClientsShareRowsEvenlyWhateverTheirRequestsHave) {
     }
   }
   // Never further apart than one request and one quantum.
-  EXPECT_NEAR(rows['s'], rows['l'], 30 + DrrRing::kQuantumRows);
+  EXPECT_NEAR(rows['s'], rows['l'], 30 + kQuantumRows);
 }
 
 TEST_F(FairQueueTest, RequestThatDoesNotFitGoesFirstNextTime) {
@@ -130,7 +150,7 @@ TEST_F(FairQueueTest, HigherPrioritiesGoFirst) {
   Push("a", 1, Priority::kLow);
   Push("a", 1, Priority::kNormal);
   Push("b", 1, Priority::kHigh);
-  EXPECT_EQ(queue_->highest_priority(), Priority::kHigh);
+  EXPECT_EQ(first_->highest_priority(), Priority::kHigh);
   EXPECT_THAT(Take({64, 64}), ElementsAre("b1", "a2", "a1"));
 }
 
@@ -154,8 +174,8 @@ TEST_F(FairQueueTest, UrgentRequestBringsThoseBeforeItOfItsClient) {
   Push("c", 1);
   WaitingRequest* const due = Make("c", 1);
   due->request->deadline = kStart;
-  queue_->Push(due);
-  EXPECT_EQ(queue_->deadlines().earliest(), kStart);
+  Insert(due);
+  EXPECT_EQ(first_->deadlines().earliest(), kStart);
   EXPECT_THAT(Take({2, 64}, Urgent()), ElementsAre("c1", "c2"));
 }
 
@@ -163,7 +183,7 @@ TEST_F(FairQueueTest, ClientPaysForItsUrgentRequestLater) {
   for (int i = 0; i < 2; ++i) Push("a", 16);
   WaitingRequest* const due = Make("b", 64);
   due->request->deadline = kStart;
-  queue_->Push(due);
+  Insert(due);
   Push("b", 16);
   EXPECT_THAT(Take({1, 64}, Urgent()), ElementsAre("b1"));
   EXPECT_THAT(Take({64, 64}), ElementsAre("a1", "a2", "b2"));
@@ -180,8 +200,7 @@ TEST_F(FairQueueTest, CancelledRequestsAreTakenOut) {
 
 TEST_F(FairQueueTest, RestoredRequestsKeepTheirOrderAndTheirTurn) {
   for (const char* client : {"a", "a", "b", "b"}) Push(client, 8);
-  std::vector<WaitingRequest*> batch;
-  queue_->TakeBatch({64, 64}, {}, &batch, &cancelled_);
+  const std::vector<WaitingRequest*> batch = TakeRequests({64, 64});
   ASSERT_EQ(batch.size(), 4u);
   queue_->Launched(batch[0]);
   for (int i = 3; i >= 1; --i) queue_->Restore(batch[i]);
@@ -196,8 +215,7 @@ TEST_F(FairQueueTest, ChunksOfLargeRequestsTakeTurns) {
   Push("b", 2048);
   std::vector<std::string> order;
   for (int i = 0; i < 4; ++i) {
-    std::vector<WaitingRequest*> batch;
-    queue_->TakeBatch({1, 64}, {}, &batch, &cancelled_);
+    const std::vector<WaitingRequest*> batch = TakeRequests({1, 64});
     ASSERT_EQ(batch.size(), 1u);
     queue_->Launched(batch[0]);
     order.push_back(batch[0]->request->client);
@@ -220,11 +238,53 @@ TEST_F(FairQueueTest, UnfinishedRequestGoesBeforeItsClientsNext) {
 TEST_F(FairQueueTest, TellsWhoWaitsLongest) {
   WaitingRequest* const first = Push("a", 1);
   WaitingRequest* const second = Push("b", 1);
-  EXPECT_EQ(queue_->oldest(), first);
+  EXPECT_EQ(first_->oldest(), first);
   queue_->Remove(first);
-  EXPECT_EQ(queue_->oldest(), second);
+  EXPECT_EQ(first_->oldest(), second);
   queue_->Remove(second);
-  EXPECT_EQ(queue_->oldest(), nullptr);
+  EXPECT_EQ(first_->oldest(), nullptr);
+}
+
+TEST_F(FairQueueTest, ClientsThatAnIdentityInventsDoNotDelayAnother) {
+  Identify("modest", "b");
+  for (int i = 0; i < 500; ++i) {
+    const std::string invented = absl::StrCat("x", i, "-");
+    Identify(invented, "a");
+    Push(invented, 1);
+  }
+  for (int i = 0; i < 32; ++i) Push("modest", 1);
+  int64_t modest = 0;
+  for (const std::string& name : Take({64, 64})) modest += name[0] == 'm';
+  // Half of the batch, but for a quantum.
+  EXPECT_NEAR(modest, 32, kQuantumRows);
+}
+
+TEST_F(FairQueueTest, PriorityOrdersOnlyTheRequestsOfItsIdentity) {
+  Identify("low", "a");
+  Identify("high", "b");
+  for (int i = 0; i < 64; ++i) Push("low", 1, Priority::kLow);
+  for (int i = 0; i < 64; ++i) Push("high", 1, Priority::kHigh);
+  int64_t low = 0;
+  for (const std::string& name : Take({64, 64})) low += name[0] == 'l';
+  EXPECT_NEAR(low, 32, kQuantumRows);
+}
+
+TEST_F(FairQueueTest, BatchBeginsWithTheIdentityThatItIsFor) {
+  Identify("late", "b");
+  for (int i = 0; i < 3; ++i) Push("early", 8);
+  WaitingRequest* const late = Push("late", 1);
+  first_ = late->queue;
+  EXPECT_THAT(Take({2, 64}), ElementsAre("late1", "early1"));
+}
+
+TEST_F(FairQueueTest, EmptiedQueueOfAnIdentityIsReused) {
+  Push("a", 1);
+  Take({1, 64});
+  IdentityQueue* const emptied = std::exchange(first_, nullptr);
+  queue_->Release(emptied);
+  Identify("b", "another");
+  EXPECT_EQ(Push("b", 1)->queue, emptied);
+  EXPECT_THAT(Take({1, 64}), ElementsAre("b1"));
 }
 
 }  // namespace

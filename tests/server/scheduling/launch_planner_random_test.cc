@@ -93,6 +93,7 @@ class Schedule {
     request->weights = RandomElement(weights_, &random_);
     if (Draw(0, 3) == 0) request->signature.mode = ComputeMode::kA32;
     request->m = Draw(0, 5) == 0 ? Draw(65, 300) : Draw(1, 64);
+    request->identity = absl::StrCat("uid ", Draw(0, 2));
     request->client = absl::StrCat(Draw(0, 3));
     request->priority = static_cast<Priority>(Draw(0, 2));
     request->arrival = now_;
@@ -106,6 +107,7 @@ class Schedule {
   void Arrive() {
     std::unique_ptr<AdmittedRequest> request = RandomRequest();
     QueueDemand demand;
+    demand.identity = request->identity;
     demand.client = request->client;
     demand.rows = request->m;
     if (!planner_.CheckRoom(demand).status.ok()) {
@@ -265,12 +267,12 @@ class Schedule {
   // every other launch is for the aged.
   static constexpr int64_t kLaunchesForAll = 2 * 2 * 60 * 10;
 
-  using Key =
-      std::tuple<const ResidentWeights*, int, std::string, Priority, bool>;
+  using Key = std::tuple<const ResidentWeights*, int, std::string, std::string,
+                         Priority, bool>;
   Key OrderKey(const AdmittedRequest& request) const {
     return {request.weights.get(), static_cast<int>(request.signature.mode),
-            request.client, request.priority,
-            request.m > options_.batching.max_rows};
+            request.identity,      request.client,
+            request.priority,      request.m > options_.batching.max_rows};
   }
 
   RandomGenerator random_;

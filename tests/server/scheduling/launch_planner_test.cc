@@ -44,6 +44,7 @@ class LaunchPlannerTest : public testing::Test {
     auto request = std::make_unique<AdmittedRequest>();
     request->weights = weights_;
     request->client = client;
+    if (clients_are_identities_) request->identity = client;
     request->m = rows;
     request->a = StagingLease(nullptr, 10 * rows, nullptr);
     request->arrival = now_;
@@ -80,11 +81,13 @@ class LaunchPlannerTest : public testing::Test {
   Refusal Room(const std::string& client, int64_t rows, int64_t bytes) {
     QueueDemand demand;
     demand.client = client;
+    if (clients_are_identities_) demand.identity = client;
     demand.rows = rows;
     demand.operand_bytes = bytes;
     return planner_->CheckRoom(demand);
   }
 
+  bool clients_are_identities_ = false;
   absl::Time now_ = absl::FromUnixSeconds(1'700'000'000);
   std::shared_ptr<const ResidentWeights> weights_ =
       std::make_shared<Weights>(4096, 4096);
@@ -251,7 +254,8 @@ TEST_F(LaunchPlannerTest, RequestThatNeverFitsIsRefusedForGood) {
                     HasSubstr("--max_queued_bytes is 100")));
 }
 
-TEST_F(LaunchPlannerTest, RowQuotaIsAClientsOwn) {
+TEST_F(LaunchPlannerTest, RowQuotaIsAnIdentitysOwn) {
+  clients_are_identities_ = true;
   SchedulerOptions options = Batched();
   options.max_client_queued_rows = 10;
   Use(options);
@@ -262,13 +266,14 @@ TEST_F(LaunchPlannerTest, RowQuotaIsAClientsOwn) {
   EXPECT_EQ(refusal.status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(refusal.reason, DropReason::kQuota);
   EXPECT_THAT(std::string(refusal.status.message()),
-              AllOf(HasSubstr("client \"a\""), HasSubstr("8 of its rows wait"),
-                    HasSubstr("request has 3"),
+              AllOf(HasSubstr("\"a\" is over its quota"),
+                    HasSubstr("8 of its rows wait"), HasSubstr("request has 3"),
                     HasSubstr("(--max_client_queued_rows) is 10")));
   EXPECT_EQ(Room("b", 11, 0).reason, DropReason::kTooLarge);
 }
 
-TEST_F(LaunchPlannerTest, ByteQuotaIsAClientsOwn) {
+TEST_F(LaunchPlannerTest, ByteQuotaIsAnIdentitysOwn) {
+  clients_are_identities_ = true;
   SchedulerOptions options = Batched();
   options.max_client_queued_bytes = 100;
   Use(options);
@@ -280,6 +285,24 @@ TEST_F(LaunchPlannerTest, ByteQuotaIsAClientsOwn) {
   EXPECT_THAT(std::string(refusal.status.message()),
               HasSubstr("(--max_client_queued_bytes) is 100"));
   EXPECT_EQ(Room("b", 1, 101).reason, DropReason::kTooLarge);
+}
+
+TEST_F(LaunchPlannerTest, QuotaIsNotEvadedByOtherClientIds) {
+  SchedulerOptions options = Batched();
+  options.max_client_queued_rows = 10;
+  Use(options);
+  Add("a", 8);
+  EXPECT_EQ(Room("invented", 3, 0).reason, DropReason::kQuota);
+}
+
+TEST_F(LaunchPlannerTest, IdentityLeavesRoomForOthersWhateverItsClientIds) {
+  SchedulerOptions options = Batched();
+  options.max_queued_requests = 100;
+  Use(options);
+  for (int i = 0; i < 50; ++i) Add(std::to_string(i), 1);
+  EXPECT_EQ(Room("51", 1, 0).reason, DropReason::kQuota);
+  clients_are_identities_ = true;
+  EXPECT_TRUE(Room("another", 1, 0).status.ok());
 }
 
 TEST_F(LaunchPlannerTest, QuotaIsFreeAgainWhenRequestsLaunch) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <queue>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -34,12 +35,14 @@ class Simulation {
     for (int64_t i = 0; i < load.matrices; ++i) {
       matrices_.push_back(std::make_shared<NoWeights>());
     }
+    matrices_.push_back(std::make_shared<NoWeights>());  // the backlog's
     for (int64_t i = 0; i < load.clients; ++i) {
       places_.push_back(RandomInt(0, load.matrices - 1, &random_));
     }
   }
 
   SimulatedRun Run() {
+    for (int64_t i = 0; i < load_.backlog.requests; ++i) AddToBacklog();
     if (load_.pattern == AccessPattern::kOneMatrix) {
       ArriveIn(NextPoissonGap(), 0);
     } else {
@@ -57,6 +60,7 @@ class Simulation {
 
  private:
   static constexpr int64_t kLaunchEnds = -1;
+  static constexpr char kBacklog[] = "backlog";
 
   struct Event {
     absl::Time time;
@@ -97,17 +101,35 @@ class Simulation {
   void Arrive(int64_t client) {
     auto request = std::make_unique<AdmittedRequest>();
     request->weights = matrices_[NextMatrix(client)];
-    request->m = 1;
-    request->arrival = now_;
+    request->m = load_.rows;
     request->client = absl::StrCat(client);
-    QueueDemand demand;
-    demand.client = request->client;
-    demand.rows = 1;
-    if (planner_.CheckRoom(demand).status.ok()) {
-      planner_.Add(std::move(request));
-    }
+    if (load_.clients_are_identities) request->identity = request->client;
+    Queue(std::move(request));
     if (load_.pattern == AccessPattern::kOneMatrix)
       ArriveIn(NextPoissonGap(), 0);
+  }
+
+  void AddToBacklog() {
+    const SimulatedBacklog& backlog = load_.backlog;
+    auto request = std::make_unique<AdmittedRequest>();
+    request->weights = matrices_.back();
+    request->m = backlog.rows;
+    request->identity = kBacklog;
+    request->client =
+        absl::StrCat("client ", ++backlog_count_ % backlog.client_ids);
+    request->priority = backlog.priority;
+    Queue(std::move(request));
+  }
+
+  void Queue(std::unique_ptr<AdmittedRequest> request) {
+    request->arrival = now_;
+    QueueDemand demand;
+    demand.identity = request->identity;
+    demand.client = request->client;
+    demand.rows = request->m;
+    if (!planner_.CheckRoom(demand).status.ok()) return;
+    ended_before_[request.get()] = ended_;
+    planner_.Add(std::move(request));
   }
 
   static int64_t ClientOf(const AdmittedRequest& request) {
@@ -120,7 +142,12 @@ class Simulation {
     while (true) {
       PlannedLaunch launch = planner_.Next(now_, &dropped_);
       if (launch.batch.requests.empty()) return;
-      const auto rows = static_cast<int64_t>(launch.batch.requests.size());
+      int64_t rows = 0;
+      for (const ScheduledRequest& scheduled : launch.batch.requests) {
+        rows += scheduled.state.in_launch.count;
+        CountWait(*scheduled.request);
+      }
+      ++started_;
       const double tiles =
           std::max(1.0, static_cast<double>(rows) / device_.tile_rows);
       free_at_ = std::max(free_at_, now_) + tiles * device_.tile;
@@ -129,13 +156,27 @@ class Simulation {
     }
   }
 
+  // Counts the launches before that of the request, which starts now: those
+  // that had begun and not ended when it came, and those that began since.
+  void CountWait(const AdmittedRequest& request) {
+    const int64_t waited = started_ - ended_before_[&request];
+    ended_before_.erase(&request);
+    if (request.identity == kBacklog) return;
+    most_launches_waited_ = std::max(most_launches_waited_, waited);
+  }
+
   void EndLaunch() {
     PlannedLaunch launch = std::move(in_flight_.front());
     in_flight_.pop();
+    ++ended_;
     const bool counts = now_ >= count_from_;
     if (counts) ++launches_;
     for (const ScheduledRequest& scheduled : launch.batch.requests) {
       const AdmittedRequest& request = *scheduled.request;
+      if (request.identity == kBacklog) {
+        AddToBacklog();
+        continue;
+      }
       if (counts) {
         latency_ns_.Record(absl::ToInt64Nanoseconds(now_ - request.arrival));
       }
@@ -153,6 +194,7 @@ class Simulation {
     run.rows_per_launch = requests / static_cast<double>(launches_);
     run.p50 = absl::Nanoseconds(latency_ns_.Percentile(50));
     run.p99 = absl::Nanoseconds(latency_ns_.Percentile(99));
+    run.most_launches_waited = most_launches_waited_;
     return run;
   }
 
@@ -172,6 +214,12 @@ class Simulation {
   std::vector<DroppedRequest> dropped_;
   Histogram latency_ns_;
   int64_t launches_ = 0;
+  int64_t backlog_count_ = 0;
+  int64_t started_ = 0;  // launches
+  int64_t ended_ = 0;
+  // Launches that had ended when a request came that waits.
+  std::unordered_map<const AdmittedRequest*, int64_t> ended_before_;
+  int64_t most_launches_waited_ = 0;
 };
 
 }  // namespace

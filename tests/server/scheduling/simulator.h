@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "server/scheduling/gemm_request.h"
 #include "server/scheduling/launch_planner.h"
 
 namespace qgemm {
@@ -20,6 +21,15 @@ enum class AccessPattern {
   kRandom,      // each client asks for any matrix
 };
 
+// Requests of one more identity, for a matrix of their own, that are all there
+// from the start; each that is answered is followed by another.
+struct SimulatedBacklog {
+  int64_t requests = 0;
+  int64_t rows = 64;
+  int64_t client_ids = 1;  // that it takes in turn
+  Priority priority = Priority::kNormal;
+};
+
 struct SimulatedLoad {
   AccessPattern pattern = AccessPattern::kDecodeWalk;
   uint64_t seed = 1;
@@ -28,6 +38,10 @@ struct SimulatedLoad {
   // `turnaround`, four fifths to six fifths of it.
   int64_t clients = 16;
   absl::Duration turnaround = absl::Microseconds(80);
+  // Each client is an identity of its own, or all are of one.
+  bool clients_are_identities = false;
+  int64_t rows = 1;  // of each of their requests
+  SimulatedBacklog backlog;
   // kOneMatrix.
   double requests_per_second = 0;
   // The first fifth is not counted.
@@ -40,11 +54,14 @@ struct SimulatedDevice {
   int64_t tile_rows = 16;
 };
 
+// Figures of the clients; the backlog's requests are not counted.
 struct SimulatedRun {
   double requests_per_second = 0;
   double rows_per_launch = 0;
   absl::Duration p50;  // from arrival to the launch's end
   absl::Duration p99;
+  // Launches that a request waited for, the most of all.
+  int64_t most_launches_waited = 0;
 };
 
 SimulatedRun Simulate(const SchedulerOptions& options,

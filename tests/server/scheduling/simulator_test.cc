@@ -129,5 +129,51 @@ TEST(SimulatedOneMatrixTest, LightLoadIsNotDelayed) {
   EXPECT_EQ(batched.p50, unbatched.p50);
 }
 
+// Somebody else's 900 requests of 64 rows, whatever client ids they have.
+class SimulatedBacklogTest : public testing::TestWithParam<int64_t> {
+ protected:
+  static SimulatedLoad Beside(int64_t clients, int64_t client_ids) {
+    SimulatedLoad load = Load(AccessPattern::kDecodeWalk, clients, 1);
+    load.rows = 3;
+    load.clients_are_identities = true;
+    load.backlog.requests = 900;
+    load.backlog.client_ids = client_ids;
+    load.backlog.priority = Priority::kHigh;
+    return load;
+  }
+};
+
+TEST_P(SimulatedBacklogTest, DelaysAnotherClientByTheLaunchesInFlight) {
+  for (const BatchOrder order : {BatchOrder::kOldest, BatchOrder::kChase}) {
+    const SimulatedRun run = Simulate(Ordered(order), Beside(1, GetParam()));
+    EXPECT_LE(run.most_launches_waited, 2);
+    // Two launches of 64 rows and its own.
+    EXPECT_LE(run.p99, absl::Microseconds(2 * 80 + 20));
+  }
+}
+
+TEST_P(SimulatedBacklogTest, LeavesTheRestOfTheDeviceToIt) {
+  const SimulatedRun run =
+      Simulate(Ordered(BatchOrder::kOldest), Beside(1, GetParam()));
+  RecordProperty("victim_per_second", std::to_string(run.requests_per_second));
+  EXPECT_GE(run.requests_per_second, 1e6 / (2 * 80 + 20 + 100));
+}
+
+INSTANTIATE_TEST_SUITE_P(ClientIds, SimulatedBacklogTest,
+                         testing::Values(1, 30, 900));
+
+// Rows share launches, whoever asks.
+TEST_P(SimulatedWalkTest, ClientsOfManyIdentitiesAreServedAsThoseOfOne) {
+  SimulatedLoad load = Walk();
+  const SimulatedRun one = Simulate(Ordered(BatchOrder::kOldest), load);
+  load.clients_are_identities = true;
+  const SimulatedRun many = Simulate(Ordered(BatchOrder::kOldest), load);
+  RecordProperty("one_identity", std::to_string(one.requests_per_second));
+  RecordProperty("many", std::to_string(many.requests_per_second));
+  EXPECT_GE(many.requests_per_second, 0.9 * one.requests_per_second);
+  // Those who walk together wait for those who lag, who go first.
+  EXPECT_LE(many.p99, 1.25 * one.p99);
+}
+
 }  // namespace
 }  // namespace qgemm

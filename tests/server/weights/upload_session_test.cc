@@ -6,6 +6,7 @@
 #include "server/weights/upload_session.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -18,7 +19,9 @@
 #include "base/crc32c.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/formats/weights_decoder.h"
 #include "kernels/reference/reference_matmul.h"
+#include "tests/server/weights/counted_weights.h"
 #include "tests/support/fake_async_backend.h"
 #include "tests/support/seeds.h"
 
@@ -29,6 +32,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr int64_t kBudgetBytes = 1 << 20;
 
@@ -75,7 +79,7 @@ struct OwnedChunk {
 class UploadSessionTest : public testing::Test {
  protected:
   UploadSessionTest() {
-    header_.name = "layer";
+    header_.binding.name = "layer";
     header_.spec = Int4Spec();
     header_.total_bytes = TotalBytes(header_.spec);
     Sha256 hash;
@@ -138,14 +142,15 @@ class UploadSessionTest : public testing::Test {
 
   void ExpectNothingIsLeft() {
     session_.reset();
-    EXPECT_THAT(store_.List(), IsEmpty());
+    EXPECT_THAT(store_.List("", 1).entries, IsEmpty());
     EXPECT_EQ(store_.reserved_bytes(), 0);
     EXPECT_EQ(backend_.memory().weights_bytes, 0);
   }
 
   RandomGenerator random_{FreshSeed()};
+  std::atomic<int64_t> live_{0};  // of CountedWeights
   FakeAsyncBackend backend_;
-  WeightStore store_{kBudgetBytes};
+  WeightStore store_{StoreLimits{kBudgetBytes}};
   UploadHeader header_;
   std::vector<std::string> sections_;  // in SectionsOf order
   std::vector<OwnedChunk> chunks_;
@@ -186,17 +191,72 @@ TEST_F(UploadSessionTest, ResidentCodesAreThoseOfTheBytes) {
             codes);
 }
 
-TEST_F(UploadSessionTest, BudgetHoldsWhatIsResident) {
+TEST_F(UploadSessionTest, BudgetHoldsWhatIsResidentAndItsRecords) {
   const auto result = UploadAll();
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(store_.reserved_bytes(),
-            result->weights->resident->resident_bytes());
+            result->weights->resident->resident_bytes() + kLayerRecordBytes +
+                kNameRecordBytes);
+}
+
+TEST_F(UploadSessionTest, HeaderReservesWhatTheDecoderWillHold) {
+  ASSERT_TRUE(Start().ok());
+  const int64_t resident_bytes =
+      backend_.EstimateResidentBytes(ShapeOf(header_.spec));
+  EXPECT_GE(store_.reserved_bytes(),
+            resident_bytes + DecoderBytes(header_.spec));
+}
+
+TEST_F(UploadSessionTest, AFullBudgetOfAllItTakesIsEnough) {
+  ASSERT_TRUE(Start().ok());
+  const int64_t peak_bytes = store_.reserved_bytes();
+  session_.reset();
+  auto others = store_.Reserve(kBudgetBytes - peak_bytes);
+  ASSERT_TRUE(others.ok()) << others.status();
+  EXPECT_TRUE(UploadAll().ok());
+}
+
+TEST_F(UploadSessionTest, AConditionThatFailsRefusesTheHeader) {
+  ASSERT_TRUE(UploadAll().ok());
+  header_.binding.create_only = true;
+  EXPECT_EQ(Start().code(), absl::StatusCode::kAlreadyExists);
+  header_.expected_id = id_;  // these weights, whose name it is already
+  EXPECT_TRUE(Start().ok());
+  header_.expected_id = Sha256Digest{};
+  EXPECT_EQ(Start().code(), absl::StatusCode::kAlreadyExists);
+  header_.binding = {"layer", false, ToHex(Sha256Digest{})};
+  header_.expected_id.reset();
+  EXPECT_EQ(Start().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(UploadSessionTest, ANameTakenDuringTheUploadRefusesTheCommit) {
+  header_.binding.create_only = true;
+  ASSERT_TRUE(Start().ok());
+  AppendGood(chunks_.size());
+  Weights other;
+  other.id = std::string(64, 'a');
+  other.resident = std::make_shared<CountedWeights>(1, 0, &live_);
+  ASSERT_TRUE(
+      store_.Commit(std::move(other), ByteReservation(), {"layer", false, ""})
+          .ok());
+  EXPECT_EQ(session_->Finish().status().code(),
+            absl::StatusCode::kAlreadyExists);
+  EXPECT_FALSE(store_.Find(ToHex(id_)).ok());
+  EXPECT_EQ((*store_.Find("layer"))->id, std::string(64, 'a'));
+}
+
+TEST_F(UploadSessionTest, WithdrawnUploadDoesNotCommit) {
+  ASSERT_TRUE(Start().ok());
+  AppendGood(chunks_.size());
+  const auto check = [] { return absl::CancelledError("withdrawn"); };
+  EXPECT_EQ(session_->Finish(check).status(), check());
+  ExpectNothingIsLeft();
 }
 
 TEST_F(UploadSessionTest, NothingIsVisibleBeforeFinish) {
   ASSERT_TRUE(Start().ok());
   AppendGood(chunks_.size());
-  EXPECT_THAT(store_.List(), IsEmpty());
+  EXPECT_THAT(store_.List("", 1).entries, IsEmpty());
   ExpectNothingIsLeft();
 }
 
@@ -368,15 +428,15 @@ TEST_F(UploadSessionTest, WrongTotalBytesNamesExpectedAndGiven) {
     header_.total_bytes = given;
     const absl::Status status = Start();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(status.message(),
-                AllOf(HasSubstr(absl::StrCat(given)),
-                      HasSubstr(absl::StrCat(expected_bytes))));
+    EXPECT_THAT(status.message(), AllOf(HasSubstr(absl::StrCat(given)),
+                                        HasSubstr(absl::StrCat(expected_bytes)),
+                                        Not(HasSubstr("\n"))));
   }
   ExpectNothingIsLeft();
 }
 
 TEST_F(UploadSessionTest, IllegalNameIsInvalid) {
-  header_.name = "no spaces";
+  header_.binding.name = "no spaces";
   EXPECT_EQ(Start().code(), absl::StatusCode::kInvalidArgument);
   ExpectNothingIsLeft();
 }
@@ -431,13 +491,13 @@ TEST_F(UploadSessionTest, IllegalCodeIsInvalid) {
 TEST_F(UploadSessionTest, HeldIdAnswersAtOnceAndBindsTheName) {
   ASSERT_TRUE(UploadAll().ok());
   const int64_t reserved_bytes = store_.reserved_bytes();
-  header_.name = "another";
+  header_.binding.name = "another";
   header_.expected_id = id_;
   ASSERT_TRUE(Start().ok());
   ASSERT_TRUE(deduplicated_.has_value());
   EXPECT_TRUE(deduplicated_->result.deduplicated);
   EXPECT_THAT(store_.Get("another")->names, ElementsAre("another", "layer"));
-  EXPECT_EQ(store_.reserved_bytes(), reserved_bytes);
+  EXPECT_EQ(store_.reserved_bytes(), reserved_bytes + kNameRecordBytes);
 }
 
 TEST_F(UploadSessionTest, IdThatIsNotHeldIsUploaded) {
@@ -459,13 +519,13 @@ TEST_F(UploadSessionTest, SameBytesWithoutAnIdAreHeldOnce) {
   ASSERT_TRUE(first.ok()) << first.status();
   const int64_t reserved_bytes = store_.reserved_bytes();
   const int64_t weights_bytes = backend_.memory().weights_bytes;
-  header_.name = "another";
+  header_.binding.name = "another";
   const auto second = UploadAll();
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_TRUE(second->deduplicated);
   EXPECT_EQ(second->weights, first->weights);
   session_.reset();
-  EXPECT_EQ(store_.reserved_bytes(), reserved_bytes);
+  EXPECT_EQ(store_.reserved_bytes(), reserved_bytes + kNameRecordBytes);
   EXPECT_EQ(backend_.memory().weights_bytes, weights_bytes);
 }
 

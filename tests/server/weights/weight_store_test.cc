@@ -25,8 +25,16 @@ using ::testing::IsEmpty;
 using ::testing::Optional;
 
 constexpr int64_t kLayerBytes = 100;
+constexpr int64_t kBudgetBytes = 10000;
+constexpr int64_t kNamedLayerBytes = kLayerBytes + kNameRecordBytes;
 
 std::string Id(int64_t number) { return absl::StrFormat("%064x", number); }
+
+NameBinding Named(const std::string& name) {
+  NameBinding binding;
+  binding.name = name;
+  return binding;
+}
 
 TEST(ValidateWeightsNameTest, AcceptsEveryLegalCharacter) {
   EXPECT_TRUE(ValidateWeightsName("AZaz09._/-").ok());
@@ -52,13 +60,48 @@ class WeightStoreTest : public testing::Test {
   // Commits layer `number`, whose n is its number, too.
   std::shared_ptr<const Weights> Commit(int64_t number,
                                         const std::string& name) {
+    auto held = TryCommit(number, Named(name));
+    EXPECT_TRUE(held.ok()) << held.status();
+    return *held;
+  }
+
+  absl::StatusOr<std::shared_ptr<const Weights>> TryCommit(
+      int64_t number, const NameBinding& binding) {
     auto reservation = store_->Reserve(kLayerBytes);
     EXPECT_TRUE(reservation.ok()) << reservation.status();
     Weights weights;
     weights.id = Id(number);
     weights.resident =
         std::make_shared<CountedWeights>(number, kLayerBytes, &live_);
-    return store_->Commit(std::move(weights), *std::move(reservation), name);
+    return store_->Commit(std::move(weights), *std::move(reservation), binding);
+  }
+
+  // Binds a name to layer `number`, which is held.
+  void Bind(int64_t number, const std::string& name) {
+    const auto held = store_->BindIfHeld(Id(number), Named(name));
+    ASSERT_TRUE(held.ok()) << held.status();
+    ASSERT_NE(*held, nullptr);
+  }
+
+  // The ids of all layers, read in pages of that many.
+  std::vector<std::string> ListedIds(int64_t page_layers) {
+    std::vector<std::string> ids;
+    std::string place;
+    for (bool is_last = false; !is_last;) {
+      const WeightsPage page = store_->List(place, page_layers);
+      EXPECT_LE(page.entries.size(), static_cast<size_t>(page_layers));
+      for (const WeightsPage::Entry& entry : page.entries) {
+        ids.push_back(entry.weights.weights->id);
+        place = entry.place;
+      }
+      is_last = page.is_last;
+    }
+    return ids;
+  }
+
+  void Limit(int64_t layers, int64_t names) {
+    store_ = std::make_unique<WeightStore>(
+        StoreLimits{kBudgetBytes, layers, names}, &metrics_);
   }
 
   std::string IdOf(const std::string& name_or_id) {
@@ -69,7 +112,7 @@ class WeightStoreTest : public testing::Test {
   std::atomic<int64_t> live_{0};
   ServerMetrics metrics_;
   std::unique_ptr<WeightStore> store_ =
-      std::make_unique<WeightStore>(1000, &metrics_);
+      std::make_unique<WeightStore>(StoreLimits{kBudgetBytes}, &metrics_);
 };
 
 TEST_F(WeightStoreTest, FindsByName) {
@@ -100,11 +143,11 @@ TEST_F(WeightStoreTest, EveryLookupOfUnknownWeightsIsNotFound) {
   EXPECT_EQ(store_->Get("x").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store_->Unload("x").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(store_->Unload(Id(1)).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(store_->BindIfHeld(Id(1), "x"), nullptr);
+  EXPECT_EQ(*store_->BindIfHeld(Id(1), Named("x")), nullptr);
 }
 
 TEST_F(WeightStoreTest, FailedBindLeavesNoName) {
-  store_->BindIfHeld(Id(1), "x");
+  EXPECT_EQ(*store_->BindIfHeld(Id(1), Named("x")), nullptr);
   EXPECT_EQ(store_->Find("x").status().code(), absl::StatusCode::kNotFound);
 }
 
@@ -113,13 +156,13 @@ TEST_F(WeightStoreTest, SecondCommitOfAnIdKeepsTheFirst) {
   const auto second = Commit(1, "b");
   EXPECT_EQ(second, first);
   EXPECT_EQ(live_, 1);
-  EXPECT_EQ(store_->reserved_bytes(), kLayerBytes);
+  EXPECT_EQ(store_->reserved_bytes(), kLayerBytes + 2 * kNameRecordBytes);
 }
 
-TEST_F(WeightStoreTest, DescribesAllNamesSorted) {
+TEST_F(WeightStoreTest, DescribesNamesSorted) {
   Commit(1, "b");
   Commit(1, "c");
-  store_->BindIfHeld(Id(1), "a");
+  Bind(1, "a");
   EXPECT_THAT(store_->Get(Id(1))->names, ElementsAre("a", "b", "c"));
 }
 
@@ -129,11 +172,158 @@ TEST_F(WeightStoreTest, ListsByFirstNameThenIdNamelessLast) {
   Commit(2, "b");
   Commit(1, "c");
   Commit(1, "a");
-  std::vector<std::string> ids;
-  for (const NamedWeights& listing : store_->List()) {
-    ids.push_back(listing.weights->id);
+  for (const int64_t page_layers : {1, 3, 4, 5}) {
+    EXPECT_THAT(ListedIds(page_layers),
+                ElementsAre(Id(1), Id(2), Id(3), Id(4)));
   }
-  EXPECT_THAT(ids, ElementsAre(Id(1), Id(2), Id(3), Id(4)));
+}
+
+TEST_F(WeightStoreTest, ListsALayerWhereItsFirstNameIsNow) {
+  Commit(1, "c");
+  Commit(2, "d");
+  EXPECT_THAT(ListedIds(2), ElementsAre(Id(1), Id(2)));
+  Bind(2, "a");
+  EXPECT_THAT(ListedIds(2), ElementsAre(Id(2), Id(1)));
+  store_->Unload("a").value();
+  EXPECT_THAT(ListedIds(2), ElementsAre(Id(1), Id(2)));
+  Bind(2, "c");
+  EXPECT_THAT(ListedIds(2), ElementsAre(Id(2)));
+}
+
+TEST_F(WeightStoreTest, PagesGoOnThoughLayersComeAndGo) {
+  for (int64_t number = 1; number <= 6; ++number) {
+    Commit(number, absl::StrFormat("%d", number));
+  }
+  const WeightsPage first = store_->List("", 2);
+  store_->Unload("2").value();
+  Commit(7, "0");
+  const WeightsPage second = store_->List(first.entries.back().place, 2);
+  EXPECT_EQ(second.entries[0].weights.weights->id, Id(3));
+  EXPECT_EQ(second.entries[1].weights.weights->id, Id(4));
+  EXPECT_FALSE(second.is_last);
+}
+
+TEST_F(WeightStoreTest, DescribesAHundredNamesAndCountsAll) {
+  store_ = std::make_unique<WeightStore>(StoreLimits{}, &metrics_);
+  Commit(1, "");
+  for (int i = 0; i < 250; ++i) Bind(1, absl::StrFormat("n%03d", i));
+  const NamedWeights first = *store_->Get(Id(1));
+  ASSERT_EQ(first.names.size(), 100u);
+  EXPECT_EQ(first.names.back(), "n099");
+  EXPECT_EQ(first.name_count, 250);
+  const NamedWeights next = *store_->Get(Id(1), first.names.back());
+  EXPECT_EQ(next.names.front(), "n100");
+  EXPECT_EQ(store_->Get(Id(1), "n199")->names.size(), 50u);
+  EXPECT_THAT(store_->Get(Id(1), "n249")->names, IsEmpty());
+  EXPECT_EQ(store_->List("", 1).entries[0].weights.names.size(), 100u);
+}
+
+TEST_F(WeightStoreTest, NamesTakeOfTheBudgetAndGiveBack) {
+  Commit(1, "a");
+  EXPECT_EQ(store_->reserved_bytes(), kNamedLayerBytes);
+  Bind(1, "b");
+  EXPECT_EQ(store_->reserved_bytes(), kNamedLayerBytes + kNameRecordBytes);
+  Bind(1, "b");
+  EXPECT_EQ(store_->reserved_bytes(), kNamedLayerBytes + kNameRecordBytes);
+  store_->Unload("b").value();
+  EXPECT_EQ(store_->reserved_bytes(), kNamedLayerBytes);
+  store_->Unload(Id(1)).value();
+  EXPECT_EQ(store_->reserved_bytes(), 0);
+}
+
+TEST_F(WeightStoreTest, ANameBeyondTheBudgetIsRefusedAndChangesNothing) {
+  Commit(1, "a");
+  auto others = store_->Reserve(kBudgetBytes - store_->reserved_bytes());
+  const auto bound = store_->BindIfHeld(Id(1), Named("b"));
+  EXPECT_EQ(bound.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_FALSE(store_->Find("b").ok());
+  EXPECT_EQ(store_->Get(Id(1))->name_count, 1);
+}
+
+TEST_F(WeightStoreTest, RefusesLayersBeyondTheLimit) {
+  Limit(/*layers=*/2, /*names=*/10);
+  Commit(1, "a");
+  Commit(2, "");
+  const absl::Status refused = TryCommit(3, Named("c")).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("2 layers are held"));
+  EXPECT_THAT(refused.message(), HasSubstr("--max_layers"));
+  EXPECT_FALSE(store_->Find("c").ok());
+  EXPECT_EQ(live_, 2);
+  EXPECT_EQ(store_->CheckCommit(Named("c"), Id(3)), refused);
+  // Weights that are held already, and those that replace others, fit.
+  EXPECT_TRUE(store_->CheckCommit(Named("c"), Id(2)).ok());
+  Commit(3, "a");
+  EXPECT_EQ(IdOf("a"), Id(3));
+}
+
+TEST_F(WeightStoreTest, RefusesNamesBeyondTheLimit) {
+  Limit(/*layers=*/10, /*names=*/2);
+  Commit(1, "a");
+  Bind(1, "b");
+  const absl::Status refused = store_->BindIfHeld(Id(1), Named("c")).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("--max_names"));
+  EXPECT_EQ(TryCommit(2, Named("c")).status(), refused);
+  EXPECT_EQ(store_->CheckCommit(Named("c"), ""), refused);
+  Commit(2, "b");  // a name that is bound already
+  Commit(3, "");
+  store_->Unload("a").value();
+  Bind(2, "c");
+}
+
+TEST_F(WeightStoreTest, CreateOnlyTakesANameThatIsFree) {
+  NameBinding binding = Named("a");
+  binding.create_only = true;
+  EXPECT_TRUE(TryCommit(1, binding).ok());
+  EXPECT_TRUE(TryCommit(1, binding).ok());  // again
+  EXPECT_TRUE(store_->BindIfHeld(Id(1), binding).ok());
+  const absl::Status refused = TryCommit(2, binding).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(refused.message(), HasSubstr(Id(1)));
+  EXPECT_EQ(IdOf("a"), Id(1));
+  EXPECT_FALSE(store_->Find(Id(2)).ok());
+  EXPECT_EQ(store_->CheckCommit(binding, Id(2)), refused);
+  EXPECT_EQ(store_->CheckCommit(binding, ""), refused);
+}
+
+TEST_F(WeightStoreTest, IfMatchReplacesTheseWeightsAlone) {
+  Commit(1, "a");
+  NameBinding binding = Named("a");
+  binding.if_match = Id(9);
+  const absl::Status refused = TryCommit(2, binding).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), HasSubstr(Id(1)));
+  EXPECT_EQ(IdOf("a"), Id(1));
+  binding.if_match = Id(1);
+  EXPECT_TRUE(TryCommit(2, binding).ok());
+  EXPECT_EQ(IdOf("a"), Id(2));
+  EXPECT_TRUE(TryCommit(2, binding).ok());  // again, after a lost answer
+  binding.name = "free";
+  EXPECT_EQ(store_->BindIfHeld(Id(2), binding).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(WeightStoreTest, UnloadIfMatchDropsTheseWeightsAlone) {
+  Commit(1, "a");
+  EXPECT_EQ(store_->Unload("a", Id(2)).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(store_->Unload("a", "id").status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(IdOf("a"), Id(1));
+  EXPECT_THAT(store_->Unload("a", Id(1)).value(), true);
+}
+
+TEST(NameBindingTest, RefusesConditionsThatCannotBe) {
+  EXPECT_TRUE(Validate(NameBinding{}).ok());
+  EXPECT_TRUE(Validate(NameBinding{"a", true, ""}).ok());
+  EXPECT_TRUE(Validate(NameBinding{"a", false, Id(1)}).ok());
+  for (const NameBinding& binding :
+       {NameBinding{"a", true, Id(1)}, NameBinding{"a", false, "12ab"},
+        NameBinding{"", true, ""}, NameBinding{"", false, Id(1)},
+        NameBinding{"a b", false, ""}}) {
+    EXPECT_EQ(Validate(binding).code(), absl::StatusCode::kInvalidArgument);
+  }
 }
 
 TEST_F(WeightStoreTest, RebindingANameDropsWeightsWithoutAnother) {
@@ -142,7 +332,7 @@ TEST_F(WeightStoreTest, RebindingANameDropsWeightsWithoutAnother) {
   EXPECT_EQ(IdOf("a"), Id(2));
   EXPECT_FALSE(store_->Find(Id(1)).ok());
   EXPECT_EQ(live_, 1);
-  EXPECT_EQ(store_->reserved_bytes(), kLayerBytes);
+  EXPECT_EQ(store_->reserved_bytes(), kNamedLayerBytes);
 }
 
 TEST_F(WeightStoreTest, RebindingANameKeepsWeightsWithAnother) {
@@ -154,7 +344,7 @@ TEST_F(WeightStoreTest, RebindingANameKeepsWeightsWithAnother) {
 
 TEST_F(WeightStoreTest, BindingANameToItsOwnWeightsChangesNothing) {
   Commit(1, "a");
-  store_->BindIfHeld(Id(1), "a");
+  Bind(1, "a");
   EXPECT_EQ(IdOf("a"), Id(1));
 }
 
@@ -179,7 +369,7 @@ TEST_F(WeightStoreTest, UnloadingAnIdDropsAllItsNames) {
   EXPECT_THAT(store_->Unload(Id(1)).value(), true);
   EXPECT_FALSE(store_->Find("a").ok());
   EXPECT_FALSE(store_->Find("b").ok());
-  EXPECT_THAT(store_->List(), IsEmpty());
+  EXPECT_THAT(store_->List("", 1).entries, IsEmpty());
 }
 
 TEST_F(WeightStoreTest, LeaseKeepsMemoryAndBudgetAfterUnload) {
@@ -203,13 +393,24 @@ TEST_F(WeightStoreTest, LeaseOutlivesTheStore) {
 TEST_F(WeightStoreTest, MetricsFollowCountBytesAndBudget) {
   Commit(1, "a");
   Commit(2, "b");
-  EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_count"), Optional(2.0));
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_layers"), Optional(2.0));
   EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_bytes"),
-              Optional(2.0 * kLayerBytes));
+              Optional(2.0 * kNamedLayerBytes));
   EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_budget_bytes"),
-              Optional(1000.0));
+              Optional(1.0 * kBudgetBytes));
   store_->Unload("a").value();
-  EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_count"), Optional(1.0));
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_layers"), Optional(1.0));
+}
+
+TEST_F(WeightStoreTest, TrafficFollowsALayerUntilItsMemoryGoes) {
+  auto layer = Commit(1, "a");
+  EXPECT_EQ(layer->traffic, metrics_.LayerTraffic("a"));
+  const int64_t bytes = layer->resident->resident_bytes();
+  EXPECT_EQ(layer->traffic->bytes(), bytes);
+  Commit(2, "a");  // replaces it; a launch may still use it
+  EXPECT_EQ(metrics_.LayerTraffic("a")->bytes(), 2 * bytes);
+  layer.reset();
+  EXPECT_EQ(metrics_.LayerTraffic("a")->bytes(), bytes);
 }
 
 TEST_F(WeightStoreTest, ReadersSeeTheOldWeightsOrTheNewWhileANameIsRebound) {
@@ -234,13 +435,13 @@ TEST_F(WeightStoreTest, ReadersSeeTheOldWeightsOrTheNewWhileANameIsRebound) {
   }
   for (int64_t number = 2; number <= kRebindings; ++number) {
     // A reader may still lease the one before, each the budget allows.
-    while (store_->reserved_bytes() > 900) std::this_thread::yield();
+    while (store_->reserved_bytes() > 9000) std::this_thread::yield();
     Commit(number, "a");
   }
   stop = true;
   for (std::thread& reader : readers) reader.join();
   EXPECT_EQ(live_, 1);
-  EXPECT_EQ(store_->reserved_bytes(), kLayerBytes);
+  EXPECT_EQ(store_->reserved_bytes(), kNamedLayerBytes);
 }
 
 }  // namespace

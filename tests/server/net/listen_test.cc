@@ -2,10 +2,11 @@
 //
 // Syntax of addresses, the loopback rule, and the port file.
 
-#include "server/listen.h"
+#include "server/net/listen.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <iterator>
@@ -102,6 +103,17 @@ TEST(WritePortFile, ReplacesAnOlderFile) {
   ASSERT_TRUE(WritePortFile(path, {1, 2, 3}).ok());
   ASSERT_TRUE(WritePortFile(path, {4}).ok());
   EXPECT_EQ(Read(path), "4\n");
+}
+
+TEST(WritePortFile, DoesNotFollowALinkInItsWay) {
+  const std::string path = ::testing::TempDir() + "/linked";
+  const std::string target = ::testing::TempDir() + "/target";
+  const std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
+  std::ofstream(target) << "precious";
+  ASSERT_EQ(symlink(target.c_str(), temporary.c_str()), 0);
+  ASSERT_TRUE(WritePortFile(path, {5}).ok());
+  EXPECT_EQ(Read(path), "5\n");
+  EXPECT_EQ(Read(target), "precious");
 }
 
 TEST(WritePortFile, NamesAFileThatItCannotWrite) {

@@ -1,29 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names are resolved by getaddrinfo; an address is free if a socket binds
-// there.
+// Names are resolved by getaddrinfo.
 
-#include "server/listen.h"
+#include "server/net/listen.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "base/status_macros.h"
+#include "server/net/file_descriptor.h"
 
 namespace qgemm {
 namespace {
@@ -94,84 +92,6 @@ absl::Status NotLoopback(const ListenAddress& address,
       "has both in front of it"));
 }
 
-class Socket {
- public:
-  explicit Socket(int family) : fd_(socket(family, SOCK_STREAM, 0)) {}
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
-absl::Status Refused(const ListenAddress& address, absl::string_view reason) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("listen on ", address.ToString(), ": ", reason));
-}
-
-// Returns OK if a socket of the given family binds to the address.
-template <typename SocketAddress>
-absl::Status CheckBind(const ListenAddress& address, int family,
-                       const SocketAddress& socket_address) {
-  const Socket probe(family);
-  if (probe.fd() < 0) return Refused(address, std::strerror(errno));
-  const int on = 1;  // as gRPC's listener sets it: ignores past connections
-  setsockopt(probe.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (bind(probe.fd(), reinterpret_cast<const sockaddr*>(&socket_address),
-           sizeof(socket_address)) != 0 ||
-      listen(probe.fd(), 1) != 0) {
-    return Refused(address, std::strerror(errno));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckTcp(const ListenAddress& address) {
-  sockaddr_in ipv4 = {};
-  if (inet_pton(AF_INET, address.host.c_str(), &ipv4.sin_addr) == 1) {
-    ipv4.sin_family = AF_INET;
-    ipv4.sin_port = htons(address.port);
-    return CheckBind(address, AF_INET, ipv4);
-  }
-  sockaddr_in6 ipv6 = {};
-  if (inet_pton(AF_INET6, address.host.c_str(), &ipv6.sin6_addr) == 1) {
-    ipv6.sin6_family = AF_INET6;
-    ipv6.sin6_port = htons(address.port);
-    return CheckBind(address, AF_INET6, ipv6);
-  }
-  return Refused(address, "the host is not a numeric address");
-}
-
-absl::Status CheckUnix(const ListenAddress& address) {
-  struct stat file;
-  if (lstat(address.path.c_str(), &file) != 0) {
-    if (errno == ENOENT) return absl::OkStatus();
-    return Refused(address, std::strerror(errno));
-  }
-  if (!S_ISSOCK(file.st_mode)) {
-    return Refused(address, "the path is taken by a file that is not a socket");
-  }
-  sockaddr_un socket_address = {};
-  socket_address.sun_family = AF_UNIX;
-  address.path.copy(socket_address.sun_path,
-                    sizeof(socket_address.sun_path) - 1);
-  const Socket probe(AF_UNIX);
-  if (probe.fd() < 0) return Refused(address, std::strerror(errno));
-  if (connect(probe.fd(), reinterpret_cast<const sockaddr*>(&socket_address),
-              sizeof(socket_address)) == 0) {
-    return Refused(address, "another process listens there");
-  }
-  if (errno != ECONNREFUSED) return Refused(address, std::strerror(errno));
-  if (unlink(address.path.c_str()) != 0) {
-    return Refused(address, absl::StrCat("remove the stale socket: ",
-                                         std::strerror(errno)));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 std::string ListenAddress::ToString() const {
@@ -226,28 +146,34 @@ absl::StatusOr<ListenAddress> ResolveLoopback(const ListenAddress& address) {
   return resolved;
 }
 
-absl::Status CheckFree(const ListenAddress& address) {
-  return address.kind == ListenAddress::Kind::kTcp ? CheckTcp(address)
-                                                   : CheckUnix(address);
-}
-
 absl::Status WritePortFile(const std::string& path,
                            absl::Span<const int> ports) {
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  std::ofstream file(temporary);
-  for (const int port : ports) file << port << "\n";
-  file.close();
-  if (!file) {
+  const auto failed = [&](absl::string_view step) {
     const int error = errno;
     std::remove(temporary.c_str());
-    return absl::UnknownError(absl::StrCat("write port file ", temporary, ": ",
-                                           std::strerror(error)));
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    std::remove(temporary.c_str());
+    return absl::UnknownError(absl::StrCat(step, ": ", std::strerror(error)));
+  };
+  std::string text;
+  for (const int port : ports) absl::StrAppend(&text, port, "\n");
+  // One of an earlier process, or a link that leads elsewhere.
+  std::remove(temporary.c_str());
+  FileDescriptor file(open(temporary.c_str(),
+                           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                           0666));
+  const std::string write_step = "write port file " + temporary;
+  if (!file.valid()) {
     return absl::UnknownError(
-        absl::StrCat("rename port file to ", path, ": ", std::strerror(error)));
+        absl::StrCat(write_step, ": ", std::strerror(errno)));
+  }
+  errno = ENOSPC;  // of a write that ends early
+  if (write(file.get(), text.data(), text.size()) !=
+      static_cast<ssize_t>(text.size())) {
+    return failed(write_step);
+  }
+  if (close(file.Release()) != 0) return failed(write_step);
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    return failed("rename port file to " + path);
   }
   return absl::OkStatus();
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Addresses that the server listens at: their syntax in flags, the rule that
-// they are on this host only, a check that they are free, and the file that
-// tells scripts the ports.
+// they are on this host only, and the file that tells scripts the ports.
 
-#ifndef QGEMM_SERVER_LISTEN_H_
-#define QGEMM_SERVER_LISTEN_H_
+#ifndef QGEMM_SERVER_NET_LISTEN_H_
+#define QGEMM_SERVER_NET_LISTEN_H_
 
 #include <string>
 
@@ -38,18 +37,13 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
 // or any address of the name, is not a loopback address).
 absl::StatusOr<ListenAddress> ResolveLoopback(const ListenAddress& address);
 
-// Returns OK if a socket can be bound at `address`, whose host is numeric.
-// Removes a Unix socket file at which nobody listens. gRPC would report a taken
-// port without the reason, and would take over another server's Unix socket.
-// Errors: FAILED_PRECONDITION names the address and the system's reason.
-absl::Status CheckFree(const ListenAddress& address);
-
 // Writes one port a line to a temporary file and renames it to `path`, so that
-// readers see the whole file or none. Errors: UNKNOWN names the step, the path
-// and the system's reason.
+// readers see the whole file or none. The temporary file is a new one: a link
+// that somebody put in its place is not followed. Errors: UNKNOWN names the
+// step, the path and the system's reason.
 absl::Status WritePortFile(const std::string& path,
                            absl::Span<const int> ports);
 
 }  // namespace qgemm
 
-#endif  // QGEMM_SERVER_LISTEN_H_
+#endif  // QGEMM_SERVER_NET_LISTEN_H_

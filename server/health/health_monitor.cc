@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Publishes first and logs then: a log that nobody reads blocks its writers.
+
+#include "server/health/health_monitor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "base/log.h"
+
+namespace qgemm {
+namespace {
+
+// Looks later than so many intervals were held up themselves: a launch may have
+// been held up by the same cause for the rest of the time.
+constexpr int kMaxIntervalsAged = 5;
+
+bool IsSame(const Health& one, const Health& other) {
+  return one.state == other.state && one.is_fatal == other.is_fatal;
+}
+
+void Log(const Health& health) {
+  const absl::string_view state = NameOf(health.state);
+  if (health.state == HealthState::kFailed) {
+    EVENT(ERROR, "health", state)
+        .With("state", state)
+        .With("fatal", health.is_fatal)
+        .With("reason", health.reason);
+  } else {
+    EVENT(INFO, "health", state).With("state", state);
+  }
+}
+
+}  // namespace
+
+HealthMonitor::HealthMonitor(const HealthMonitorOptions& options,
+                             HealthSources sources, const Clock* clock,
+                             Publish publish)
+    : options_(options),
+      sources_(std::move(sources)),
+      clock_(clock),
+      publish_(std::move(publish)) {
+  facts_.launch_timeout = options_.launch_timeout;
+}
+
+HealthMonitor::~HealthMonitor() { Stop(); }
+
+void HealthMonitor::Start() {
+  thread_ = std::thread([this] { Watch(); });
+}
+
+void HealthMonitor::Stop() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  stopped_.SignalAll();
+  if (thread_.joinable()) thread_.join();
+}
+
+void HealthMonitor::Watch() {
+  while (true) {
+    Look();
+    MutexLock lock(&mutex_);
+    if (!stopping_) stopped_.WaitFor(&mutex_, options_.interval);
+    if (stopping_) return;
+  }
+}
+
+void HealthMonitor::SetStarted() {
+  MutexLock lock(&look_mutex_);
+  facts_.started = true;
+  Look(clock_->Now());
+}
+
+void HealthMonitor::SetDraining() {
+  MutexLock lock(&look_mutex_);
+  facts_.draining = true;
+  Look(clock_->Now());
+}
+
+void HealthMonitor::Look() {
+  MutexLock lock(&look_mutex_);
+  const absl::Time now = clock_->Now();
+  if (facts_.started && !facts_.draining) ProbeListeners(now);
+  Look(now);
+}
+
+void HealthMonitor::Look(absl::Time now) {
+  const absl::Duration passed = now - last_look_.value_or(now);
+  last_look_ = now;
+  AgeLaunch(std::clamp(passed, absl::ZeroDuration(),
+                       kMaxIntervalsAged * options_.interval));
+  facts_.backend = sources_.backend_failure();
+  const Health health = DecideHealth(facts_);
+  {
+    MutexLock lock(&mutex_);
+    if (health_.is_fatal || IsSame(health, health_)) return;
+    health_ = health;
+  }
+  publish_(health);
+  Log(health);
+}
+
+void HealthMonitor::AgeLaunch(absl::Duration passed) {
+  const std::optional<uint64_t> oldest = sources_.oldest_launch();
+  facts_.oldest_launch = oldest.has_value() && oldest == oldest_
+                             ? facts_.oldest_launch + passed
+                             : absl::ZeroDuration();
+  oldest_ = oldest;
+}
+
+void HealthMonitor::ProbeListeners(absl::Time now) {
+  if (sources_.probe_listeners == nullptr || now < next_probe_) return;
+  facts_.listeners = sources_.probe_listeners();
+  next_probe_ = now + options_.probe_interval;
+}
+
+absl::Status HealthMonitor::failure() const {
+  MutexLock lock(&mutex_);
+  if (!health_.is_fatal) return absl::OkStatus();
+  return absl::UnavailableError(health_.reason);
+}
+
+}  // namespace qgemm

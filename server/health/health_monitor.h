@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Looks at the parts of the server ten times a second and publishes its health
+// when it changes.
+
+#ifndef QGEMM_SERVER_HEALTH_HEALTH_MONITOR_H_
+#define QGEMM_SERVER_HEALTH_HEALTH_MONITOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "server/health/health.h"
+
+namespace qgemm {
+
+struct HealthMonitorOptions {
+  absl::Duration interval = absl::Milliseconds(100);
+  absl::Duration launch_timeout = absl::Seconds(30);
+  // Time from one probe of the listeners to the next.
+  absl::Duration probe_interval = absl::Milliseconds(500);
+};
+
+// Parts of the server that the monitor looks at. All are quick; none waits for
+// the device.
+struct HealthSources {
+  std::function<absl::Status()> backend_failure;
+  // Number of the oldest launch that has not ended.
+  std::function<std::optional<uint64_t>()> oldest_launch;
+  // Null: listeners are taken to answer.
+  std::function<absl::Status()> probe_listeners;
+};
+
+// A launch's age is the time for which the monitor has seen it as the oldest: a
+// process that was stopped meanwhile, or had no processor, does not age it.
+// Failures that are fatal stay. Thread-safe.
+class HealthMonitor {
+ public:
+  // Receives each change, one after the other, on the thread that found it. It
+  // must neither call the monitor nor wait for the device.
+  using Publish = std::function<void(const Health&)>;
+
+  // `clock` must outlive the monitor.
+  HealthMonitor(const HealthMonitorOptions& options, HealthSources sources,
+                const Clock* clock, Publish publish);
+  HealthMonitor(const HealthMonitor&) = delete;
+  HealthMonitor& operator=(const HealthMonitor&) = delete;
+  // Stops.
+  ~HealthMonitor();
+
+  // Starts the thread.
+  void Start();
+  // Joins the thread; publishes nothing more by itself. May be repeated.
+  void Stop();
+
+  // Calls are welcome from here on, or no longer. What follows is published
+  // when they return.
+  void SetStarted();
+  void SetDraining();
+
+  // One look; what the thread does.
+  void Look();
+
+  // OK, or UNAVAILABLE with the reason of a fatal failure.
+  absl::Status failure() const;
+
+ private:
+  void Watch();
+  void Look(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
+  void AgeLaunch(absl::Duration passed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
+  void ProbeListeners(absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
+
+  const HealthMonitorOptions options_;
+  const HealthSources sources_;
+  const Clock* const clock_;
+  const Publish publish_;
+
+  // Held for a look and what it publishes, so that these have an order.
+  Mutex look_mutex_;
+  HealthFacts facts_ ABSL_GUARDED_BY(look_mutex_);
+  std::optional<absl::Time> last_look_ ABSL_GUARDED_BY(look_mutex_);
+  std::optional<uint64_t> oldest_ ABSL_GUARDED_BY(look_mutex_);
+  absl::Time next_probe_ ABSL_GUARDED_BY(look_mutex_) = absl::InfinitePast();
+
+  mutable Mutex mutex_;
+  CondVar stopped_;
+  Health health_ ABSL_GUARDED_BY(mutex_);  // as published last
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_HEALTH_HEALTH_MONITOR_H_

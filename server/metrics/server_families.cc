@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every series is made at the start, so that a rate over any has one.
+
+#include "server/metrics/server_families.h"
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace qgemm {
+
+const char* NameOf(HealthState state) {
+  switch (state) {
+    case HealthState::kStarting:
+      return "starting";
+    case HealthState::kServing:
+      return "serving";
+    case HealthState::kDraining:
+      return "draining";
+    case HealthState::kFailed:
+      return "failed";
+  }
+  return "";
+}
+
+HealthFamily::HealthFamily(prometheus::Registry& registry) {
+  auto& family = prometheus::BuildGauge()
+                     .Name("qgemm_health")
+                     .Help("1 for the state that the server is in, else 0.")
+                     .Register(registry);
+  for (int i = 0; i < kStates; ++i) {
+    gauges_[i] = &family.Add({{"state", NameOf(static_cast<HealthState>(i))}});
+  }
+  Set(HealthState::kStarting, "");
+}
+
+void HealthFamily::Set(HealthState state, absl::string_view reason) {
+  MutexLock lock(&mutex_);
+  report_ = {state, std::string(reason)};
+  for (int i = 0; i < kStates; ++i) {
+    gauges_[i]->Set(i == static_cast<int>(state) ? 1 : 0);
+  }
+}
+
+HealthReport HealthFamily::Get() const {
+  MutexLock lock(&mutex_);
+  return report_;
+}
+
+TransportFamilies::TransportFamilies(prometheus::Registry& registry)
+    : refused(registry, "qgemm_connections_refused_total",
+              "Connections that a limit refused.", "reason") {
+  for (const char* reason : {"total", "peer", "fd"}) refused.Find(reason);
+  auto& open = prometheus::BuildGauge()
+                   .Name("qgemm_connections")
+                   .Help("Open gRPC connections.")
+                   .Register(registry);
+  auto& accepted = prometheus::BuildCounter()
+                       .Name("qgemm_connections_accepted_total")
+                       .Help("gRPC connections that were accepted.")
+                       .Register(registry);
+  auto& bytes = prometheus::BuildCounter()
+                    .Name("qgemm_transport_bytes_total")
+                    .Help("Bytes of gRPC connections.")
+                    .Register(registry);
+  for (const char* name : {"tcp", "unix"}) {
+    Of(name) = {
+        &open.Add({{"transport", name}}),
+        &accepted.Add({{"transport", name}}),
+        &bytes.Add({{"transport", name}, {"direction", "received"}}),
+        &bytes.Add({{"transport", name}, {"direction", "sent"}}),
+    };
+  }
+}
+
+TransportFamilies::Transport& TransportFamilies::Of(absl::string_view name) {
+  CHECK(name == "tcp" || name == "unix");
+  return name == "tcp" ? tcp_ : unix_;
+}
+
+void TransportFamilies::ConnectionsChanged(absl::string_view transport,
+                                           int64_t delta) {
+  Transport& changed = Of(transport);
+  changed.open->Increment(static_cast<double>(delta));
+  if (delta > 0) changed.accepted->Increment(static_cast<double>(delta));
+}
+
+void TransportFamilies::AddBytes(absl::string_view transport,
+                                 Direction direction, int64_t bytes) {
+  const Transport& counted = Of(transport);
+  (direction == Direction::kReceived ? counted.received : counted.sent)
+      ->Increment(static_cast<double>(bytes));
+}
+
+CallFamilies::CallFamilies(prometheus::Registry& registry)
+    : timed_out(registry, "qgemm_calls_timed_out_total",
+                "Calls that were ended because they made no progress.", "kind"),
+      streams(AddGauge(registry, "qgemm_streams", "Open GemmStream calls.")),
+      uploads(AddGauge(registry, "qgemm_uploads", "Uploads in progress.")),
+      answers(AddGauge(registry, "qgemm_answers_waiting",
+                       "Answers that their clients have not read.")),
+      answer_bytes(AddGauge(registry, "qgemm_answers_waiting_bytes",
+                            "Operand bytes of those answers.")) {
+  for (const char* kind : {"upload_idle", "upload_rate", "operand_idle",
+                           "answer_idle", "stream_idle"}) {
+    timed_out.Find(kind);
+  }
+}
+
+void AddBuildInfo(prometheus::Registry& registry, const BuildInfo& build) {
+  prometheus::BuildGauge()
+      .Name("qgemm_build_info")
+      .Help("1; its labels say what runs.")
+      .Register(registry)
+      .Add({{"version", build.version},
+            {"backend", build.backend},
+            {"device", build.device},
+            {"detail", build.detail}})
+      .Set(1);
+}
+
+}  // namespace qgemm

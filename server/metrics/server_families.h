@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Metric families of the server as a whole: its health, connections, bytes of
+// the transports, calls that ran out of time, what it is.
+
+#ifndef QGEMM_SERVER_METRICS_SERVER_FAMILIES_H_
+#define QGEMM_SERVER_METRICS_SERVER_FAMILIES_H_
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
+
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
+#include "base/mutex.h"
+#include "server/metrics/metric_families.h"
+#include "server/metrics/server_metrics.h"
+
+namespace qgemm {
+
+// The state as a set of gauges, of which one is 1, and its reason. Thread-safe.
+class HealthFamily {
+ public:
+  explicit HealthFamily(prometheus::Registry& registry);
+
+  void Set(HealthState state, absl::string_view reason);
+  HealthReport Get() const;
+
+ private:
+  static constexpr int kStates = 4;
+
+  prometheus::Gauge* gauges_[kStates] = {};
+  mutable Mutex mutex_;
+  HealthReport report_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Thread-safe; counting bytes takes no lock.
+class TransportFamilies {
+ public:
+  explicit TransportFamilies(prometheus::Registry& registry);
+
+  // `transport` is "tcp" or "unix".
+  void ConnectionsChanged(absl::string_view transport, int64_t delta);
+  void AddBytes(absl::string_view transport, Direction direction,
+                int64_t bytes);
+
+  LabelledCounter refused;
+
+ private:
+  struct Transport {
+    prometheus::Gauge* open = nullptr;
+    prometheus::Counter* accepted = nullptr;
+    prometheus::Counter* received = nullptr;
+    prometheus::Counter* sent = nullptr;
+  };
+
+  Transport& Of(absl::string_view name);
+
+  Transport tcp_;
+  Transport unix_;
+};
+
+// Calls in progress and those that were ended for being slow.
+struct CallFamilies {
+  explicit CallFamilies(prometheus::Registry& registry);
+
+  LabelledCounter timed_out;
+  prometheus::Gauge* streams;
+  prometheus::Gauge* uploads;
+  prometheus::Gauge* answers;
+  prometheus::Gauge* answer_bytes;
+};
+
+// Registers qgemm_build_info, which is always 1.
+void AddBuildInfo(prometheus::Registry& registry, const BuildInfo& build);
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_METRICS_SERVER_FAMILIES_H_

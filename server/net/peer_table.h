@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Clients by their connections: the identity that quotas and fairness go by,
+// which a client cannot choose. peer_identity.h finds it out.
+
+#ifndef QGEMM_SERVER_NET_PEER_TABLE_H_
+#define QGEMM_SERVER_NET_PEER_TABLE_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
+#include "server/metrics/server_metrics.h"
+#include "server/metrics/traffic.h"
+
+namespace grpc {
+class ServerContextBase;
+}  // namespace grpc
+
+namespace qgemm {
+
+// Quantities that all connections of an identity use together.
+struct ClientUsage {
+  // Null where the table counts nothing.
+  std::shared_ptr<Traffic> traffic;
+  std::atomic<int64_t> staged_bytes{0};  // server/rpc/staging_share.h
+};
+
+// The client at the other end of a connection.
+struct Peer {
+  // The unit of fairness, quotas and limits of connections: "uid 1000" for a
+  // process of this host, "ip 10.0.0.7" or "ip 2001:db8:1:2::/64" for others.
+  std::string identity;
+  // For logs only: "127.0.0.1:40312", "unix pid 4711".
+  std::string address;
+  // Label of metrics: "tcp" or "unix".
+  const char* transport = "tcp";
+  // Never null in what the table returns: it sets it before others see the
+  // peer.
+  mutable std::shared_ptr<ClientUsage> usage;
+};
+
+// Connections under the names that gRPC gives them, which calls ask for.
+// Thread-safe.
+class PeerTable {
+ public:
+  // `metrics` may be null, else must outlive the table.
+  explicit PeerTable(ServerMetrics* metrics = nullptr) : metrics_(metrics) {}
+  PeerTable(const PeerTable&) = delete;
+  PeerTable& operator=(const PeerTable&) = delete;
+
+  // Never null. A connection that is not in the table, because it has ended or
+  // another part of the process accepted it, is told by its name alone.
+  std::shared_ptr<const Peer> Find(
+      const grpc::ServerContextBase& context) const;
+  std::shared_ptr<const Peer> Find(const std::string& connection) const;
+
+  // Replaces a connection of the same name, which has ended then.
+  void Insert(const std::string& connection, std::shared_ptr<const Peer> peer);
+
+  // Removes the connection if it is still this peer's.
+  void Erase(const std::string& connection, const Peer* peer);
+
+ private:
+  // So many parts that completion queues seldom meet in one.
+  static constexpr size_t kShards = 16;
+
+  struct Shard {
+    mutable Mutex mutex;
+    std::unordered_map<std::string, std::shared_ptr<const Peer>> peers
+        ABSL_GUARDED_BY(mutex);
+  };
+
+  // The one object of the identity while anybody holds it.
+  std::shared_ptr<ClientUsage> UsageOf(const std::string& identity) const;
+
+  const Shard& ShardOf(const std::string& connection) const;
+  Shard& ShardOf(const std::string& connection);
+
+  ServerMetrics* const metrics_;
+  std::array<Shard, kShards> shards_;
+  mutable Mutex usages_mutex_;
+  mutable std::unordered_map<std::string, std::weak_ptr<ClientUsage>> usages_
+      ABSL_GUARDED_BY(usages_mutex_);
+  // Number of usages at which those that nobody holds are dropped.
+  mutable size_t most_usages_ ABSL_GUARDED_BY(usages_mutex_) = 64;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_NET_PEER_TABLE_H_

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A kernel that does not end: no thread waits for it for ever, and the backend
+// that is given up takes no more batches.
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
+#include "tests/kernels/cuda/backend_test.h"
+
+namespace qgemm::cuda {
+namespace {
+
+class HangTest : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (IsSkipped()) return;
+    backend_ = NewBackend();
+    weights_ = LoadWhole(
+        backend_.get(),
+        RandomWeights(WeightsRecipeNamed("kbit4"), 128, 256, &random_));
+    a_ = std::make_shared<StagingLease>(*backend_->AcquireStaging(kBytes));
+    c_ = std::make_shared<StagingLease>(*backend_->AcquireStaging(kBytes));
+  }
+
+  absl::Status Enqueue(int64_t rows, ExecutionHint hint) {
+    GemmBatch batch = {weights_, {}, {{rows, a_->data(), c_->data()}}};
+    batch.hint = hint;
+    return backend_->Enqueue(
+        std::move(batch),
+        [this, a = a_, c = c_](const absl::Status&, const BatchTimings&,
+                               GemmBatch) { ++completed_; });
+  }
+
+  static constexpr int64_t kBytes = 1 << 20;
+  RandomGenerator random_{FreshSeed()};
+  std::atomic<int> completed_{0};
+  std::unique_ptr<Backend> backend_;
+  std::shared_ptr<const ResidentWeights> weights_;
+  std::shared_ptr<StagingLease> a_;
+  std::shared_ptr<StagingLease> c_;
+};
+
+TEST_F(HangTest, ACallerThatMayRunABatchInlineComesBack) {
+  ASSERT_EQ(Enqueue(1, ExecutionHint::kMayRunInline), absl::OkStatus());
+  EXPECT_EQ(completed_, 1);
+  ASSERT_EQ(backend_->InjectFault(BackendFault::kHang), absl::OkStatus());
+  EXPECT_EQ(Enqueue(1, ExecutionHint::kMayRunInline), absl::OkStatus());
+  EXPECT_EQ(completed_, 1);
+  EXPECT_EQ(backend_->failure(), absl::OkStatus());
+}
+
+TEST_F(HangTest, ABackendThatIsGivenUpRefusesBatchesAndEnds) {
+  ASSERT_EQ(Enqueue(1, ExecutionHint::kMayRunInline), absl::OkStatus());
+  ASSERT_EQ(backend_->InjectFault(BackendFault::kHang), absl::OkStatus());
+  ASSERT_EQ(Enqueue(1, ExecutionHint::kAsync), absl::OkStatus());
+  ASSERT_EQ(Enqueue(2, ExecutionHint::kAsync), absl::OkStatus());
+
+  backend_->GiveUp(absl::UnavailableError("a launch hangs"));
+
+  EXPECT_TRUE(absl::IsUnavailable(backend_->failure()));
+  EXPECT_EQ(Enqueue(1, ExecutionHint::kAsync), backend_->failure());
+  EXPECT_EQ(backend_->NewBuilder().status(), backend_->failure());
+  a_.reset();
+  c_.reset();
+  weights_.reset();
+  backend_.reset();  // lets the kernel end
+  EXPECT_LE(completed_, 3);
+}
+
+}  // namespace
+}  // namespace qgemm::cuda

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Peers by the names of their connections.
+
+#include "server/net/peer_table.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+namespace qgemm {
+namespace {
+
+std::shared_ptr<const Peer> MakePeer(const std::string& identity) {
+  auto peer = std::make_shared<Peer>();
+  peer->identity = identity;
+  return peer;
+}
+
+TEST(PeerTableTest, FindsWhatWasInserted) {
+  PeerTable table;
+  const auto peer = MakePeer("uid 7");
+  table.Insert("ipv4:127.0.0.1:1", peer);
+  EXPECT_EQ(table.Find("ipv4:127.0.0.1:1"), peer);
+  table.Erase("ipv4:127.0.0.1:1", peer.get());
+  EXPECT_EQ(table.Find("ipv4:127.0.0.1:1")->identity, "ip 127.0.0.1");
+}
+
+TEST(PeerTableTest, ALateEndDoesNotRemoveTheNextConnectionOfThatName) {
+  PeerTable table;
+  const auto ended = MakePeer("uid 7");
+  const auto next = MakePeer("uid 8");
+  table.Insert("ipv4:127.0.0.1:1", ended);
+  table.Insert("ipv4:127.0.0.1:1", next);
+  table.Erase("ipv4:127.0.0.1:1", ended.get());
+  EXPECT_EQ(table.Find("ipv4:127.0.0.1:1"), next);
+}
+
+TEST(PeerTableTest, ConnectionsOfOneIdentityShareItsUsage) {
+  PeerTable table;
+  table.Insert("ipv4:127.0.0.1:1", MakePeer("ip 10.0.0.7"));
+  table.Insert("ipv4:127.0.0.1:2", MakePeer("ip 10.0.0.7"));
+  table.Insert("ipv4:127.0.0.1:3", MakePeer("uid 7"));
+  const auto usage = table.Find("ipv4:127.0.0.1:1")->usage;
+  ASSERT_NE(usage, nullptr);
+  EXPECT_EQ(table.Find("ipv4:127.0.0.1:2")->usage, usage);
+  EXPECT_EQ(table.Find("ipv4:10.0.0.7:80")->usage, usage);
+  EXPECT_NE(table.Find("ipv4:127.0.0.1:3")->usage, usage);
+}
+
+TEST(PeerTableTest, AUsageOutlivesItsConnectionsWhileItIsHeld) {
+  PeerTable table;
+  const auto usage = table.Find("ipv4:10.0.0.7:80")->usage;
+  for (int i = 0; i < 1000; ++i) {
+    table.Find("ipv4:10.0.1." + std::to_string(i) + ":80");
+  }
+  EXPECT_EQ(table.Find("ipv4:10.0.0.7:81")->usage, usage);
+}
+
+TEST(PeerTableTest, ConnectionsOfOneIdentityAreCountedTogether) {
+  ServerMetrics metrics;
+  PeerTable table(&metrics);
+  table.Insert("ipv4:127.0.0.1:1", MakePeer("uid 7"));
+  table.Insert("ipv4:127.0.0.1:2", MakePeer("uid 7"));
+  table.Find("ipv4:127.0.0.1:1")->usage->traffic->RequestComputed(3);
+  table.Find("ipv4:127.0.0.1:2")->usage->traffic->RequestComputed(4);
+  EXPECT_EQ(metrics.ClientTraffic("uid 7")->rows(), 7);
+}
+
+TEST(PeerTableTest, AStrangerIsToldByItsName) {
+  const PeerTable table;
+  EXPECT_EQ(table.Find("ipv4:10.0.0.7:80")->identity, "ip 10.0.0.7");
+  EXPECT_EQ(table.Find("ipv6:%5B::1%5D:80")->identity, "ip %5B::1%5D");
+  EXPECT_EQ(table.Find("unix:")->identity, "unix");
+  EXPECT_STREQ(table.Find("unix:")->transport, "unix");
+  EXPECT_EQ(table.Find("")->identity, "unknown");
+}
+
+}  // namespace
+}  // namespace qgemm
