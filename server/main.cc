@@ -7,24 +7,30 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/housekeeping.h"
 #include "base/log.h"
+#include "base/status_macros.h"
 #include "base/version.h"
 #include "flags/command_line.h"
 #include "rpc/library_log.h"
 #include "server/health/exit_guard.h"
 #include "server/net/descriptor_limit.h"
 #include "server/net/listen.h"
+#include "server/net/transit.h"
 #include "server/server.h"
 #include "server/server_options.h"
 
@@ -55,6 +61,7 @@ void SkipLockOrderChecks() {
 void WaitByQueue() {
   constexpr int kOverwrite = 0;
   setenv("GRPC_POLL_STRATEGY", "poll", kOverwrite);
+  TakeTurnsInReading(absl::string_view(getenv("GRPC_POLL_STRATEGY")) == "poll");
 }
 
 // Blocks SIGTERM and SIGINT in this thread and those that it starts.
@@ -102,6 +109,16 @@ absl::Duration LongestDrain(absl::Duration drain_timeout) {
   return std::max(drain_timeout, kMaxShutdownTime + absl::Seconds(1));
 }
 
+void ConfigureProcess(const ServerOptions& options) {
+  SetLogFormat(options.log_format);
+  LogLibraries();
+  ConfigureMalloc();
+  SkipLockOrderChecks();
+  WaitByQueue();
+  RaiseDescriptorLimit();
+  signal(SIGPIPE, SIG_IGN);
+}
+
 void LogStart(const CLI::App& app, const Server& server) {
   const BackendDescription backend = server.backend();
   EVENT(INFO, "started")
@@ -111,18 +128,48 @@ void LogStart(const CLI::App& app, const Server& server) {
       .With("flags", flags::ChangedOptions(app));
 }
 
+// Tells where the server listens: the port file's readers, then the log's.
+absl::Status AnnouncePorts(const std::string& port_file, const Server& server) {
+  if (!port_file.empty()) {
+    RETURN_IF_ERROR(WritePortFile(port_file, server.ports()));
+  }
+  for (const std::string& address : server.addresses()) {
+    LOG(INFO) << "serving on " << address;
+  }
+  if (server.metrics_port() != 0) {
+    LOG(INFO) << "metrics on port " << server.metrics_port();
+  }
+  return absl::OkStatus();
+}
+
+// Waits for a signal, or the server's failure, and drains the server. The guard
+// ends the process if the drain hangs. Returns the exit code.
+int ServeUntilSignal(const ServerOptions& options, const sigset_t& signals,
+                     ExitGuard* guard, Server* server) {
+  if (options.exit_on_gpu_failure) {
+    server->NotifyOfFailure([] { kill(getpid(), SIGTERM); });
+  }
+  int received = 0;
+  sigwait(&signals, &received);
+  const bool has_failed = !server->failure().ok();
+  guard->ExitAfter(LongestDrain(options.drain_timeout),
+                   has_failed ? kExitFailed : kExitDrainHangs);
+  UnblockInterrupt();
+  EVENT(INFO, "draining")
+      .With("cause", has_failed ? "failure" : strsignal(received))
+      .With("timeout", options.drain_timeout);
+  server->Drain(QueueDeadline(options.drain_timeout));
+  EVENT(INFO, "drained");
+  LogSuppressedLines(absl::ZeroDuration());
+  return server->failure().ok() ? 0 : kExitFailed;
+}
+
 int Run(int argc, char** argv) {
   ServerOptions options;
   const std::unique_ptr<CLI::App> app = MakeServerApp(&options);
-  const std::optional<int> exit_code = flags::Parse(app.get(), argc, argv);
-  if (exit_code.has_value()) return *exit_code;
-  SetLogFormat(options.log_format);
-  LogLibraries();
-  ConfigureMalloc();
-  SkipLockOrderChecks();
-  WaitByQueue();
-  RaiseDescriptorLimit();
-  signal(SIGPIPE, SIG_IGN);
+  const std::optional<int> wrong = flags::Parse(app.get(), argc, argv);
+  if (wrong.has_value()) return *wrong;
+  ConfigureProcess(options);
   const sigset_t signals = BlockEndSignals();
   ExitGuard guard;
 
@@ -130,36 +177,11 @@ int Run(int argc, char** argv) {
   if (!server.ok()) return Fail(server.status());
   LogStart(*app, **server);
   const Housekeeping housekeeping;
-  if (!options.port_file.empty()) {
-    const absl::Status written =
-        WritePortFile(options.port_file, (*server)->ports());
-    if (!written.ok()) return Fail(written);
-  }
-  for (const std::string& address : (*server)->addresses()) {
-    LOG(INFO) << "serving on " << address;
-  }
-  if ((*server)->metrics_port() != 0) {
-    LOG(INFO) << "metrics on port " << (*server)->metrics_port();
-  }
-
-  if (options.exit_on_gpu_failure) {
-    (*server)->NotifyOfFailure([] { kill(getpid(), SIGTERM); });
-  }
-
-  int received = 0;
-  sigwait(&signals, &received);
-  const bool has_failed = !(*server)->failure().ok();
-  guard.ExitAfter(LongestDrain(options.drain_timeout),
-                  has_failed ? kExitFailed : kExitDrainHangs);
-  UnblockInterrupt();
-  EVENT(INFO, "draining")
-      .With("cause", has_failed ? "failure" : strsignal(received))
-      .With("timeout", options.drain_timeout);
-  (*server)->Drain(QueueDeadline(options.drain_timeout));
-  EVENT(INFO, "drained");
-  LogSuppressedLines(absl::ZeroDuration());
+  const absl::Status announced = AnnouncePorts(options.port_file, **server);
+  if (!announced.ok()) return Fail(announced);
+  const int code = ServeUntilSignal(options, signals, &guard, server->get());
   // A destructor that waits for a lost device may wait for ever.
-  if (!(*server)->failure().ok()) _exit(kExitFailed);
+  if (code != 0) _exit(code);
   return 0;
 }
 

@@ -75,14 +75,15 @@ absl::StatusOr<std::vector<Listener>> OpenListeners(
   return listeners;
 }
 
-ConnectionLimits FittedLimits(const ConnectionLimits& asked) {
-  const ConnectionLimits limits = FitTo(DescriptorLimit(), asked);
-  if (limits.max_connections < asked.max_connections) {
-    LOG(WARNING) << "--max_connections = " << asked.max_connections
+ConnectionLimits FittedLimits(const ServerOptions& options) {
+  const int asked = options.connections.max_connections;
+  ConnectionLimits limits = FitTo(DescriptorLimit(), options.connections);
+  limits.max_transit_bytes = MaxTransitBytes(options.grpc);
+  if (limits.max_connections < asked) {
+    LOG(WARNING) << "--max_connections = " << asked
                  << " does not fit the limit of " << DescriptorLimit()
-                 << " open files; at most " << limits.max_connections
-                 << " are accepted, " << limits.max_peer_connections
-                 << " of one client";
+                 << " open files; accepted are " << limits.max_connections
+                 << ", of one client " << limits.max_peer_connections;
   }
   return limits;
 }
@@ -339,7 +340,7 @@ class GrpcServer final : public Server {
       return absl::InternalError("gRPC cannot start a server");
     }
     accept_loop_ = std::make_unique<AcceptLoop>(
-        std::move(listeners), FittedLimits(options_.connections),
+        std::move(listeners), FittedLimits(options_),
         AcceptLoop::Parts{&peers_, &metrics_, &clock_},
         [this](int listener_fd, int fd) { HandOver(listener_fd, fd); });
     return absl::OkStatus();

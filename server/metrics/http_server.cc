@@ -36,7 +36,7 @@ absl::Status CannotListen(absl::string_view operation) {
       absl::StrCat(operation, ": ", strerror(errno)));
 }
 
-absl::StatusOr<OwnedFd> Listen(const std::string& host, int port) {
+absl::StatusOr<FileDescriptor> Listen(const std::string& host, int port) {
   addrinfo hints = {};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
@@ -48,9 +48,9 @@ absl::StatusOr<OwnedFd> Listen(const std::string& host, int port) {
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> address(found,
                                                                freeaddrinfo);
-  OwnedFd listener(socket(address->ai_family,
-                          SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (listener.get() < 0) return CannotListen("socket");
+  FileDescriptor listener(socket(
+      address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!listener.valid()) return CannotListen("socket");
   // An address whose old connections are still in TIME_WAIT is free.
   const int on = 1;
   setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -61,7 +61,7 @@ absl::StatusOr<OwnedFd> Listen(const std::string& host, int port) {
   return listener;
 }
 
-absl::StatusOr<int> PortOf(const OwnedFd& listener) {
+absl::StatusOr<int> PortOf(const FileDescriptor& listener) {
   sockaddr_storage address = {};
   socklen_t size = sizeof(address);
   if (getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address),
@@ -79,14 +79,10 @@ bool MustWait() { return errno == EAGAIN || errno == EINTR; }
 
 }  // namespace
 
-OwnedFd::~OwnedFd() {
-  if (fd_ >= 0) close(fd_);
-}
-
 struct HttpServer::Connection {
   enum class Phase { kReading, kWriting, kDiscarding };
 
-  OwnedFd socket;
+  FileDescriptor socket;
   absl::Time deadline;  // of its phase
   Phase phase = Phase::kReading;
   std::string text = {};  // the request so far, then the answer
@@ -95,16 +91,16 @@ struct HttpServer::Connection {
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
     const std::string& host, int port, Handler handler, const Clock* clock) {
-  ASSIGN_OR_RETURN(OwnedFd listener, Listen(host, port));
+  ASSIGN_OR_RETURN(FileDescriptor listener, Listen(host, port));
   ASSIGN_OR_RETURN(const int bound, PortOf(listener));
   std::unique_ptr<HttpServer> server(
       new HttpServer(std::move(listener), bound, std::move(handler), clock));
-  if (server->stop_.get() < 0) return CannotListen("eventfd");
+  if (!server->stop_.valid()) return CannotListen("eventfd");
   server->thread_ = std::thread([server = server.get()] { server->Run(); });
   return server;
 }
 
-HttpServer::HttpServer(OwnedFd listener, int port, Handler handler,
+HttpServer::HttpServer(FileDescriptor listener, int port, Handler handler,
                        const Clock* clock)
     : listener_(std::move(listener)),
       stop_(eventfd(0, EFD_CLOEXEC)),
@@ -165,9 +161,9 @@ void HttpServer::Serve() {
 
 void HttpServer::AcceptSome() {
   for (int i = 0; i < kAcceptsAtATime; ++i) {
-    OwnedFd socket(accept4(listener_.get(), nullptr, nullptr,
-                           SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (socket.get() < 0) {
+    FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr,
+                                  SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket.valid()) {
       if (MustWait() || errno == ECONNABORTED) return;
       // Most likely EMFILE: another connection's file will do.
       out_of_files_ = connections_.empty();

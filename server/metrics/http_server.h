@@ -11,33 +11,16 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/file_descriptor.h"
 #include "server/metrics/http_message.h"
 
 namespace qgemm {
-
-// Open file that is closed with its owner. Move-only.
-class OwnedFd {
- public:
-  explicit OwnedFd(int fd = -1) : fd_(fd) {}
-  OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  OwnedFd& operator=(OwnedFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~OwnedFd();
-
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // Listens from Start until destruction.
 class HttpServer {
@@ -70,7 +53,8 @@ class HttpServer {
   struct Connection;
   enum class Progress { kOpen, kEnded };
 
-  HttpServer(OwnedFd listener, int port, Handler handler, const Clock* clock);
+  HttpServer(FileDescriptor listener, int port, Handler handler,
+             const Clock* clock);
 
   void Run();
   // Waits for the stop, connections and the listener; false at the stop.
@@ -85,8 +69,8 @@ class HttpServer {
   void Answer(Connection* connection, const HttpResponse& response,
               absl::string_view method);
 
-  const OwnedFd listener_;
-  const OwnedFd stop_;
+  const FileDescriptor listener_;
+  const FileDescriptor stop_;
   const int port_;
   Handler handler_;
   const Clock* const clock_;

@@ -50,8 +50,10 @@ HealthReport HealthFamily::Get() const {
 
 TransportFamilies::TransportFamilies(prometheus::Registry& registry)
     : refused(registry, "qgemm_connections_refused_total",
-              "Connections that a limit refused.", "reason") {
-  for (const char* reason : {"total", "peer", "fd"}) refused.Find(reason);
+              "Connections that a limit refused or closed.", "reason") {
+  for (const char* reason : {"total", "peer", "fd", "transit"}) {
+    refused.Find(reason);
+  }
   auto& open = prometheus::BuildGauge()
                    .Name("qgemm_connections")
                    .Help("Open gRPC connections.")
@@ -102,8 +104,8 @@ CallFamilies::CallFamilies(prometheus::Registry& registry)
                        "Answers that their clients have not read.")),
       answer_bytes(AddGauge(registry, "qgemm_answers_waiting_bytes",
                             "Operand bytes of those answers.")) {
-  for (const char* kind : {"upload_idle", "upload_rate", "operand_idle",
-                           "answer_idle", "stream_idle"}) {
+  for (const char* kind :
+       {"upload_idle", "upload_rate", "operand_idle", "answer_idle"}) {
     timed_out.Find(kind);
   }
 }

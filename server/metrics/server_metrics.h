@@ -142,12 +142,13 @@ class ServerMetrics {
 
   // `transport` is "tcp" or "unix".
   void ConnectionsChanged(absl::string_view transport, int64_t delta);
-  // Counts a connection that a limit refused: "total", "peer" or "fd".
+  // Counts a connection that a limit refused, "total", "peer" or "fd", or
+  // closed, "transit".
   void ConnectionRefused(absl::string_view reason);
   void AddTransportBytes(absl::string_view transport, Direction direction,
                          int64_t bytes);
   // Counts a call that was ended for want of progress: "upload_idle",
-  // "upload_rate", "operand_idle", "answer_idle" or "stream_idle".
+  // "upload_rate", "operand_idle" or "answer_idle".
   void CallTimedOut(absl::string_view kind);
   void StreamsChanged(int64_t delta);
   void UploadsChanged(int64_t delta);

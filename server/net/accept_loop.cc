@@ -93,14 +93,18 @@ AcceptLoop::AcceptLoop(std::vector<Listener> listeners,
       listeners_(std::move(listeners)),
       probe_(AddressesOf(listeners_), parts.clock),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      transit_notice_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       connections_(limits),
+      guard_(limits.max_transit_bytes, AllocatedHeapBytes),
       reserve_(OpenReserve()) {
-  CHECK(wake_.valid()) << "eventfd: " << std::strerror(errno);
+  CHECK(wake_.valid() && transit_notice_.valid())
+      << "eventfd: " << std::strerror(errno);
 }
 
 AcceptLoop::~AcceptLoop() { Stop(); }
 
 void AcceptLoop::Start() {
+  SetTransitNotice(transit_notice_.get());
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -110,12 +114,15 @@ void AcceptLoop::Stop() {
     const uint64_t one = 1;
     CHECK_EQ(write(wake_.get(), &one, sizeof(one)), sizeof(one));
     thread_.join();
+    SetTransitNotice(-1);
   }
   listeners_.clear();
 }
 
 void AcceptLoop::Run() {
-  std::vector<pollfd> waited = {{wake_.get(), POLLIN, 0}};
+  std::vector<pollfd> waited = {{wake_.get(), POLLIN, 0},
+                                {transit_notice_.get(), POLLIN, 0}};
+  const size_t first = waited.size();
   for (const Listener& listener : listeners_) {
     waited.push_back({listener.fd(), POLLIN, 0});
   }
@@ -123,11 +130,12 @@ void AcceptLoop::Run() {
     const bool paused = std::exchange(paused_, false);
     const absl::Duration timeout = paused ? kPause : kSweepInterval;
     const int ready =
-        poll(waited.data(), paused ? 1 : waited.size(),
+        poll(waited.data(), paused ? first : waited.size(),
              static_cast<int>(absl::ToInt64Milliseconds(timeout)));
     if (ready > 0 && waited[0].revents != 0) return;
-    for (size_t i = 1; ready > 0 && !paused && i < waited.size(); ++i) {
-      if (waited[i].revents != 0) AcceptFrom(listeners_[i - 1]);
+    if (ready > 0 && waited[1].revents != 0) GuardTransit();
+    for (size_t i = first; ready > 0 && !paused && i < waited.size(); ++i) {
+      if (waited[i].revents != 0) AcceptFrom(listeners_[i - first]);
     }
     if (parts_.clock->Now() - swept_ >= kSweepInterval) Sweep();
   }
@@ -170,9 +178,11 @@ void AcceptLoop::Take(const Listener& listener, FileDescriptor fd,
                       const SocketAddress& remote) {
   if (probe_.Arrived(remote)) return Drop(std::move(fd));
   Connection connection;
-  connection.peer =
-      std::make_shared<const Peer>(PeerOfSocket(fd.get(), remote, &owners_));
-  if (!Admit(listener, *connection.peer)) return;
+  Peer peer = PeerOfSocket(fd.get(), remote, &owners_);
+  if (!Admit(listener, peer)) return;
+  peer.transit = TransitOf(fd.get());
+  if (peer.transit != nullptr) peer.transit->Begin();
+  connection.peer = std::make_shared<const Peer>(std::move(peer));
   ++accepted_;
   connection.inode = InodeOf(fd.get());
   connection.fd = fd.Release();
@@ -221,8 +231,39 @@ void AcceptLoop::Enter(const Listener& listener, const Connection& connection) {
 }
 
 void AcceptLoop::OnEnded(const Connection& connection) {
+  // The number may be another connection's by now.
+  if (connection.peer->transit != nullptr && InodeOf(connection.fd) == 0) {
+    connection.peer->transit->End();
+  }
   parts_.metrics->ConnectionsChanged(connection.peer->transport, -1);
   ended_.push_back({parts_.clock->Now(), connection.name, connection.peer});
+}
+
+void AcceptLoop::GuardTransit() {
+  uint64_t notices = 0;
+  [[maybe_unused]] const ssize_t count =
+      read(transit_notice_.get(), &notices, sizeof(notices));
+  std::vector<Connection*> open;
+  std::vector<ConnectionTransit*> transits;
+  for (Connection& connection : connections_.connections()) {
+    if (connection.condemned || connection.peer->transit == nullptr) continue;
+    open.push_back(&connection);
+    transits.push_back(connection.peer->transit);
+  }
+  const int chosen = guard_.Choose(transits);
+  if (chosen < 0) return;
+  Connection& heaviest = *open[chosen];
+  EVENT(WARNING, "connection_closed", "transit")
+      .With("reason", "messages in part")
+      .With("bytes", transits[chosen]->bytes())
+      .With("client", heaviest.peer->identity)
+      .With("address", heaviest.peer->address);
+  parts_.metrics->ConnectionRefused("transit");
+  heaviest.condemned = true;
+  // gRPC, which owns the descriptor, sees the end and closes it.
+  if (InodeOf(heaviest.fd) == heaviest.inode) {
+    shutdown(heaviest.fd, SHUT_RDWR);
+  }
 }
 
 void AcceptLoop::Sweep() {

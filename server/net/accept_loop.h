@@ -18,20 +18,22 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/file_descriptor.h"
 #include "server/metrics/server_metrics.h"
 #include "server/net/connection_table.h"
-#include "server/net/file_descriptor.h"
 #include "server/net/listener.h"
 #include "server/net/listener_probe.h"
 #include "server/net/peer_identity.h"
 #include "server/net/peer_table.h"
 #include "server/net/socket_address.h"
+#include "server/net/transit.h"
 
 namespace qgemm {
 
 // A connection within the limits is entered in the peer table and handed over;
 // one beyond them is closed at once. Ended ones are noticed within a second,
-// and earlier where one more would be refused. Thread-safe.
+// and earlier where one more would be refused. Where messages in part become
+// too many, the connection that holds most is shut down. Thread-safe.
 class AcceptLoop {
  public:
   // All must outlive the loop.
@@ -79,15 +81,18 @@ class AcceptLoop {
   void Enter(const Listener& listener, const Connection& connection);
   void OnEnded(const Connection& connection);
   void Sweep();
+  void GuardTransit();
 
   const Parts parts_;
   HandOver hand_over_;
   std::vector<Listener> listeners_;
   ListenerProbe probe_;
-  FileDescriptor wake_;  // an event that ends the loop
+  FileDescriptor wake_;            // an event that ends the loop
+  FileDescriptor transit_notice_;  // an event that calls for the guard
 
   // Used by the loop's thread alone.
   ConnectionTable connections_;
+  TransitGuard guard_;
   SocketOwners owners_;
   std::deque<EndedConnection> ended_;
   FileDescriptor reserve_;

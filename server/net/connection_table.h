@@ -9,6 +9,8 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -16,6 +18,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "server/net/peer_table.h"
 
 namespace qgemm {
@@ -23,6 +26,8 @@ namespace qgemm {
 struct ConnectionLimits {
   int max_connections = 1024;
   int max_peer_connections = 512;  // of one identity
+  // Messages that have come in part, of all connections.
+  int64_t max_transit_bytes = std::numeric_limits<int64_t>::max();
 };
 
 // A connection by the descriptor that gRPC has for it and will close. The
@@ -32,6 +37,7 @@ struct Connection {
   ino_t inode = 0;
   std::string name;  // in PeerTable
   std::shared_ptr<const Peer> peer;
+  bool condemned = false;  // shut down by the guard, and soon gone
 };
 
 // The inode of a descriptor; 0 if it is not open.
@@ -45,6 +51,7 @@ class ConnectionTable {
   explicit ConnectionTable(const ConnectionLimits& limits) : limits_(limits) {}
 
   size_t size() const { return connections_.size(); }
+  absl::Span<Connection> connections() { return absl::MakeSpan(connections_); }
 
   // Decides on one more connection. At a bound it first looks, at most every
   // 10 ms, which connections have ended, and calls `ended` for each.

@@ -57,6 +57,12 @@ absl::StatusOr<ChannelArgument> ParseChannelArgument(absl::string_view text);
 // Errors: INVALID_ARGUMENT names the flag, its value and its bounds.
 absl::Status Validate(const GrpcSettings& settings);
 
+// The part of max_transport_bytes that messages in part may take: beyond the
+// whole gRPC closes connections that are idle.
+inline int64_t MaxTransitBytes(const GrpcSettings& settings) {
+  return settings.max_transport_bytes / 4 * 3;
+}
+
 // Registers the services that a server may have, for the process; before the
 // first builder is made.
 void RegisterGrpcServices();

@@ -21,7 +21,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "server/net/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace qgemm {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/net/file_descriptor.h"
+#include "base/file_descriptor.h"
 #include "server/net/listen.h"
 
 namespace qgemm {

@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/file_descriptor.h"
 #include "base/mutex.h"
-#include "server/net/file_descriptor.h"
 #include "server/net/listen.h"
 #include "server/net/socket_address.h"
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "server/net/file_descriptor.h"
+#include "base/file_descriptor.h"
 #include "server/net/peer_table.h"
 #include "server/net/socket_address.h"
 

@@ -42,6 +42,14 @@ std::shared_ptr<Peer> Stranger(const std::string& connection) {
 
 }  // namespace
 
+void CountMessage(const Peer& peer, Direction direction, int64_t bytes,
+                  ServerMetrics* metrics) {
+  metrics->AddTransportBytes(peer.transport, direction, bytes);
+  if (direction == Direction::kReceived && peer.transit != nullptr) {
+    peer.transit->AddDelivered(bytes);
+  }
+}
+
 std::shared_ptr<const Peer> PeerTable::Find(
     const grpc::ServerContextBase& context) const {
   return Find(context.peer());

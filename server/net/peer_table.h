@@ -18,6 +18,7 @@
 #include "base/mutex.h"
 #include "server/metrics/server_metrics.h"
 #include "server/metrics/traffic.h"
+#include "server/net/transit.h"
 
 namespace grpc {
 class ServerContextBase;
@@ -29,7 +30,10 @@ namespace qgemm {
 struct ClientUsage {
   // Null where the table counts nothing.
   std::shared_ptr<Traffic> traffic;
-  std::atomic<int64_t> staged_bytes{0};  // server/rpc/staging_share.h
+  // Counted by server/rpc/operands.h: operands, and answers of ListWeights that
+  // are not read.
+  std::atomic<int64_t> staged_bytes{0};
+  std::atomic<int64_t> listed_bytes{0};
 };
 
 // The client at the other end of a connection.
@@ -41,10 +45,16 @@ struct Peer {
   std::string address;
   // Label of metrics: "tcp" or "unix".
   const char* transport = "tcp";
+  // Counts the messages that have come whole; null where nobody asks.
+  ConnectionTransit* transit = nullptr;
   // Never null in what the table returns: it sets it before others see the
   // peer.
   mutable std::shared_ptr<ClientUsage> usage;
 };
+
+// Counts a message that came whole over the peer's connection, or goes out.
+void CountMessage(const Peer& peer, Direction direction, int64_t bytes,
+                  ServerMetrics* metrics);
 
 // Connections under the names that gRPC gives them, which calls ask for.
 // Thread-safe.

@@ -55,9 +55,9 @@ class GemmHandler::Call final : public PayloadCall {
     const absl::Status room = builder->CheckRoom();
     if (!room.ok()) return EndRetryably(room);
     const GemmSizes& sizes = builder->sizes();
-    absl::StatusOr<StagingCharge> charge =
-        StagingCharge::Take(std::move(peer), sizes.a_bytes + sizes.c_bytes,
-                            gemm.max_client_staging_bytes);
+    absl::StatusOr<ClientCharge> charge =
+        ClientCharge::Take(std::move(peer), sizes.a_bytes + sizes.c_bytes,
+                           StagingShare(gemm.max_client_staging_bytes));
     if (!charge.ok()) return End(charge.status());
     charge_ = *std::move(charge);
     if (builder->sizes().a_bytes < kLongCopyBytes ||
@@ -75,7 +75,7 @@ class GemmHandler::Call final : public PayloadCall {
     absl::Status acquired = builder.AcquireA();
     if (acquired.ok()) acquired = builder.AcquireC();
     if (!acquired.ok()) {
-      charge_ = StagingCharge();
+      charge_ = ClientCharge();
       return EndRetryably(acquired);
     }
     TakePayload(builder.a());
@@ -125,7 +125,7 @@ class GemmHandler::Call final : public PayloadCall {
 
   GemmHandler* const handler_;
   v1::GemmRequest message_;  // the payload may borrow from it
-  StagingCharge charge_;     // from the admission until the answer has it
+  ClientCharge charge_;      // from the admission until the answer has it
   const std::shared_ptr<std::atomic<bool>> cancelled_ =
       std::make_shared<std::atomic<bool>>(false);
 };

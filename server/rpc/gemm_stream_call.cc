@@ -163,10 +163,10 @@ absl::Status GemmStreamCall::StageA(const ReceivedPayload& a,
   GemmRequestBuilder& builder = arriving->builder;
   RETURN_IF_ERROR(Retryable(builder.CheckRoom()));
   const GemmSizes& sizes = builder.sizes();
-  ASSIGN_OR_RETURN(
-      arriving->charge,
-      StagingCharge::Take(peer_, sizes.a_bytes + sizes.c_bytes,
-                          handler_->gemm_.max_client_staging_bytes));
+  ASSIGN_OR_RETURN(arriving->charge,
+                   ClientCharge::Take(
+                       peer_, sizes.a_bytes + sizes.c_bytes,
+                       StagingShare(handler_->gemm_.max_client_staging_bytes)));
   RETURN_IF_ERROR(Retryable(builder.AcquireA()));
   CopyPayload(a, builder.a());
   return absl::OkStatus();

@@ -54,7 +54,7 @@ class GemmStreamCall : public ServerCall<GemmStreamCall, WhenDone::kNotified> {
   // A request from its checks to its launch.
   struct Arriving {
     GemmRequestBuilder builder;
-    StagingCharge charge;
+    ClientCharge charge;
   };
   // A request that is neither refused nor computed.
   struct Live {

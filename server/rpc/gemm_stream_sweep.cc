@@ -82,8 +82,8 @@ void GemmStreamCall::SweepArriving(const SweepRound& round) {
 
 void GemmStreamCall::CountBytes(Direction direction,
                                 const grpc::ByteBuffer& message) const {
-  handler_->services_.metrics->AddTransportBytes(
-      peer_->transport, direction, static_cast<int64_t>(message.Length()));
+  CountMessage(*peer_, direction, static_cast<int64_t>(message.Length()),
+               handler_->services_.metrics);
 }
 
 }  // namespace qgemm

@@ -177,9 +177,9 @@ void LoadWeightsCall::ConsumeNext(grpc::ByteBuffer message) {
 }
 
 absl::Status LoadWeightsCall::Consume(grpc::ByteBuffer* bytes) {
-  handler_->services_.metrics->AddTransportBytes(
-      peer_->transport, Direction::kReceived,
-      static_cast<int64_t>(bytes->Length()));
+  CountMessage(*peer_, Direction::kReceived,
+               static_cast<int64_t>(bytes->Length()),
+               handler_->services_.metrics);
   v1::LoadWeightsRequest message;
   RETURN_IF_ERROR(ReadUploadMessage(bytes, &message));
   switch (message.part_case()) {

@@ -16,42 +16,51 @@ constexpr absl::Duration kShareRetryDelay = absl::Milliseconds(50);
 
 }  // namespace
 
-StagingCharge& StagingCharge::operator=(StagingCharge&& other) noexcept {
+ClientShare StagingShare(int64_t max_bytes) {
+  return {&ClientUsage::staged_bytes, max_bytes, "operands",
+          " (--max_client_staging_bytes)",
+          "split the rows over several requests"};
+}
+
+ClientCharge& ClientCharge::operator=(ClientCharge&& other) noexcept {
   if (this != &other) {
     Shrink(0);
     peer_ = std::move(other.peer_);
+    held_ = other.held_;
     bytes_ = std::exchange(other.bytes_, 0);
   }
   return *this;
 }
 
-absl::StatusOr<StagingCharge> StagingCharge::Take(
-    std::shared_ptr<const Peer> peer, int64_t bytes, int64_t max_bytes) {
-  if (bytes > max_bytes) {
+absl::StatusOr<ClientCharge> ClientCharge::Take(
+    std::shared_ptr<const Peer> peer, int64_t bytes, const ClientShare& share) {
+  if (bytes > share.max_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "the operands have ", bytes, " bytes and one client may hold ",
-        max_bytes,
-        " (--max_client_staging_bytes); split the rows over several requests"));
+        "the ", share.what, " have ", bytes, " bytes and one client may hold ",
+        share.max_bytes, share.flag, "; ", share.smaller));
   }
-  std::atomic<int64_t>& held = peer->usage->staged_bytes;
+  std::atomic<int64_t>& held = (*peer->usage).*share.held;
   const int64_t before = held.fetch_add(bytes, std::memory_order_relaxed);
-  if (before <= max_bytes - bytes) {
-    return StagingCharge(std::move(peer), bytes);
+  if (before > share.max_bytes - bytes) {
+    held.fetch_sub(bytes, std::memory_order_relaxed);
+    return WithRetryDelay(
+        absl::ResourceExhaustedError(absl::StrCat(
+            "requests and unread answers of ", peer->identity, " hold ", before,
+            " bytes of ", share.what, ", this one would add ", bytes,
+            ", and the limit of one client is ", share.max_bytes, share.flag,
+            "; read answers, or try again later")),
+        kShareRetryDelay);
   }
-  held.fetch_sub(bytes, std::memory_order_relaxed);
-  return WithRetryDelay(
-      absl::ResourceExhaustedError(absl::StrCat(
-          "requests and unread answers of ", peer->identity, " hold ", before,
-          " bytes of operands, this one would add ", bytes, ", and the limit ",
-          "of one client is ", max_bytes,
-          " (--max_client_staging_bytes); read answers, or try again later")),
-      kShareRetryDelay);
+  ClientCharge charge;
+  charge.peer_ = std::move(peer);
+  charge.held_ = &held;
+  charge.bytes_ = bytes;
+  return charge;
 }
 
-void StagingCharge::Shrink(int64_t bytes) {
+void ClientCharge::Shrink(int64_t bytes) {
   if (bytes_ <= bytes) return;
-  peer_->usage->staged_bytes.fetch_sub(bytes_ - bytes,
-                                       std::memory_order_relaxed);
+  held_->fetch_sub(bytes_ - bytes, std::memory_order_relaxed);
   bytes_ = bytes;
 }
 

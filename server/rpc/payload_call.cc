@@ -39,8 +39,7 @@ void PayloadCall::Begin() {
 std::shared_ptr<const Peer> PayloadCall::FindPeer() {
   std::shared_ptr<const Peer> peer = services_.peers->Find(*context());
   transport_ = peer->transport;
-  services_.metrics->AddTransportBytes(transport_, Direction::kReceived,
-                                       received_bytes_);
+  CountMessage(*peer, Direction::kReceived, received_bytes_, services_.metrics);
   return peer;
 }
 

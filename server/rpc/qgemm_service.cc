@@ -39,13 +39,20 @@ constexpr absl::Duration kQuietLimit = absl::Milliseconds(500);
 // Time from the start of the shutdown until every connection has been told.
 constexpr absl::Duration kShutdownNotice = absl::Milliseconds(20);
 
-// Room for some of the longest lists.
+// Room for some of the longest lists, half of it for one client.
+constexpr int64_t kMaxListBytes = int64_t{64} << 20;
+
 ByteBudgetOptions ListAnswers() {
   ByteBudgetOptions options;
   options.name = "answers of ListWeights that clients have not read";
-  options.limit_bytes = int64_t{64} << 20;
+  options.limit_bytes = kMaxListBytes;
   options.advice = "try again later, with a smaller page_size";
   return options;
+}
+
+ClientShare ListShare() {
+  return {&ClientUsage::listed_bytes, kMaxListBytes / 2, "lists", "",
+          "ask for a smaller page_size"};
 }
 
 }  // namespace
@@ -76,7 +83,7 @@ class QgemmService::Handlers {
               [this](const auto& request, auto* response) {
                 return queries_.List(request, response);
               },
-              {&list_executor_, &list_answers_}),
+              {&list_executor_, &list_answers_, ListShare()}),
         get_(Services(parts), &service_, "GetWeights",
              &AsyncQgemm::RequestGetWeights,
              [this](const auto& request, auto* response) {

@@ -26,6 +26,7 @@
 #include "rpc/message_limits.h"
 #include "rpc/payload_message.h"
 #include "server/rpc/call_registry.h"
+#include "server/rpc/operands.h"
 #include "server/rpc/request_log.h"
 #include "server/rpc/server_call.h"
 
@@ -36,8 +37,10 @@ struct LongAnswers {
   // Makes the answers; null: the completion queue's thread. A long answer would
   // hold up the other calls of that.
   TaskRunner* runner = nullptr;
-  // Bounds the answers that clients have not read yet; null: not bounded.
+  // Bounds the answers that clients have not read yet, and those of one client;
+  // null: not bounded.
   ByteBudget* budget = nullptr;
+  ClientShare share;
 };
 
 // One RPC of the asynchronous Service, which takes and gives bytes.
@@ -125,16 +128,24 @@ class UnaryHandler {
       RETURN_IF_ERROR(ReadBoundedMessage(&request_, kMaxQueryBytes, &request));
       Response response;
       RETURN_IF_ERROR(handler_->answer_(request, &response));
-      if (ByteBudget* const budget = handler_->long_answers_.budget) {
-        absl::StatusOr<ByteReservation> held =
-            budget->Reserve(static_cast<int64_t>(response.ByteSizeLong()));
-        if (!held.ok()) return WithRetryDelay(held.status(), kPlaceRetryDelay);
-        held_ = *std::move(held);
+      if (handler_->long_answers_.budget != nullptr) {
+        RETURN_IF_ERROR(Hold(static_cast<int64_t>(response.ByteSizeLong())));
       }
       *answer = WriteMessage(response);
       if (handler_->log_ != nullptr) {
         handler_->log_(request, response, *FindPeer());
       }
+      return absl::OkStatus();
+    }
+
+    // Counts the answer until it is sent.
+    absl::Status Hold(int64_t bytes) {
+      const LongAnswers& bounds = handler_->long_answers_;
+      ASSIGN_OR_RETURN(charge_,
+                       ClientCharge::Take(FindPeer(), bytes, bounds.share));
+      absl::StatusOr<ByteReservation> held = bounds.budget->Reserve(bytes);
+      if (!held.ok()) return WithRetryDelay(held.status(), kPlaceRetryDelay);
+      held_ = *std::move(held);
       return absl::OkStatus();
     }
 
@@ -144,7 +155,8 @@ class UnaryHandler {
 
     UnaryHandler* const handler_;
     grpc::ByteBuffer request_;
-    ByteReservation held_;  // until the answer is sent
+    ClientCharge charge_;  // these two until the answer is sent
+    ByteReservation held_;
     grpc::ServerAsyncResponseWriter<grpc::ByteBuffer> responder_;
   };
 

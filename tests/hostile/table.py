@@ -68,8 +68,8 @@ ATTACKS = [
     *of_module(
         upload_attacks, "half_open_uploads", "budget_hog", "slow_uploads",
         "empty_chunks", "uploads_at_once", "abandoned_uploads",
-        "cancelled_upload", "names", "tiny_layers", "reload_storm",
-        "odd_headers"),
+        "cancelled_upload", "names", "tiny_layers", "unread_lists",
+        "reload_storm", "odd_headers"),
     *of_module(
         endpoint_attacks, "slow_scrapers", "unread_pages", "odd_pages"),
     Attack(header_attacks.small_header_floods, bounded=False),

@@ -2,6 +2,7 @@
 """Uploads that never end, take places and budget, or fill lists; and the
 names that anybody may give."""
 
+import contextlib
 import threading
 import time
 
@@ -203,10 +204,11 @@ def names(scene):
     return str(counts)
 
 
-def tiny_layers(scene):
-    """Layers of one element by the thousand, and lists of them all."""
+@contextlib.contextmanager
+def many_layers(scene, stubs, total):
+    """Layers of one element, gone afterwards: how many uploads ended with
+    which code."""
     counts = {}
-    stubs = [scene.stub() for _ in range(4)]
     ids = []
 
     def load(number):
@@ -219,19 +221,41 @@ def tiny_layers(scene):
             code = error.code().name
         counts[code] = counts.get(code, 0) + 1
 
-    in_threads(scene.count(6000), load)
-    lists = [stubs[0].ListWeights.future(pb.ListWeightsRequest(), timeout=60)
-             for _ in range(50)]
-    listed = codes_of(lists, 60)
-    stock = grpc.insecure_channel(scene.target)
-    with stock:
-        code = code_of(lambda: layers.stub_of(stock).ListWeights(
-            pb.ListWeightsRequest(), timeout=60))
-        expect(code == "OK", f"a stock client's ListWeights: {code}")
-    in_threads(len(ids), lambda number: code_of(
-        lambda: stubs[number % 4].UnloadWeights(
-            pb.UnloadWeightsRequest(weights=ids[number]), timeout=60)))
+    in_threads(total, load)
+    try:
+        yield counts
+    finally:
+        in_threads(len(ids), lambda number: code_of(
+            lambda: stubs[number % 4].UnloadWeights(
+                pb.UnloadWeightsRequest(weights=ids[number]), timeout=60)))
+
+
+def tiny_layers(scene):
+    """Layers of one element by the thousand, and lists of them all."""
+    stubs = [scene.stub() for _ in range(4)]
+    with many_layers(scene, stubs, scene.count(6000)) as counts:
+        lists = [stubs[0].ListWeights.future(pb.ListWeightsRequest(),
+                                             timeout=60) for _ in range(50)]
+        listed = codes_of(lists, 60)
+        stock = grpc.insecure_channel(scene.target)
+        with stock:
+            code = code_of(lambda: layers.stub_of(stock).ListWeights(
+                pb.ListWeightsRequest(), timeout=60))
+            expect(code == "OK", f"a stock client's ListWeights: {code}")
     return f"{counts}; 50 lists at once: {listed}"
+
+
+def unread_lists(scene):
+    """Lists of thousands of layers that are asked for and not fetched."""
+    stubs = [scene.stub() for _ in range(4)]
+    body = pb.ListWeightsRequest(page_size=10000).SerializeToString()
+    with many_layers(scene, stubs, scene.count(4000)) as counts:
+        with scene.connect(values={4: 0}) as connection:
+            for _ in range(300):
+                connection.call(layers.PACKAGE + "ListWeights", body)
+            time.sleep(8 * scene.scale)  # the attack: none is read
+            refused = len(connection.ended_streams)
+    return f"{counts}; {refused} of 300 lists refused"
 
 
 def reload_storm(scene):

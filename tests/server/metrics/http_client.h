@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "server/metrics/http_server.h"
+#include "base/file_descriptor.h"
 
 namespace qgemm {
 
@@ -51,7 +51,7 @@ class HttpClient {
   }
 
  private:
-  OwnedFd socket_;
+  FileDescriptor socket_;
   bool connected_ = false;
 };
 

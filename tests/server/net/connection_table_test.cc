@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/file_descriptor.h"
 #include "server/net/descriptor_limit.h"
-#include "server/net/file_descriptor.h"
 
 namespace qgemm {
 namespace {

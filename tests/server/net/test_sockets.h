@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "server/net/file_descriptor.h"
+#include "base/file_descriptor.h"
 #include "server/net/listen.h"
 #include "server/net/listener.h"
 #include "server/net/socket_address.h"

@@ -2,8 +2,8 @@
 //
 // A file descriptor with an owner.
 
-#ifndef QGEMM_SERVER_NET_FILE_DESCRIPTOR_H_
-#define QGEMM_SERVER_NET_FILE_DESCRIPTOR_H_
+#ifndef QGEMM_BASE_FILE_DESCRIPTOR_H_
+#define QGEMM_BASE_FILE_DESCRIPTOR_H_
 
 #include <unistd.h>
 
@@ -40,4 +40,4 @@ class FileDescriptor {
 
 }  // namespace qgemm
 
-#endif  // QGEMM_SERVER_NET_FILE_DESCRIPTOR_H_
+#endif  // QGEMM_BASE_FILE_DESCRIPTOR_H_

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Counts by connection, as recvmsg makes them; the choice of who must go.
+
+#include "server/net/transit.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/file_descriptor.h"
+
+namespace qgemm {
+namespace {
+
+constexpr int64_t kMib = int64_t{1} << 20;
+
+// Reads up to `bytes` as gRPC does; -1 if there is nothing.
+ssize_t Receive(int fd, size_t bytes) {
+  std::string buffer(bytes, '\0');
+  iovec part = {buffer.data(), buffer.size()};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  return recvmsg(fd, &message, MSG_DONTWAIT);
+}
+
+// A pair of sockets, of which the first is a connection.
+class TransitTest : public ::testing::Test {
+ protected:
+  TransitTest() {
+    int fds[2];
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    connection_ = FileDescriptor(fds[0]);
+    client_ = FileDescriptor(fds[1]);
+    transit()->Begin();
+  }
+  ~TransitTest() override {
+    transit()->End();
+    SetTransitNotice(-1);
+    TakeTurnsInReading(false);
+  }
+
+  ConnectionTransit* transit() { return TransitOf(connection_.get()); }
+
+  // Sends and receives so many bytes, 64 KiB at a time. Returns those that
+  // came before recvmsg said that there are no more.
+  int64_t Bring(int64_t bytes) {
+    const std::string block(64 << 10, 'x');
+    int64_t brought = 0;
+    while (brought < bytes) {
+      CHECK_EQ(send(client_.get(), block.data(), block.size(), 0),
+               static_cast<ssize_t>(block.size()));
+      const ssize_t count = Receive(connection_.get(), block.size());
+      if (count < 0) break;
+      brought += count;
+    }
+    return brought;
+  }
+
+  FileDescriptor connection_;
+  FileDescriptor client_;
+};
+
+TEST_F(TransitTest, CountsWhatCameAndIsInNoMessage) {
+  Bring(kMib);
+  EXPECT_EQ(transit()->bytes(), kMib);
+  transit()->AddDelivered(kMib - 100);
+  EXPECT_EQ(transit()->bytes(), 100);
+  transit()->AddDelivered(1000);  // of a connection before, say
+  EXPECT_EQ(transit()->bytes(), 0);
+}
+
+TEST_F(TransitTest, BeginsAnewWithTheNextConnection) {
+  Bring(kMib);
+  transit()->Begin();
+  EXPECT_EQ(transit()->bytes(), 0);
+}
+
+TEST_F(TransitTest, CountsNothingOfOtherSockets) {
+  transit()->End();
+  TakeTurnsInReading(true);
+  EXPECT_EQ(Bring(4 * kMib), 4 * kMib);
+  EXPECT_EQ(transit()->bytes(), 0);
+}
+
+TEST_F(TransitTest, IsNoticedOnceInSixteenMegabytes) {
+  const FileDescriptor event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  SetTransitNotice(event.get());
+  uint64_t notices = 0;
+  Bring(15 * kMib);
+  EXPECT_EQ(read(event.get(), &notices, sizeof(notices)), -1);
+  Bring(2 * kMib);
+  EXPECT_EQ(read(event.get(), &notices, sizeof(notices)), 8);
+  EXPECT_EQ(notices, 1u);
+}
+
+TEST_F(TransitTest, TurnEndsAfterAMegabyteAndTheNextBegins) {
+  TakeTurnsInReading(true);
+  EXPECT_EQ(Bring(4 * kMib), kMib);
+  EXPECT_EQ(errno, EAGAIN);
+  EXPECT_GT(Receive(connection_.get(), 1), 0);
+}
+
+TEST_F(TransitTest, TurnEndsWhenThereIsNoMore) {
+  TakeTurnsInReading(true);
+  EXPECT_EQ(Bring(kMib / 2), kMib / 2);
+  EXPECT_EQ(Receive(connection_.get(), 1), -1);
+  EXPECT_EQ(Bring(kMib), kMib);
+}
+
+// Connections that hold so many bytes.
+class Holders {
+ public:
+  explicit Holders(const std::vector<int64_t>& bytes)
+      : transits_(bytes.size()) {
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      transits_[i].Begin();
+      transits_[i].AddReceived(bytes[i]);
+      pointers_.push_back(&transits_[i]);
+    }
+  }
+  int Choose(int64_t max_bytes, int64_t heap_bytes) {
+    return TransitGuard(max_bytes, [heap_bytes] { return heap_bytes; })
+        .Choose(pointers_);
+  }
+  int64_t bytes(int i) const { return transits_[i].bytes(); }
+
+ private:
+  std::vector<ConnectionTransit> transits_;
+  std::vector<ConnectionTransit*> pointers_;
+};
+
+TEST(TransitGuardTest, ChoosesTheHeaviestOnlyBeyondTheLimit) {
+  EXPECT_EQ(Holders({}).Choose(100, 1000), -1);
+  EXPECT_EQ(Holders({30, 40, 30}).Choose(100, 1000), -1);
+  EXPECT_EQ(Holders({30, 41, 30}).Choose(100, 1000), 1);
+}
+
+TEST(TransitGuardTest, ClosesNobodyForCountsThatNoMemoryBearsOut) {
+  Holders drifted({60, 50});
+  EXPECT_EQ(drifted.Choose(100, 50), -1);
+  EXPECT_EQ(drifted.bytes(0), 60);
+}
+
+TEST(TransitGuardTest, BeginsAnewWhenHardlyAnythingIsHeld) {
+  Holders drifted({60, 50});
+  EXPECT_EQ(drifted.Choose(100, 24), -1);
+  EXPECT_EQ(drifted.bytes(0), 0);
+  EXPECT_EQ(drifted.bytes(1), 0);
+}
+
+}  // namespace
+}  // namespace qgemm
