@@ -7,25 +7,12 @@
 #
 # Usage: tests/python/run.sh [SERVER_BINARY]
 set -euo pipefail
-ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
-readonly ROOT
-readonly PYTHON="${QGEMM_CACHE_DIR:-$HOME/.cache/qgemm}/venv/bin/python"
 
-needed='import grpc_channelz, grpc_health, grpc_reflection, grpc_tools, numpy'
-if ! "$PYTHON" -c "$needed" 2>/dev/null; then "$ROOT/tools/setup.sh" test; fi
+# shellcheck source=tests/support/python_suite.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/python_suite.sh"
 
-if [ $# -ge 1 ]; then
-  server="$1"
-else
-  "$ROOT/tools/bazel.sh" build //server:qgemm_server
-  server="$("$ROOT/tools/bazel.sh" info bazel-bin)/server/qgemm_server"
-fi
-
-STUBS="$(mktemp -d)"
-readonly STUBS
-trap 'rm -rf "$STUBS"' EXIT
-"$PYTHON" -m grpc_tools.protoc -I "$ROOT/proto" --python_out="$STUBS" \
-  --grpc_python_out="$STUBS" qgemm/v1/qgemm.proto qgemm/v1/debug.proto
-
-PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$STUBS:$ROOT/tests/python" \
-  "$PYTHON" "$ROOT/tests/python/e2e_test.py" "$server"
+need grpc_channelz,grpc_health,grpc_reflection,grpc_tools,numpy
+find_program //server:qgemm_server "$@"
+make_stubs qgemm/v1/qgemm.proto qgemm/v1/debug.proto
+QGEMM_SERVER="$program" PYTHONPATH="$STUBS" \
+  run_unittests "$ROOT/tests/python" --no_skips

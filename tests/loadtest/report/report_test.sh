@@ -8,34 +8,11 @@
 #
 # Usage: tests/loadtest/report/report_test.sh [LOADTEST_BINARY]
 set -euo pipefail
-ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)"
-readonly ROOT
-readonly PYTHON="${QGEMM_CACHE_DIR:-$HOME/.cache/qgemm}/venv/bin/python"
 
-if ! command -v chromium >/dev/null ||
-    ! "$PYTHON" -c 'import numpy, vl_convert' 2>/dev/null; then
-  "$ROOT/tools/setup.sh" test
-fi
+# shellcheck source=tests/support/python_suite.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../support/python_suite.sh"
 
-if [ $# -ge 1 ]; then
-  loadtest="$1"
-else
-  "$ROOT/tools/bazel.sh" build //loadtest:qgemm_loadtest
-  bin="$("$ROOT/tools/bazel.sh" info bazel-bin)"
-  loadtest="$bin/loadtest/qgemm_loadtest"
-fi
-
-cd "$ROOT/tests/loadtest/report"
-QGEMM_LOADTEST="$loadtest" PYTHONDONTWRITEBYTECODE=1 \
-  PYTHONPATH="$ROOT/tools:$ROOT/tests/loadtest/report" "$PYTHON" - <<'EOF'
-import sys
-import unittest
-
-suite = unittest.defaultTestLoader.discover(".", pattern="*_test.py")
-result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite)
-failed = len(result.failures) + len(result.errors)
-skipped = len(result.skipped)
-print(f"{result.testsRun - failed - skipped} passed, {failed} failed, "
-      f"{skipped} skipped")
-sys.exit(failed > 0)
-EOF
+need numpy,vl_convert chromium
+find_program //loadtest:qgemm_loadtest "$@"
+QGEMM_LOADTEST="$program" PYTHONPATH="$ROOT/tools" \
+  run_unittests "$ROOT/tests/loadtest/report"
