@@ -16,10 +16,14 @@ readonly ALL_STAGES=(
   setup format layering golden unit tidy nocuda asan tsan python hostile browser
   ops install readme
 )
-# ASan and UBSan together run every suite but those tagged nosanitize, which
-# measure the process's memory, drive other processes or are too slow there.
+# ASan and UBSan together run every suite but those of the load test and the
+# benches, which no client reaches, and those tagged nosanitize, which measure the
+# process's memory, drive other processes or are too slow there.
 # TSan runs those tagged tsan, where threads meet.
 readonly ADDRESS_FILTER=-nosanitize
+# The checks of the tree itself have a stage of their own.
+readonly SUITES=(//tests/... -//tests/tree/...)
+readonly ADDRESS_SUITES=("${SUITES[@]}" -//tests/loadtest/... -//tests/bench/...)
 readonly THREAD_FILTER=tsan
 # Without the CUDA toolkit. The output tree is the default build's: objects that
 # the toolkit does not reach are the same, and compiled once.
@@ -68,10 +72,7 @@ count_script() {
   return "$status"
 }
 
-# Runs suites by Bazel with the given flags and counts their cases. The checks
-# of the tree itself have a stage of their own.
-bazel_suites() { bazel_targets "$@" -- //tests/... -//tests/tree/...; }
-
+# Runs suites by Bazel, with the given flags and targets, and counts their cases.
 bazel_targets() {
   local events="$LOG_DIR/events.json"
   rm -f "$events"
@@ -95,7 +96,7 @@ stage_layering() { bazel_targets //tests/tree/...; }
 stage_golden() {
   count_check "$CACHE_DIR/venv/bin/python" tests/golden/make_golden.py --check
 }
-stage_unit() { bazel_suites; }
+stage_unit() { bazel_targets -- "${SUITES[@]}"; }
 # The product without a CUDA toolkit: all of it builds, and says what it lacks.
 stage_nocuda() {
   count_check tools/bazel.sh build --noshow_progress "${NO_CUDA[@]}" \
@@ -109,15 +110,15 @@ stage_tidy() { count_check bash tools/tidy.sh; }
 sanitizer_flags() { [ -e /dev/nvidiactl ] || echo "${NO_CUDA[@]}"; }
 stage_asan() {
   # shellcheck disable=SC2046
-  bazel_suites --config=asan --config=ubsan --platform_suffix=-ubsan \
+  bazel_targets --config=asan --config=ubsan --platform_suffix=-ubsan \
     --test_tag_filters="$ADDRESS_FILTER" --build_tests_only \
-    $(sanitizer_flags)
+    $(sanitizer_flags) -- "${ADDRESS_SUITES[@]}"
 }
 stage_tsan() {
   # shellcheck disable=SC2046
-  bazel_suites --config=tsan --platform_suffix=-tsan \
+  bazel_targets --config=tsan --platform_suffix=-tsan \
     --test_tag_filters="$THREAD_FILTER" --build_tests_only \
-    $(sanitizer_flags)
+    $(sanitizer_flags) -- "${SUITES[@]}"
 }
 stage_python() { count_script bash tests/python/run.sh; }
 # Two minutes of hostile clients, each at a tenth of its size;
