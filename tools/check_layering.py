@@ -24,8 +24,10 @@ LAYERS = (
     ("rpc", "base proto"),
     ("kernels/matrix", "base"),
     ("kernels/formats", "kernels/matrix base"),
-    ("kernels/host", "kernels base"),
-    ("kernels/reference", "kernels/host kernels/formats kernels/matrix base"),
+    ("kernels/programs", "kernels/matrix base"),
+    ("kernels/host", "kernels/formats kernels/matrix base"),
+    ("kernels/reference", "kernels/host kernels/programs kernels/formats "
+                          "kernels/matrix base"),
     ("kernels/cpu/microkernels", "kernels/matrix base"),
     ("kernels/cpu", "kernels/cpu kernels/host kernels/formats kernels/matrix "
                     "base"),
