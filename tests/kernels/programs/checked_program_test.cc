@@ -287,8 +287,9 @@ CheckedProgram CheckedEveryOp() {
 }
 
 TEST(CheckedProgramTest, KnowsWidthAndTypeOfEveryValue) {
+  const CheckedProgram program = CheckedEveryOp();
   std::string values;
-  for (const ProgramValue& value : CheckedEveryOp().values()) {
+  for (const ProgramValue& value : program.values()) {
     absl::StrAppend(&values, Name(value.type), " ", value.width, ", ");
   }
   EXPECT_EQ(values,
@@ -298,15 +299,16 @@ TEST(CheckedProgramTest, KnowsWidthAndTypeOfEveryValue) {
 }
 
 TEST(CheckedProgramTest, KnowsMakerLastReaderAndPlaceAmongOutputs) {
+  const CheckedProgram program = CheckedEveryOp();
   std::string facts;
-  for (const ProgramValue& value : CheckedEveryOp().values()) {
+  for (const ProgramValue& value : program.values()) {
     absl::StrAppend(&facts, value.made_by, ":", value.last_read, ":",
                     value.output, " ");
   }
   EXPECT_EQ(facts,
             "-1:0:-1 -1:4:-1 -1:6:-1 -1:6:-1 0:2:-1 1:2:-1 2:3:-1 3:4:-1 "
             "4:5:-1 5:6:-1 6:7:-1 7:10:-1 8:9:-1 9:-1:0 10:-1:1 10:-1:2 ");
-  EXPECT_EQ(CheckedEveryOp().result_of(10), 14);
+  EXPECT_EQ(program.result_of(10), 14);
 }
 
 TEST(CheckedProgramTest, AddsUpTheBytesOfARow) {
