@@ -49,7 +49,8 @@ LAYERS = (
     ("server/health", "server/metrics base"),
     ("server/weights", "server/metrics kernels/formats kernels/matrix base"),
     ("server/scheduling", "server/metrics server/weights kernels/matrix base"),
-    ("server/rpc", "server rpc proto kernels/formats kernels/matrix base"),
+    ("server/rpc", "server rpc proto kernels/programs kernels/formats "
+                   "kernels/matrix base"),
     ("server", "server rpc proto kernels/backends kernels/formats "
                "kernels/matrix flags base"),
     ("client/include/qgemm", "kernels/formats kernels/matrix base"),

@@ -116,15 +116,7 @@ class ProgramChecker {
 };
 
 absl::Status ProgramChecker::CheckCounts() const {
-  if (program().revision > kProgramRevision) {
-    return absl::UnimplementedError(
-        absl::StrCat("program: revision = ", program().revision,
-                     "; the latest known is ", kProgramRevision));
-  }
-  if (program().revision < 1) {
-    return Refused("program: revision = ", program().revision,
-                   "; the first is 1");
-  }
+  RETURN_IF_ERROR(CheckRevision(program().revision));
   if (program().inputs.empty()) return Refused("program: no inputs");
   if (program().ops.empty()) return Refused("program: no ops");
   if (program().outputs.empty()) return Refused("program: no outputs");
@@ -305,6 +297,16 @@ MatmulSignature CheckedProgram::signature_of(int64_t op) const {
   const ProgramOp& declared = program_.ops[op];
   return {FloatTypeOf(values_[declared.x].type), FloatTypeOf(declared.type),
           declared.mode, declared.rounding};
+}
+
+absl::Status CheckRevision(int64_t revision) {
+  if (revision > kProgramRevision) {
+    return absl::UnimplementedError(
+        absl::StrCat("program: revision = ", revision, "; the latest known is ",
+                     kProgramRevision));
+  }
+  if (revision >= 1) return absl::OkStatus();
+  return Refused("program: revision = ", revision, "; the first is 1");
 }
 
 absl::StatusOr<CheckedProgram> CheckProgram(Program program,

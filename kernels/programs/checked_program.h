@@ -98,10 +98,13 @@ class CheckedProgram {
   int64_t scratch_row_bytes_ = 0;
 };
 
+// OK for 1 to kProgramRevision. UNIMPLEMENTED for a later one, which says more
+// than this build can know; INVALID_ARGUMENT for none.
+absl::Status CheckRevision(int64_t revision);
+
 // Checks all of a program. `weights` has what each name in it stands for.
 // Errors name the op, its kind, the value, its width or type, and the limit:
-// "op 7 (gemm): x is value 5 of width 14336; weights layer3/down have k =
-// 4096".
+// "op 7 (gemm): value 5 has width 14336; weights layer3/down has k = 4096".
 //   INVALID_ARGUMENT  the program is wrong as it stands
 //   NOT_FOUND         it names weights that `weights` lacks
 //   UNIMPLEMENTED     a later revision; a mode that the weights do not offer
