@@ -24,8 +24,10 @@ LAYERS = (
     ("rpc", "base proto"),
     ("kernels/matrix", "base"),
     ("kernels/formats", "kernels/matrix base"),
-    ("kernels/host", "kernels base"),
-    ("kernels/reference", "kernels/host kernels/formats kernels/matrix base"),
+    ("kernels/programs", "kernels/matrix base"),
+    ("kernels/host", "kernels/formats kernels/matrix base"),
+    ("kernels/reference", "kernels/host kernels/programs kernels/formats "
+                          "kernels/matrix base"),
     ("kernels/cpu/microkernels", "kernels/matrix base"),
     ("kernels/cpu", "kernels/cpu kernels/host kernels/formats kernels/matrix "
                     "base"),
@@ -47,7 +49,8 @@ LAYERS = (
     ("server/health", "server/metrics base"),
     ("server/weights", "server/metrics kernels/formats kernels/matrix base"),
     ("server/scheduling", "server/metrics server/weights kernels/matrix base"),
-    ("server/rpc", "server rpc proto kernels/formats kernels/matrix base"),
+    ("server/rpc", "server rpc proto kernels/programs kernels/formats "
+                   "kernels/matrix base"),
     ("server", "server rpc proto kernels/backends kernels/formats "
                "kernels/matrix flags base"),
     ("client/include/qgemm", "kernels/formats kernels/matrix base"),

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Identity of a program (docs/programs.md#identity): a text that says all of
+// its meaning, in which weights stand by id and no name occurs, and its hash.
+
+#ifndef QGEMM_KERNELS_PROGRAMS_CANONICAL_TEXT_H_
+#define QGEMM_KERNELS_PROGRAMS_CANONICAL_TEXT_H_
+
+#include <string>
+
+#include "kernels/programs/checked_program.h"
+
+namespace qgemm {
+
+// ASCII lines, each ended by \n:
+//
+//   qgemm-program-v1
+//   revision=<decimal>
+//   input <type> <width>                                one an input
+//   constant <type> <width> <SHA-256 of its bytes>      one a constant
+//   <kind> <type> <field>=<value> ...                   one an op
+//   output <value number>                               one an output
+//
+// An op's fields are those that its kind has (op_fields.h), operands that are
+// absent left out; floats are the 8 hexadecimal digits of their bits.
+std::string CanonicalText(const CheckedProgram& program);
+
+// The SHA-256 of the canonical text, 64 hexadecimal digits.
+std::string ProgramId(const CheckedProgram& program);
+
+}  // namespace qgemm
+
+#endif  // QGEMM_KERNELS_PROGRAMS_CANONICAL_TEXT_H_
