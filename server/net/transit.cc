@@ -15,7 +15,7 @@
 namespace qgemm {
 namespace {
 
-// Of one connection, between two notices.
+// Bytes of one connection between two notices.
 constexpr int64_t kNoticeBytes = int64_t{16} << 20;
 
 // A poll costs some 5 us, reading and copying so much 100 us and more.
@@ -23,8 +23,8 @@ constexpr int64_t kTurnBytes = int64_t{1} << 20;
 
 constexpr size_t kMaxDescriptors = 1 << 16;
 
-// What recvmsg, which has no object, counts in. Pages that no descriptor has
-// touched take no memory.
+// Counts for recvmsg, which has no object. Pages that no descriptor has touched
+// take no memory.
 std::array<ConnectionTransit, kMaxDescriptors> transits;
 std::atomic<int> notice{-1};
 std::atomic<bool> takes_turns{false};
