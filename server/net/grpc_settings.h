@@ -60,7 +60,7 @@ absl::Status Validate(const GrpcSettings& settings);
 // The part of max_transport_bytes that messages in part may take: beyond the
 // whole gRPC closes connections that are idle.
 inline int64_t MaxTransitBytes(const GrpcSettings& settings) {
-  return settings.max_transport_bytes / 4 * 3;
+  return settings.max_transport_bytes / 2;
 }
 
 // Registers the services that a server may have, for the process; before the
