@@ -19,6 +19,8 @@ namespace {
 constexpr int64_t kWorthwhileBytes = int64_t{64} << 20;
 constexpr absl::Duration kIdleInterval = absl::Seconds(5);
 constexpr absl::Duration kBusyInterval = absl::Seconds(30);
+// So much lies free after a flood only; it goes back though others are served.
+constexpr int64_t kFloodBytes = int64_t{256} << 20;
 constexpr double kIdleCores = 0.05;
 constexpr absl::Duration kPeriod = absl::Seconds(1);
 
@@ -50,16 +52,21 @@ ProcessHeap& SystemHeap() {
 }
 
 void HeapTrimmer::Tick(absl::Time now) {
-  const absl::Duration interval = IsIdle(now) ? kIdleInterval : kBusyInterval;
+  const bool is_idle = IsIdle(now);
   // The first interval begins with the first tick.
   if (last_look_ == absl::InfinitePast()) {
     last_look_ = now;
     base_resident_bytes_ = heap_->ResidentBytes();
   }
-  if (now - last_look_ < interval) return;
+  if (now - last_look_ < kIdleInterval) return;
+  const int64_t free_bytes = heap_->FreeBytes();
+  if (!is_idle && now - last_look_ < kBusyInterval &&
+      free_bytes - base_free_bytes_ < kFloodBytes) {
+    return;
+  }
   last_look_ = now;
   const int64_t resident_bytes = heap_->ResidentBytes();
-  if (IsWorthIt(resident_bytes, heap_->FreeBytes())) Trim(resident_bytes);
+  if (IsWorthIt(resident_bytes, free_bytes)) Trim(resident_bytes);
 }
 
 bool HeapTrimmer::IsIdle(absl::Time now) {

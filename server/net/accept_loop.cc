@@ -27,6 +27,11 @@ namespace {
 // The interval at which the loop looks which connections have ended.
 constexpr absl::Duration kSweepInterval = absl::Seconds(1);
 
+// The least time between two looks at messages in part, and after connections
+// were shut down, while gRPC frees what they held.
+constexpr absl::Duration kGuardInterval = absl::Milliseconds(50);
+constexpr absl::Duration kRelief = absl::Milliseconds(200);
+
 // Connections that one listener may bring before the next one's turn.
 constexpr int kTurn = 64;
 
@@ -75,14 +80,6 @@ void Drop(FileDescriptor fd) {
   setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
 }
 
-// The name that gRPC gives a TCP connection, an escaped URI.
-std::string NameOf(const SocketAddress& remote) {
-  if (remote.family() == AF_INET) {
-    return absl::StrCat("ipv4:", remote.Host(), ":", remote.Port());
-  }
-  return absl::StrCat("ipv6:%5B", remote.Host(), "%5D:", remote.Port());
-}
-
 }  // namespace
 
 AcceptLoop::AcceptLoop(std::vector<Listener> listeners,
@@ -128,7 +125,10 @@ void AcceptLoop::Run() {
   }
   while (true) {
     const bool paused = std::exchange(paused_, false);
-    const absl::Duration timeout = paused ? kPause : kSweepInterval;
+    const bool guards = parts_.clock->Now() >= guard_due_;
+    waited[1].fd = guards ? transit_notice_.get() : -1;
+    absl::Duration timeout = paused ? kPause : kSweepInterval;
+    if (!guards) timeout = std::min(timeout, kGuardInterval);
     const int ready =
         poll(waited.data(), paused ? first : waited.size(),
              static_cast<int>(absl::ToInt64Milliseconds(timeout)));
@@ -186,12 +186,7 @@ void AcceptLoop::Take(const Listener& listener, FileDescriptor fd,
   ++accepted_;
   connection.inode = InodeOf(fd.get());
   connection.fd = fd.Release();
-  if (remote.family() == AF_UNIX) {
-    HandOverUnix(listener, &connection);
-  } else {
-    connection.name = NameOf(remote);
-    Enter(listener, connection);
-  }
+  Enter(listener, &connection);
   parts_.metrics->ConnectionsChanged(connection.peer->transport, 1);
   connections_.Add(std::move(connection));
 }
@@ -212,22 +207,18 @@ bool AcceptLoop::Admit(const Listener& listener, const Peer& peer) {
   return false;
 }
 
-void AcceptLoop::HandOverUnix(const Listener& listener,
-                              Connection* connection) {
+// Two TCP connections may have one address at the other end, of two listeners.
+// The peer is known before the connection's first call.
+void AcceptLoop::Enter(const Listener& listener, Connection* connection) {
   const std::string path = absl::StrCat("connection-", accepted_);
   connection->name = absl::StrCat("unix:", path);
   const ScopedPeerName name(connection->fd, path);
-  Enter(listener, *connection);
+  parts_.peers->Insert(connection->name, connection->peer);
+  hand_over_(listener.fd(), connection->fd);
   if (!name.asked()) {
-    LOG(ERROR) << "gRPC did not ask for the name of a connection: all clients "
-                  "over Unix sockets count as one";
+    LOG(ERROR) << "gRPC did not ask for the name of a connection: all such "
+                  "clients count as one";
   }
-}
-
-// The peer is known before the connection's first call.
-void AcceptLoop::Enter(const Listener& listener, const Connection& connection) {
-  parts_.peers->Insert(connection.name, connection.peer);
-  hand_over_(listener.fd(), connection.fd);
 }
 
 void AcceptLoop::OnEnded(const Connection& connection) {
@@ -250,19 +241,23 @@ void AcceptLoop::GuardTransit() {
     open.push_back(&connection);
     transits.push_back(connection.peer->transit);
   }
-  const int chosen = guard_.Choose(transits);
-  if (chosen < 0) return;
-  Connection& heaviest = *open[chosen];
+  const std::vector<size_t> chosen = guard_.Choose(transits);
+  for (const size_t i : chosen) ShutDown(open[i]);
+  guard_due_ =
+      parts_.clock->Now() + (chosen.empty() ? kGuardInterval : kRelief);
+}
+
+// gRPC, which owns the descriptor, sees the end and closes it.
+void AcceptLoop::ShutDown(Connection* connection) {
   EVENT(WARNING, "connection_closed", "transit")
-      .With("reason", "messages in part")
-      .With("bytes", transits[chosen]->bytes())
-      .With("client", heaviest.peer->identity)
-      .With("address", heaviest.peer->address);
+      .With("reason", "messages and calls in part")
+      .With("bytes", connection->peer->transit->bytes())
+      .With("client", connection->peer->identity)
+      .With("address", connection->peer->address);
   parts_.metrics->ConnectionRefused("transit");
-  heaviest.condemned = true;
-  // gRPC, which owns the descriptor, sees the end and closes it.
-  if (InodeOf(heaviest.fd) == heaviest.inode) {
-    shutdown(heaviest.fd, SHUT_RDWR);
+  connection->condemned = true;
+  if (InodeOf(connection->fd) == connection->inode) {
+    shutdown(connection->fd, SHUT_RDWR);
   }
 }
 

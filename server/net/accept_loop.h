@@ -77,11 +77,11 @@ class AcceptLoop {
   void Take(const Listener& listener, FileDescriptor fd,
             const SocketAddress& remote);
   bool Admit(const Listener& listener, const Peer& peer);
-  void HandOverUnix(const Listener& listener, Connection* connection);
-  void Enter(const Listener& listener, const Connection& connection);
+  void Enter(const Listener& listener, Connection* connection);
   void OnEnded(const Connection& connection);
   void Sweep();
   void GuardTransit();
+  void ShutDown(Connection* connection);
 
   const Parts parts_;
   HandOver hand_over_;
@@ -93,6 +93,7 @@ class AcceptLoop {
   // Used by the loop's thread alone.
   ConnectionTable connections_;
   TransitGuard guard_;
+  absl::Time guard_due_ = absl::InfinitePast();
   SocketOwners owners_;
   std::deque<EndedConnection> ended_;
   FileDescriptor reserve_;

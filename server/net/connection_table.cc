@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace qgemm {
@@ -61,12 +63,14 @@ ConnectionTable::Admission ConnectionTable::Check(
   if (connections_.size() >= limits_.max_connections) {
     return Admission::kTotalReached;
   }
-  const auto count = by_identity_.find(identity);
-  if (count != by_identity_.end() &&
-      count->second >= limits_.max_peer_connections) {
-    return Admission::kPeerReached;
-  }
-  return Admission::kAdmitted;
+  const auto found = by_identity_.find(identity);
+  const int64_t count = found == by_identity_.end() ? 0 : found->second;
+  const int64_t for_it =
+      limits_.max_connections - (static_cast<int64_t>(size()) - count);
+  const int64_t share =
+      limits_.max_peer_connections * for_it / limits_.max_connections;
+  return count < std::max<int64_t>(1, share) ? Admission::kAdmitted
+                                             : Admission::kPeerReached;
 }
 
 }  // namespace qgemm

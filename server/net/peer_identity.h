@@ -47,7 +47,7 @@ class SocketOwners {
 // is, if the kernel says, else the address.
 Peer PeerOfSocket(int fd, const SocketAddress& remote, SocketOwners* owners);
 
-// The name under which gRPC knows a Unix connection. While it lives,
+// The name under which gRPC knows a connection. While it lives,
 // getpeername on this descriptor and this thread answers as if the other end
 // were bound to the Unix path `name`: gRPC then calls the connection "unix:" +
 // name. This library defines getpeername for it, which otherwise asks the
@@ -55,7 +55,8 @@ Peer PeerOfSocket(int fd, const SocketAddress& remote, SocketOwners* owners);
 //
 // gRPC names a connection after the address of its other end, once, when it is
 // handed over, and tells a call nothing else of it. The other end of a Unix
-// socket has no address, so that all would have one name. Its own way around,
+// socket has no address, so that all would have one name, and connections to two
+// TCP listeners may come from one address. Its own way around,
 // credentials with a metadata processor for each class of clients, copies every
 // call's metadata and needs the classes to be known at the start
 // (docs/decisions/0017-own-accept-loop.md).

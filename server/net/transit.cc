@@ -11,25 +11,34 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 
 namespace qgemm {
 namespace {
 
-// Bytes of one connection between two notices.
-constexpr int64_t kNoticeBytes = int64_t{16} << 20;
+// Bytes of all connections between two notices.
+constexpr int64_t kNoticeBytes = int64_t{1} << 20;
 
-// A poll costs some 5 us, reading and copying so much 100 us and more.
-constexpr int64_t kTurnBytes = int64_t{1} << 20;
+// A poll costs some 5 us, reading and copying so much 80 us and more.
+constexpr int64_t kTurnBytes = int64_t{256} << 10;
+
+// Fewer bytes of a connection than this fill no heap: some 500 calls that are
+// only their headers.
+constexpr int64_t kLeastSuspectBytes = int64_t{64} << 10;
 
 constexpr size_t kMaxDescriptors = 1 << 16;
 
 // Counts for recvmsg, which has no object. Pages that no descriptor has touched
 // take no memory.
 std::array<ConnectionTransit, kMaxDescriptors> transits;
+std::atomic<int64_t> received_by_all{0};
 std::atomic<int> notice{-1};
 std::atomic<bool> takes_turns{false};
 
-void Notify() {
+void CountForNotice(int64_t bytes) {
+  const int64_t before =
+      received_by_all.fetch_add(bytes, std::memory_order_relaxed);
+  if (before / kNoticeBytes == (before + bytes) / kNoticeBytes) return;
   const int event_fd = notice.load(std::memory_order_relaxed);
   if (event_fd < 0) return;
   const uint64_t one = 1;
@@ -50,9 +59,9 @@ void ConnectionTransit::Begin() {
 
 bool ConnectionTransit::AddReceived(int64_t bytes) {
   if (!open_.load(std::memory_order_relaxed)) return false;
-  const int64_t before = received_.load(std::memory_order_relaxed);
-  received_.store(before + bytes, std::memory_order_relaxed);
-  return before / kNoticeBytes != (before + bytes) / kNoticeBytes;
+  received_.store(received_.load(std::memory_order_relaxed) + bytes,
+                  std::memory_order_relaxed);
+  return true;
 }
 
 void ConnectionTransit::EndTurn() {
@@ -86,25 +95,33 @@ void TakeTurnsInReading(bool turns) {
   takes_turns.store(turns, std::memory_order_relaxed);
 }
 
-int TransitGuard::Choose(absl::Span<ConnectionTransit* const> connections) {
-  int64_t held_bytes = 0;
-  int heaviest = -1;
+std::vector<size_t> TransitGuard::Choose(
+    absl::Span<ConnectionTransit* const> connections) {
+  std::vector<int64_t> bytes;
+  std::vector<size_t> by_bytes;
+  int64_t total_bytes = 0;
   for (size_t i = 0; i < connections.size(); ++i) {
-    const int64_t bytes = connections[i]->bytes();
-    held_bytes += bytes;
-    if (heaviest < 0 || bytes > connections[heaviest]->bytes()) {
-      heaviest = static_cast<int>(i);
-    }
+    bytes.push_back(connections[i]->bytes());
+    total_bytes += bytes[i];
+    if (bytes[i] >= kLeastSuspectBytes) by_bytes.push_back(i);
   }
-  if (held_bytes <= max_bytes_ / 2) return -1;
+  if (by_bytes.empty()) return {};
   const int64_t heap_bytes = heap_bytes_();
   if (heap_bytes < max_bytes_ / 4) {
     for (ConnectionTransit* const connection : connections) {
       connection->Rebase();
     }
-    return -1;
   }
-  return held_bytes > max_bytes_ && heap_bytes > max_bytes_ / 2 ? heaviest : -1;
+  if (heap_bytes <= max_bytes_) return {};
+  std::sort(by_bytes.begin(), by_bytes.end(), [&](size_t one, size_t other) {
+    return bytes[one] > bytes[other];
+  });
+  size_t count = 0;
+  for (int64_t sum = 0; count < by_bytes.size() && 2 * sum < total_bytes;) {
+    sum += bytes[by_bytes[count++]];
+  }
+  by_bytes.resize(count);
+  return by_bytes;
 }
 
 int64_t AllocatedHeapBytes() {
@@ -128,7 +145,7 @@ extern "C" __attribute__((visibility("default"))) ssize_t recvmsg(
   if (count <= 0) {
     transit->EndTurn();
   } else if (transit->AddReceived(count)) {
-    qgemm::Notify();
+    qgemm::CountForNotice(count);
   }
   return count;
 }

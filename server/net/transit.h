@@ -9,9 +9,11 @@
 #define QGEMM_SERVER_NET_TRANSIT_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "absl/types/span.h"
 
@@ -26,13 +28,13 @@ class alignas(64) ConnectionTransit {
   void Begin();
   void End() { open_.store(false, std::memory_order_relaxed); }
 
-  // Counts bytes read from the socket; true if there are many since it last
-  // was. A turn ends when there is no more to read for now.
+  // Counts bytes read from the socket; false if it is no connection. A turn
+  // ends when there is no more to read for now.
   bool AddReceived(int64_t bytes);
   void EndTurn();
 
   // True, and a new turn begins, if the reader should see to other connections
-  // first: it has read a MiB in this turn.
+  // first: it has read 256 KiB in this turn.
   bool TurnIsOver();
 
   // Counts a message that has come whole.
@@ -67,28 +69,29 @@ class alignas(64) ConnectionTransit {
 // returns for the connections that have begun.
 ConnectionTransit* TransitOf(int fd);
 
-// An eventfd that is written to whenever a connection has brought many bytes;
-// -1: none. For the whole process, as recvmsg is: the latest counts.
+// An eventfd that is written to whenever connections have brought a MiB; -1:
+// none. For the whole process, as recvmsg is: the latest counts.
 void SetTransitNotice(int event_fd);
 
-// Makes recvmsg say, after a MiB of one connection, that there is no more for
+// Makes recvmsg say, after 256 KiB of one connection, that there is no more for
 // now, though there may be: gRPC reads on as long as there is more, and others
 // of the same thread wait. Only where it polls by level (GRPC_POLL_STRATEGY
 // poll): an edge would be missed.
 void TakeTurnsInReading(bool turns);
 
-// Chooses which connection must go. Used by one thread at a time.
+// Chooses which connections must go. Used by one thread at a time.
 class TransitGuard {
  public:
   // `heap_bytes` tells what is allocated of the process's heap, where gRPC's
-  // buffers are; it may take a millisecond.
+  // buffers and calls are; it may take a millisecond.
   TransitGuard(int64_t max_bytes, std::function<int64_t()> heap_bytes)
       : max_bytes_(max_bytes), heap_bytes_(std::move(heap_bytes)) {}
 
-  // The index of the connection that holds most, if all together hold more than
-  // the limit; else -1. Counts also grow by what is no message; whenever the
-  // heap shows that hardly anything is held, all are rebased.
-  int Choose(absl::Span<ConnectionTransit* const> connections);
+  // The connections that have brought most of what is in no message, half of it
+  // together, if the heap is beyond the limit; else none. A call that is only
+  // its headers costs gRPC a hundred times their bytes. Counts also grow by
+  // what was let go: whenever the heap is small, all are rebased.
+  std::vector<size_t> Choose(absl::Span<ConnectionTransit* const> connections);
 
  private:
   const int64_t max_bytes_;

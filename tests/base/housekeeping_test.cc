@@ -64,6 +64,12 @@ TEST_F(HeapTrimmerTest, TrimsAfterAFloodWhenTheProcessIsIdle) {
   EXPECT_EQ(heap_.ResidentBytes(), 50 * kMib);
 }
 
+TEST_F(HeapTrimmerTest, TrimsAfterALargeFloodThoughOthersAreServed) {
+  heap_.free_resident_bytes = 256 * kMib;
+  Tick(5, kBusy);
+  EXPECT_EQ(heap_.trims, 1);
+}
+
 TEST_F(HeapTrimmerTest, LeavesWhatIsInUse) {
   heap_.used_bytes += 10'000 * kMib;  // weights
   heap_.free_resident_bytes = 63 * kMib;
@@ -83,12 +89,12 @@ TEST_F(HeapTrimmerTest, LooksEveryFiveSecondsWhenIdle) {
 }
 
 TEST_F(HeapTrimmerTest, ABusyProcessIsTrimmedEveryHalfMinute) {
-  heap_.free_resident_bytes = 1000 * kMib;
+  heap_.free_resident_bytes = 200 * kMib;
   Tick(29, kBusy);
   EXPECT_EQ(heap_.trims, 0);
   Tick(1, kBusy);
   EXPECT_EQ(heap_.trims, 1);
-  heap_.free_resident_bytes = 500 * kMib;
+  heap_.free_resident_bytes = 150 * kMib;
   Tick(29, kBusy);
   EXPECT_EQ(heap_.trims, 1);
   Tick(1, kBusy);

@@ -103,15 +103,16 @@ TEST_F(AcceptLoopTest, HandsOverConnectionsOfEveryListener) {
   }
 }
 
-TEST_F(AcceptLoopTest, TheTableKnowsATcpConnectionByItsAddress) {
+TEST_F(AcceptLoopTest, TheTableKnowsEachConnectionByANumber) {
   Start({10, 10});
-  const FileDescriptor client = MustConnect(tcp_);
-  const FileDescriptor accepted = Next();
-  SocketAddress own;
-  ASSERT_EQ(getsockname(client.get(), own.get(), &own.length), 0);
-  EXPECT_EQ(
-      peers_.Find("ipv4:127.0.0.1:" + std::to_string(own.Port()))->identity,
-      "uid " + std::to_string(getuid()));
+  const FileDescriptor over_tcp = MustConnect(tcp_);
+  const FileDescriptor first = Next();
+  const FileDescriptor over_unix = MustConnect(unix_);
+  const FileDescriptor second = Next();
+  const std::string user = "uid " + std::to_string(getuid());
+  EXPECT_EQ(peers_.Find("unix:connection-1")->identity, user);
+  EXPECT_STREQ(peers_.Find("unix:connection-1")->transport, "tcp");
+  EXPECT_EQ(peers_.Find("unix:connection-2")->identity, user);
 }
 
 TEST_F(AcceptLoopTest, ClosesWhatIsBeyondTheBoundOfAClient) {

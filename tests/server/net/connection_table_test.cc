@@ -76,6 +76,26 @@ TEST_F(ConnectionTableTest, BoundsEachIdentity) {
   EXPECT_EQ(Admit("uid 2"), Admission::kAdmitted);
 }
 
+TEST(ConnectionTableShareTest, LeavesRoomForOneIdentityMore) {
+  ConnectionTable table({64, 32});
+  const FileDescriptor socket = NewSocket();
+  std::vector<int> taken;
+  for (const std::string identity : {"uid 1", "uid 2", "uid 3", "uid 4"}) {
+    int count = 0;
+    const auto admit = [&] {
+      return table.Admit(identity, absl::InfinitePast(),
+                         [](const Connection&) {}) == Admission::kAdmitted;
+    };
+    for (; admit(); ++count) {
+      auto peer = std::make_shared<Peer>();
+      peer->identity = identity;
+      table.Add({socket.get(), InodeOf(socket.get()), "", std::move(peer)});
+    }
+    taken.push_back(count);
+  }
+  EXPECT_THAT(taken, ElementsAre(32, 16, 8, 4));
+}
+
 TEST_F(ConnectionTableTest, AnEndedConnectionMakesRoom) {
   FileDescriptor first = NewSocket();
   const FileDescriptor second = NewSocket();

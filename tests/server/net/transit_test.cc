@@ -4,6 +4,7 @@
 
 #include "server/net/transit.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -20,6 +21,9 @@
 
 namespace qgemm {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr int64_t kMib = int64_t{1} << 20;
 
@@ -92,47 +96,44 @@ TEST_F(TransitTest, CountsNothingOfOtherSockets) {
   EXPECT_EQ(transit()->bytes(), 0);
 }
 
-TEST_F(TransitTest, IsNoticedOnceInSixteenMegabytes) {
+TEST_F(TransitTest, IsNoticedWithEachMegabyte) {
   const FileDescriptor event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   SetTransitNotice(event.get());
   uint64_t notices = 0;
-  Bring(15 * kMib);
-  EXPECT_EQ(read(event.get(), &notices, sizeof(notices)), -1);
-  Bring(2 * kMib);
+  Bring(4 * kMib);
   EXPECT_EQ(read(event.get(), &notices, sizeof(notices)), 8);
-  EXPECT_EQ(notices, 1u);
+  EXPECT_EQ(notices, 4u);
 }
 
-TEST_F(TransitTest, TurnEndsAfterAMegabyteAndTheNextBegins) {
+TEST_F(TransitTest, TurnEndsAndTheNextBegins) {
   TakeTurnsInReading(true);
-  EXPECT_EQ(Bring(4 * kMib), kMib);
+  EXPECT_EQ(Bring(4 * kMib), kMib / 4);
   EXPECT_EQ(errno, EAGAIN);
   EXPECT_GT(Receive(connection_.get(), 1), 0);
 }
 
 TEST_F(TransitTest, TurnEndsWhenThereIsNoMore) {
   TakeTurnsInReading(true);
-  EXPECT_EQ(Bring(kMib / 2), kMib / 2);
+  EXPECT_EQ(Bring(kMib / 8), kMib / 8);
   EXPECT_EQ(Receive(connection_.get(), 1), -1);
-  EXPECT_EQ(Bring(kMib), kMib);
+  EXPECT_EQ(Bring(kMib / 4), kMib / 4);
 }
 
-// Connections that hold so many bytes.
+// Connections that hold so many KiB, a limit of 100 MiB.
 class Holders {
  public:
-  explicit Holders(const std::vector<int64_t>& bytes)
-      : transits_(bytes.size()) {
-    for (size_t i = 0; i < bytes.size(); ++i) {
+  explicit Holders(const std::vector<int64_t>& kib) : transits_(kib.size()) {
+    for (size_t i = 0; i < kib.size(); ++i) {
       transits_[i].Begin();
-      transits_[i].AddReceived(bytes[i]);
+      transits_[i].AddReceived(kib[i] << 10);
       pointers_.push_back(&transits_[i]);
     }
   }
-  int Choose(int64_t max_bytes, int64_t heap_bytes) {
-    return TransitGuard(max_bytes, [heap_bytes] { return heap_bytes; })
+  std::vector<size_t> Choose(int64_t heap_mib) {
+    return TransitGuard(100 * kMib, [=] { return heap_mib * kMib; })
         .Choose(pointers_);
   }
-  int64_t bytes(int i) const { return transits_[i].bytes(); }
+  int64_t kib(int i) const { return transits_[i].bytes() >> 10; }
 
  private:
   std::vector<ConnectionTransit> transits_;
@@ -140,22 +141,27 @@ class Holders {
 };
 
 TEST(TransitGuardTest, ChoosesTheHeaviestOnlyBeyondTheLimit) {
-  EXPECT_EQ(Holders({}).Choose(100, 1000), -1);
-  EXPECT_EQ(Holders({30, 40, 30}).Choose(100, 1000), -1);
-  EXPECT_EQ(Holders({30, 41, 30}).Choose(100, 1000), 1);
+  EXPECT_THAT(Holders({}).Choose(1000), IsEmpty());
+  EXPECT_THAT(Holders({300, 410, 100}).Choose(100), IsEmpty());
+  EXPECT_THAT(Holders({300, 410, 100}).Choose(101), ElementsAre(1));
 }
 
-TEST(TransitGuardTest, ClosesNobodyForCountsThatNoMemoryBearsOut) {
-  Holders drifted({60, 50});
-  EXPECT_EQ(drifted.Choose(100, 50), -1);
-  EXPECT_EQ(drifted.bytes(0), 60);
+TEST(TransitGuardTest, ChoosesAsManyAsBringHalf) {
+  EXPECT_THAT(Holders({300, 310, 320, 330}).Choose(101), ElementsAre(3, 2));
 }
 
-TEST(TransitGuardTest, BeginsAnewWhenHardlyAnythingIsHeld) {
-  Holders drifted({60, 50});
-  EXPECT_EQ(drifted.Choose(100, 24), -1);
-  EXPECT_EQ(drifted.bytes(0), 0);
-  EXPECT_EQ(drifted.bytes(1), 0);
+TEST(TransitGuardTest, ChoosesNobodyWhoBringsNextToNothing) {
+  EXPECT_THAT(Holders({63, 1}).Choose(1000), IsEmpty());
+  EXPECT_THAT(Holders({64, 63, 63, 63}).Choose(1000), ElementsAre(0));
+}
+
+TEST(TransitGuardTest, BeginsAnewWhenTheHeapIsSmall) {
+  Holders drifted({600, 50});
+  EXPECT_THAT(drifted.Choose(25), IsEmpty());
+  EXPECT_EQ(drifted.kib(0), 600);
+  EXPECT_THAT(drifted.Choose(24), IsEmpty());
+  EXPECT_EQ(drifted.kib(0), 0);
+  EXPECT_EQ(drifted.kib(1), 0);
 }
 
 }  // namespace
