@@ -30,7 +30,7 @@ constexpr absl::Duration kSweepInterval = absl::Seconds(1);
 // The least time between two looks at messages in part, and after connections
 // were shut down, while gRPC frees what they held.
 constexpr absl::Duration kGuardInterval = absl::Milliseconds(50);
-constexpr absl::Duration kRelief = absl::Milliseconds(200);
+constexpr absl::Duration kRelief = absl::Milliseconds(100);
 
 // Connections that one listener may bring before the next one's turn.
 constexpr int kTurn = 64;

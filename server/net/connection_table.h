@@ -25,8 +25,9 @@ namespace qgemm {
 
 struct ConnectionLimits {
   int max_connections = 1024;
-  // Of one identity while it is alone; the same part of what others leave, so
-  // that there is room for one more as long as this is half of all or less.
+  // Bound of one identity while it is alone; the same part of what others
+  // leave, so that there is room for one more as long as this is half of all or
+  // less.
   int max_peer_connections = 512;
   // Messages that have come in part, of all connections.
   int64_t max_transit_bytes = std::numeric_limits<int64_t>::max();
