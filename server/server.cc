@@ -270,6 +270,7 @@ class GrpcServer final : public Server {
       if (!oldest.has_value()) return std::nullopt;
       return oldest->number;
     };
+    sources.backend_progress = [this] { return backend_->progress(); };
     sources.probe_listeners = [this] {
       return accept_loop_ == nullptr ? absl::OkStatus()
                                      : accept_loop_->ProbeListeners();

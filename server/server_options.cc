@@ -193,8 +193,9 @@ void AddOtherFlags(CLI::App* app, ServerOptions* options) {
             "Offers qgemm.v1.QgemmDebug/InjectFault, for tests. Any client can "
             "make the server fail by it, for good.");
   AddDuration(app, "launch_timeout", &options->launch_timeout,
-              "Time after which a launch that has not ended is taken to hang: "
-              "its requests end with UNAVAILABLE and the server has failed. "
+              "Time after which a launch that neither ends nor makes progress "
+              "is taken to hang: its requests end with UNAVAILABLE and the "
+              "server has failed. "
               "0: never.");
   AddSwitch(app, "exit_on_gpu_failure", &options->exit_on_gpu_failure,
             "Ends the process, with exit code 3, once its device is lost or a "

@@ -21,13 +21,18 @@
 
 namespace qgemm::cpu {
 
-// Used by one thread at a time. In steady state it does not allocate.
+// Used by one thread at a time, but for progress(). In steady state it does not
+// allocate.
 class BatchRunner {
  public:
   BatchRunner(CpuIsa isa, int threads)
       : table_(TableOf(isa)), pool_(threads), prepared_(table_.split_row) {}
 
   int threads() const { return pool_.threads(); }
+
+  // Grows with every piece of a batch that a thread begins: a row to prepare,
+  // or some tiles for all rows of a block. Thread-safe.
+  uint64_t progress() const { return pool_.draws(); }
 
   // `batch` is one that CheckSignature passes, over CpuWeights.
   // RESOURCE_EXHAUSTED if there is no memory for its rows.

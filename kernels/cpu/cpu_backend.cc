@@ -135,6 +135,9 @@ class CpuBackend final : public Backend {
 
   absl::Status failure() const override { return failure_.status(); }
 
+  // Batches run one after the other, so that the runner's is the oldest.
+  uint64_t progress() const override { return runner_.progress(); }
+
   void GiveUp(const absl::Status& reason) override {
     failure_.Set(absl::StrCat("cpu backend: takes no more batches after: ",
                               reason.message()));
@@ -197,7 +200,7 @@ class CpuBackend final : public Backend {
   FifoQueue<QueuedBatch> queue_;
   HangGate hang_gate_;
   StickyFailure failure_;
-  BatchRunner runner_;  // used by the dispatcher alone
+  BatchRunner runner_;  // runs on the dispatcher alone
   std::thread dispatcher_;
 };
 

@@ -49,7 +49,7 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::ParallelFor(int64_t count,
                              absl::FunctionRef<void(int64_t)> body) {
-  Loop loop{body, count};
+  const Loop loop{body, static_cast<uint64_t>(count), draws()};
   if (workers_.empty() || count <= 1) return RunItems(loop);
   loop_.store(&loop, std::memory_order_relaxed);
   joined_.store(0, std::memory_order_release);
@@ -58,11 +58,12 @@ void ThreadPool::ParallelFor(int64_t count,
   CloseLoop();
 }
 
-void ThreadPool::RunItems(Loop& loop) {
+void ThreadPool::RunItems(const Loop& loop) {
   while (true) {
-    const int64_t item = loop.next.fetch_add(1, std::memory_order_relaxed);
+    const uint64_t item =
+        draws_.fetch_add(1, std::memory_order_relaxed) - loop.first_draw;
     if (item >= loop.count) return;
-    loop.body(item);
+    loop.body(static_cast<int64_t>(item));
   }
 }
 

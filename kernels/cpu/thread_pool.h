@@ -34,17 +34,21 @@ class ThreadPool {
   // the threads, and returns when all have run.
   void ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> body);
 
+  // Items drawn in all loops: grows with each item that a thread begins, and
+  // once more when it finds none left. Thread-safe.
+  uint64_t draws() const { return draws_.load(std::memory_order_relaxed); }
+
  private:
   struct Loop {
     absl::FunctionRef<void(int64_t)> body;
-    const int64_t count;
-    std::atomic<int64_t> next{0};
+    const uint64_t count;
+    const uint64_t first_draw;
   };
 
   // Value of joined_ while no loop is open.
   static constexpr int kClosed = -1;
 
-  static void RunItems(Loop& loop);
+  void RunItems(const Loop& loop);
   void WorkerMain();
   // Waits for a loop later than `seen`; false if the pool stops.
   bool AwaitLoop(uint64_t& seen);
@@ -52,10 +56,13 @@ class ThreadPool {
   void Wake();
   void CloseLoop();
 
+  // The item of a draw is its distance from the loop's first. Only threads
+  // inside a loop draw.
+  std::atomic<uint64_t> draws_{0};
   // Workers inside the open loop, or kClosed. A worker that raised it may
   // read loop_ until it lowers it.
   std::atomic<int> joined_{kClosed};
-  std::atomic<Loop*> loop_{nullptr};
+  std::atomic<const Loop*> loop_{nullptr};
   std::atomic<uint64_t> generation_{0};
   std::atomic<bool> stopping_{false};
   Mutex mutex_;

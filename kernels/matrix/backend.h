@@ -210,6 +210,11 @@ class Backend {
   // the reason. Cheap; never waits for the device.
   virtual absl::Status failure() const { return absl::OkStatus(); }
 
+  // Count that grows, several times a second, while the backend works on the
+  // oldest batch that has not ended, and stands still while that batch hangs.
+  // Constant if the backend cannot tell. Cheap; never waits for the device.
+  virtual uint64_t progress() const { return 0; }
+
   // Tells the backend that a batch of it does not end. Its threads stop waiting
   // for the device as far as they can, and it may take no more batches; the
   // completion of a batch that the device has not ended may never run, and its

@@ -14,7 +14,7 @@ Health DecideHealth(const HealthFacts& facts) {
   }
   if (facts.oldest_launch > facts.launch_timeout) {
     return {HealthState::kFailed, true,
-            absl::StrCat("a launch has not ended for ",
+            absl::StrCat("a launch has made no progress for ",
                          absl::FormatDuration(facts.oldest_launch),
                          "; the limit is ",
                          absl::FormatDuration(facts.launch_timeout),

@@ -18,7 +18,8 @@ struct HealthFacts {
   bool started = false;   // every part is ready for calls
   bool draining = false;  // calls are refused for good
   absl::Status backend;   // Backend::failure()
-  // Age of the oldest launch that has not ended; zero without one.
+  // Time for which the oldest launch has neither ended nor made progress; zero
+  // without one.
   absl::Duration oldest_launch;
   // A launch beyond it hangs; infinite: none does.
   absl::Duration launch_timeout = absl::InfiniteDuration();

@@ -106,10 +106,13 @@ void HealthMonitor::Look(absl::Time now) {
 
 void HealthMonitor::AgeLaunch(absl::Duration passed) {
   const std::optional<uint64_t> oldest = sources_.oldest_launch();
-  facts_.oldest_launch = oldest.has_value() && oldest == oldest_
-                             ? facts_.oldest_launch + passed
-                             : absl::ZeroDuration();
+  const uint64_t progress = sources_.backend_progress();
+  const bool stands_still =
+      oldest.has_value() && oldest == oldest_ && progress == progress_;
+  facts_.oldest_launch =
+      stands_still ? facts_.oldest_launch + passed : absl::ZeroDuration();
   oldest_ = oldest;
+  progress_ = progress;
 }
 
 void HealthMonitor::ProbeListeners(absl::Time now) {

@@ -33,12 +33,15 @@ struct HealthSources {
   std::function<absl::Status()> backend_failure;
   // Number of the oldest launch that has not ended.
   std::function<std::optional<uint64_t>()> oldest_launch;
+  // Backend::progress().
+  std::function<uint64_t()> backend_progress;
   // Null: listeners are taken to answer.
   std::function<absl::Status()> probe_listeners;
 };
 
-// A launch's age is the time for which the monitor has seen it as the oldest: a
-// process that was stopped meanwhile, or had no processor, does not age it.
+// A launch's age is the time for which the monitor has seen it as the oldest
+// while the backend made no progress: a process that was stopped meanwhile, or
+// had no processor, does not age it.
 // Failures that are fatal stay. Thread-safe.
 class HealthMonitor {
  public:
@@ -88,6 +91,7 @@ class HealthMonitor {
   HealthFacts facts_ ABSL_GUARDED_BY(look_mutex_);
   std::optional<absl::Time> last_look_ ABSL_GUARDED_BY(look_mutex_);
   std::optional<uint64_t> oldest_ ABSL_GUARDED_BY(look_mutex_);
+  uint64_t progress_ ABSL_GUARDED_BY(look_mutex_) = 0;
   absl::Time next_probe_ ABSL_GUARDED_BY(look_mutex_) = absl::InfinitePast();
 
   mutable Mutex mutex_;

@@ -170,6 +170,20 @@ TEST(CpuBackendTest, DescribesTheForcedInstructionSet) {
   EXPECT_EQ(description.parallelism, 3);
 }
 
+TEST(CpuBackendTest, ProgressGrowsWithTheTilesOfABatch) {
+  RandomGenerator random(FreshSeed());
+  const auto backend = WithThreads(2);
+  // Ten tiles of 16 rows of W.
+  const auto weights =
+      LoadWhole(backend.get(),
+                RandomWeights(WeightsRecipeNamed("kbit4"), 160, 64, &random));
+  const MatmulSignature signature;
+  const std::vector<uint8_t> a = RandomMatrix(signature.a_type, 1, 64, &random);
+  const uint64_t before = backend->progress();
+  RunRequest(backend.get(), weights, signature, 1, a);
+  EXPECT_GE(backend->progress(), before + 10);
+}
+
 TEST(CpuBackendFaultTest, AHungBackendCanBeGivenUpAndDestroyed) {
   RandomGenerator random(FreshSeed());
   std::unique_ptr<Backend> backend = WithThreads(2);
@@ -186,8 +200,10 @@ TEST(CpuBackendFaultTest, AHungBackendCanBeGivenUpAndDestroyed) {
                            GemmBatch) { completed = true; });
   };
   ASSERT_EQ(backend->InjectFault(BackendFault::kHang), absl::OkStatus());
+  const uint64_t progress = backend->progress();
   ASSERT_EQ(enqueue(), absl::OkStatus());
   EXPECT_EQ(backend->failure(), absl::OkStatus());
+  EXPECT_EQ(backend->progress(), progress);
 
   backend->GiveUp(absl::UnavailableError("a launch hangs"));
 

@@ -26,6 +26,18 @@ TEST_P(ThreadPoolTest, RunsEveryItemOnceInEveryLoop) {
   }
 }
 
+TEST_P(ThreadPoolTest, DrawsGrowWithEveryItem) {
+  ThreadPool pool(GetParam());
+  const uint64_t before = pool.draws();
+  for (uint64_t loops = 1; loops <= 20; ++loops) {
+    const uint64_t begin = pool.draws();
+    pool.ParallelFor(50, [&](int64_t item) {
+      EXPECT_GT(pool.draws(), begin + static_cast<uint64_t>(item));
+    });
+    EXPECT_GE(pool.draws(), before + 50 * loops);
+  }
+}
+
 TEST_P(ThreadPoolTest, HasTheThreadsItWasAskedFor) {
   EXPECT_EQ(ThreadPool(GetParam()).threads(), GetParam());
 }

@@ -30,6 +30,7 @@ class HealthMonitorTest : public testing::Test {
     HealthSources sources;
     sources.backend_failure = [this] { return backend_; };
     sources.oldest_launch = [this] { return oldest_; };
+    sources.backend_progress = [this] { return progress_; };
     sources.probe_listeners = [this] {
       ++probes_;
       return listeners_;
@@ -69,6 +70,7 @@ class HealthMonitorTest : public testing::Test {
   FakeClock clock_;
   absl::Status backend_;
   std::optional<uint64_t> oldest_;
+  uint64_t progress_ = 0;
   absl::Status listeners_;
   int probes_ = 0;
   Mutex mutex_;
@@ -129,6 +131,19 @@ TEST_F(HealthMonitorTest, LaunchesThatFollowOneAnotherDoNotHang) {
     if (number % 2 == 0) LookFor(kInterval);
   }
   EXPECT_THAT(states(), ElementsAre(HealthState::kServing));
+}
+
+TEST_F(HealthMonitorTest, ALaunchHangsOnlyOnceItMakesNoProgress) {
+  monitor_->SetStarted();
+  oldest_ = 7;
+  for (int i = 0; i < 20; ++i) {
+    ++progress_;
+    LookFor(kLaunchTimeout);
+  }
+  EXPECT_THAT(states(), ElementsAre(HealthState::kServing));
+  LookFor(2 * kInterval);
+  EXPECT_EQ(last().state, HealthState::kFailed);
+  EXPECT_THAT(last().reason, HasSubstr("no progress"));
 }
 
 TEST_F(HealthMonitorTest, TimeInWhichTheProcessStoodStillDoesNotCount) {
