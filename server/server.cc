@@ -80,10 +80,9 @@ ConnectionLimits FittedLimits(const ServerOptions& options) {
   ConnectionLimits limits = FitTo(DescriptorLimit(), options.connections);
   limits.max_transit_bytes = MaxTransitBytes(options.grpc);
   if (limits.max_connections < asked) {
-    LOG(WARNING) << "--max_connections = " << asked
-                 << " does not fit the limit of " << DescriptorLimit()
-                 << " open files; accepted are " << limits.max_connections
-                 << ", of one client " << limits.max_peer_connections;
+    LOG(WARNING) << "--max_connections = " << asked << " does not fit "
+                 << DescriptorLimit() << " open files; accepted are "
+                 << limits.max_connections;
   }
   return limits;
 }
