@@ -124,6 +124,7 @@ SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
   batching.max_rows = limits.merge_rows;
   batching.max_requests = options.batching ? batching.max_rows : 1;
   batching.chunks = {limits.chunk_rows, limits.chunk_multiply_adds};
+  batching.max_multiply_adds = limits.launch_multiply_adds;
   return scheduler;
 }
 

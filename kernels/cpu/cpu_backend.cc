@@ -45,17 +45,19 @@ std::string ProcessorName() {
   return "unknown processor";
 }
 
-// About 5 ms of work, at the rates of kernel_bench for many rows of 4-bit
+// About a second of work, at the rates of kernel_bench for many rows of 4-bit
 // weights on one core of a Xeon of 2023 (bench/results/cpu.json); other
 // processors are within a small factor of it.
-int64_t ChunkMultiplyAdds(CpuIsa isa, int threads) {
-  constexpr int64_t kChunksPerSecond = 200;
+int64_t MultiplyAddsPerSecond(CpuIsa isa, int threads) {
   const int64_t a_thread_per_second =
       isa == CpuIsa::kScalar ? int64_t{1'000'000'000}
       : isa == CpuIsa::kAvx2 ? int64_t{40'000'000'000}
                              : int64_t{75'000'000'000};
-  return threads * a_thread_per_second / kChunksPerSecond;
+  return threads * a_thread_per_second;
 }
+
+// A chunk is about 5 ms of work.
+constexpr int64_t kChunksPerSecond = 200;
 
 // Holds a thread once a fault closes it, as an item that does not end would.
 // Thread-safe.
@@ -157,7 +159,9 @@ class CpuBackend final : public Backend {
     limits.max_n = options_.max_n;
     limits.max_k = options_.max_k;
     limits.max_batch_rows = options_.max_batch_rows;
-    limits.chunk_multiply_adds = ChunkMultiplyAdds(isa_, runner_.threads());
+    limits.launch_multiply_adds =
+        MultiplyAddsPerSecond(isa_, runner_.threads());
+    limits.chunk_multiply_adds = limits.launch_multiply_adds / kChunksPerSecond;
     return limits;
   }
 

@@ -148,6 +148,9 @@ struct BackendLimits {
   // head-of-line blocking.
   int64_t chunk_rows = 512;
   int64_t chunk_multiply_adds = 0;
+  // No launch has more operations than that, merged or chunk, unless its first
+  // request cannot be cut so finely (0 = no bound).
+  int64_t launch_multiply_adds = 0;
 };
 
 struct BackendDescription {

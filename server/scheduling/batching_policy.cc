@@ -9,6 +9,8 @@
 #include <tuple>
 
 #include "base/checked_math.h"
+#include "kernels/matrix/backend.h"
+#include "kernels/matrix/types.h"
 
 namespace qgemm {
 namespace {
@@ -74,6 +76,28 @@ int64_t Preferred(const Candidates& candidates, const PolicyOptions& options) {
   });
 }
 
+// Rows of the layer's products that keep within the bound of a launch; at least
+// 1.
+int64_t BoundedRows(const ResidentWeights& weights,
+                    const BatchingOptions& options) {
+  const int64_t row = weights.n() * weights.k();
+  return options.max_multiply_adds == 0
+             ? std::numeric_limits<int64_t>::max()
+             : std::max(options.max_multiply_adds / row, int64_t{1});
+}
+
+// The least power of two rows after which both operands are at a 64-byte
+// boundary again; divides kChunkRowAlignment.
+int64_t AlignedRows(const AdmittedRequest& request) {
+  const int64_t a_bytes =
+      request.weights->k() * SizeOf(request.signature.a_type);
+  const int64_t c_bytes =
+      request.weights->n() * SizeOf(request.signature.c_type);
+  int64_t rows = 1;
+  while (rows * a_bytes % 64 != 0 || rows * c_bytes % 64 != 0) rows *= 2;
+  return rows;
+}
+
 }  // namespace
 
 std::optional<QueueChoice> NextQueue(absl::Span<const QueueSnapshot> queues,
@@ -110,6 +134,30 @@ int64_t RequestsToLaunch(absl::Span<const int64_t> rows_of_requests,
     best_cost = cost;
   }
   return best_count;
+}
+
+int64_t MergedRows(const ResidentWeights& weights,
+                   const BatchingOptions& options) {
+  return std::min(options.max_rows, BoundedRows(weights, options));
+}
+
+LaunchKind KindOf(const AdmittedRequest& request,
+                  const BatchingOptions& options) {
+  return request.m > MergedRows(*request.weights, options)
+             ? LaunchKind::kChunk
+             : LaunchKind::kMerged;
+}
+
+int64_t RowsPerLaunch(const AdmittedRequest& request,
+                      const BatchingOptions& options) {
+  if (KindOf(request, options) == LaunchKind::kMerged) return request.m;
+  const ResidentWeights& weights = *request.weights;
+  const int64_t chunk =
+      ChunkRows(request.m, weights.n(), weights.k(), options.chunks);
+  const int64_t bound = BoundedRows(weights, options);
+  if (chunk <= bound) return chunk;
+  const int64_t aligned = AlignedRows(request);
+  return std::max(bound / aligned, int64_t{1}) * aligned;
 }
 
 int64_t ChunkRows(int64_t m, int64_t n, int64_t k, const ChunkLimits& limits) {

@@ -16,7 +16,7 @@
 
 namespace qgemm {
 
-// Requests of few rows share a launch; a larger request runs in chunks, one
+// Requests of little work share a launch; a larger request runs in chunks, one
 // launch each.
 enum class LaunchKind : uint8_t { kMerged, kChunk };
 
@@ -85,6 +85,32 @@ struct ChunkLimits {
   int64_t max_rows = 512;
   int64_t max_multiply_adds = 0;  // 0 = no bound
 };
+
+struct BatchingOptions {
+  // 1 runs every request in launches of its own.
+  int64_t max_requests = 1;
+  // Bound of a batch; requests of more rows run in chunks.
+  int64_t max_rows = 64;
+  ChunkLimits chunks;
+  // Bound of a launch of either kind, rows * n * k; 0 = none. It cuts batches
+  // and requests of few rows only for layers that are huge for the device.
+  int64_t max_multiply_adds = 0;
+};
+
+// Returns kMerged if the request runs whole, else kChunk, whatever else waits.
+LaunchKind KindOf(const AdmittedRequest& request,
+                  const BatchingOptions& options);
+
+// Returns the rows that a merged launch of an [n, k] layer may have; at least
+// 1.
+int64_t MergedRows(const ResidentWeights& weights,
+                   const BatchingOptions& options);
+
+// Returns the rows of each launch of the request but the last: all of them if
+// it runs whole, else those of ChunkRows, or fewer if max_multiply_adds asks
+// for it. Each launch starts on a 64-byte boundary of both operands.
+int64_t RowsPerLaunch(const AdmittedRequest& request,
+                      const BatchingOptions& options);
 
 // Chunks start at multiples of this, so that they are aligned to 64 bytes like
 // the operands themselves, whatever k and n are.

@@ -151,9 +151,7 @@ std::vector<ScheduledRequest> LaunchPlanner::TakeAll() {
 }
 
 FairQueue* LaunchPlanner::QueueOf(const AdmittedRequest& request) {
-  const LaunchKind kind = request.m > options_.batching.max_rows
-                              ? LaunchKind::kChunk
-                              : LaunchKind::kMerged;
+  const LaunchKind kind = KindOf(request, options_.batching);
   const QueueKey key = {request.weights.get(), request.signature, kind};
   const auto found = queues_.find(key);
   if (found != queues_.end()) return found->second.get();
@@ -327,7 +325,8 @@ void LaunchPlanner::DecideFor(const ClientState& client,
 void LaunchPlanner::TakeBatch(const Decision& decision) {
   FairQueue* const queue = decision.queue();
   BatchBounds bounds;
-  bounds.max_rows = options_.batching.max_rows;
+  bounds.max_rows =
+      MergedRows(*decision.start.last->request->weights, options_.batching);
   bounds.max_requests = queue->key().kind == LaunchKind::kChunk
                             ? 1
                             : options_.batching.max_requests;
@@ -385,11 +384,7 @@ void LaunchPlanner::ChargeBatch() {
 }
 
 RowRange LaunchPlanner::RowsToLaunch(const ScheduledRequest& scheduled) const {
-  const BatchingOptions& batching = options_.batching;
-  const AdmittedRequest& request = *scheduled.request;
-  if (request.m <= batching.max_rows) return {0, request.m};
-  const int64_t rows = ChunkRows(request.m, request.weights->n(),
-                                 request.weights->k(), batching.chunks);
+  const int64_t rows = RowsPerLaunch(*scheduled.request, options_.batching);
   return {scheduled.state.in_launch.first,
           std::min(rows, scheduled.rows_left())};
 }

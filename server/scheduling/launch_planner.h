@@ -28,14 +28,6 @@
 
 namespace qgemm {
 
-struct BatchingOptions {
-  // 1 runs every request in launches of its own.
-  int64_t max_requests = 1;
-  // Bound of a batch; requests of more rows run in chunks.
-  int64_t max_rows = 64;
-  ChunkLimits chunks;
-};
-
 struct SchedulerOptions : QueueLimits {
   int max_launches_in_flight = 2;
   int max_chunks_in_flight = 1;

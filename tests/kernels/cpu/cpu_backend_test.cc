@@ -170,6 +170,13 @@ TEST(CpuBackendTest, DescribesTheForcedInstructionSet) {
   EXPECT_EQ(description.parallelism, 3);
 }
 
+TEST(CpuBackendTest, BoundsLaunchesByItsThreads) {
+  const BackendLimits one = WithThreads(1)->limits();
+  const BackendLimits three = WithThreads(3)->limits();
+  EXPECT_GT(one.launch_multiply_adds, one.chunk_multiply_adds);
+  EXPECT_EQ(three.launch_multiply_adds, 3 * one.launch_multiply_adds);
+}
+
 TEST(CpuBackendTest, ProgressGrowsWithTheTilesOfABatch) {
   RandomGenerator random(FreshSeed());
   const auto backend = WithThreads(2);

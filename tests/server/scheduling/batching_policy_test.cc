@@ -3,11 +3,13 @@
 #include "server/scheduling/batching_policy.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/matrix/backend.h"
 #include "tests/support/seeds.h"
 
 namespace qgemm {
@@ -246,6 +248,65 @@ TEST(ChunkRowsTest, ChunksStayWithinTheLimitsAndTheAlignment) {
     if (rows > kChunkRowAlignment) {
       ASSERT_LE(rows, limits.max_rows);
       ASSERT_LE(rows * n * k, limits.max_multiply_adds);
+    }
+  }
+}
+
+class Weights final : public ResidentWeights {
+ public:
+  Weights(int64_t n, int64_t k) : ResidentWeights(n, k) {}
+  int64_t resident_bytes() const override { return 0; }
+};
+
+AdmittedRequest RequestOf(int64_t m, int64_t n, int64_t k) {
+  AdmittedRequest request;
+  request.weights = std::make_shared<Weights>(n, k);
+  request.m = m;
+  return request;
+}
+
+TEST(RowsPerLaunchTest, OrdinaryLayersAreCutAsWithoutTheBound) {
+  BatchingOptions options;
+  options.chunks.max_multiply_adds = 4'000'000'000;
+  BatchingOptions bounded = options;
+  bounded.max_multiply_adds = 200 * options.chunks.max_multiply_adds;
+  for (const int64_t m : {1, 64, 65, 1000, 8192}) {
+    const AdmittedRequest request = RequestOf(m, 28672, 8192);
+    EXPECT_EQ(RowsPerLaunch(request, bounded), RowsPerLaunch(request, options));
+    EXPECT_EQ(KindOf(request, bounded), KindOf(request, options));
+  }
+}
+
+TEST(RowsPerLaunchTest, HugeLayersAreCutToTheBoundOrOneRow) {
+  BatchingOptions options;
+  options.max_multiply_adds = 7 * 4096 * 8192;
+  EXPECT_EQ(RowsPerLaunch(RequestOf(7, 4096, 8192), options), 7);
+  EXPECT_EQ(RowsPerLaunch(RequestOf(8, 4096, 8192), options), 7);
+  EXPECT_EQ(RowsPerLaunch(RequestOf(1000, 4096, 8192), options), 7);
+  EXPECT_EQ(RowsPerLaunch(RequestOf(8, 65536, 8192), options), 1);
+  EXPECT_EQ(MergedRows(*RequestOf(1, 4096, 8192).weights, options), 7);
+  EXPECT_EQ(MergedRows(*RequestOf(1, 65536, 8192).weights, options), 1);
+}
+
+TEST(RowsPerLaunchTest, EveryLaunchStartsAtAMultipleOf64Bytes) {
+  RandomGenerator random(FreshSeed());
+  for (int i = 0; i < 10'000; ++i) {
+    const AdmittedRequest request =
+        RequestOf(RandomInt(1, 300, &random), RandomInt(1, 3000, &random),
+                  RandomInt(1, 3000, &random));
+    BatchingOptions options;
+    options.max_multiply_adds = RandomInt(1, 100'000'000, &random);
+    const int64_t rows = RowsPerLaunch(request, options);
+    const int64_t n = request.weights->n();
+    const int64_t k = request.weights->k();
+    SCOPED_TRACE(testing::Message()
+                 << request.m << " " << n << " " << k << ": " << rows);
+    ASSERT_GT(rows, 0);
+    if (rows >= request.m) continue;
+    ASSERT_EQ(rows * k * SizeOf(request.signature.a_type) % 64, 0);
+    ASSERT_EQ(rows * n * SizeOf(request.signature.c_type) % 64, 0);
+    if (rows > kChunkRowAlignment) {
+      ASSERT_LE(rows * n * k, options.max_multiply_adds);
     }
   }
 }

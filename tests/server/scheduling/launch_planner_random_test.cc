@@ -24,6 +24,7 @@ namespace qgemm {
 namespace {
 
 constexpr int kSchedules = 3000;
+constexpr int64_t kMultiplyAddsPerRow = 64 * 64;
 
 class Weights final : public ResidentWeights {
  public:
@@ -82,6 +83,9 @@ class Schedule {
     options.max_launches_in_flight = static_cast<int>(Draw(1, 3));
     options.batching.max_requests = Draw(0, 2) == 0 ? 1 : 64;
     options.batching.chunks.max_rows = 32 * Draw(1, 4);
+    if (Draw(0, 3) == 0) {
+      options.batching.max_multiply_adds = kMultiplyAddsPerRow * Draw(8, 100);
+    }
     options.max_client_queued_rows = Draw(0, 3) == 0 ? Draw(1, 300) : 0;
     options.policy.order =
         Draw(0, 1) == 0 ? BatchOrder::kOldest : BatchOrder::kChase;
@@ -167,6 +171,10 @@ class Schedule {
     if (is_chunk) {
       EXPECT_EQ(requests.size(), 1u);
     }
+    if (options_.batching.max_multiply_adds > 0) {
+      EXPECT_LE(rows * kMultiplyAddsPerRow,
+                options_.batching.max_multiply_adds);
+    }
     CheckWaits(launch);
   }
 
@@ -179,7 +187,7 @@ class Schedule {
     EXPECT_FALSE(known.in_flight);
     EXPECT_EQ(in_launch.first, known.next_row);
     EXPECT_GT(in_launch.count, 0);
-    if (request.m <= options_.batching.max_rows) {
+    if (!IsLarge(request)) {
       EXPECT_EQ(in_launch.count, request.m);
     }
     std::vector<const AdmittedRequest*>& order = order_[OrderKey(request)];
@@ -199,12 +207,15 @@ class Schedule {
         launch.kind == LaunchKind::kChunk || ChunksInFlight() > 0;
     for (auto& [request, known] : known_) {
       if (known.in_flight) continue;
-      const bool is_large = known.rows > options_.batching.max_rows;
-      if (is_large && chunks_are_full) continue;
+      if (IsLarge(*request) && chunks_are_full) continue;
       if (now_ - known.waiting_since < options_.policy.age_cap) continue;
       ++known.launches_meanwhile;
       EXPECT_LE(known.launches_meanwhile, kLaunchesForAll);
     }
+  }
+
+  bool IsLarge(const AdmittedRequest& request) const {
+    return KindOf(request, options_.batching) == LaunchKind::kChunk;
   }
 
   void CheckInFlight() {
@@ -263,16 +274,16 @@ class Schedule {
     EXPECT_TRUE(known_.empty());
   }
 
-  // At most 60 requests wait, of at most 300 rows in chunks of 32 at least;
+  // At most 60 requests wait, of at most 300 rows in chunks of 8 at least;
   // every other launch is for the aged.
-  static constexpr int64_t kLaunchesForAll = 2 * 2 * 60 * 10;
+  static constexpr int64_t kLaunchesForAll = 2 * 2 * 60 * 38;
 
   using Key = std::tuple<const ResidentWeights*, int, std::string, std::string,
                          Priority, bool>;
   Key OrderKey(const AdmittedRequest& request) const {
     return {request.weights.get(), static_cast<int>(request.signature.mode),
             request.identity,      request.client,
-            request.priority,      request.m > options_.batching.max_rows};
+            request.priority,      IsLarge(request)};
   }
 
   RandomGenerator random_;

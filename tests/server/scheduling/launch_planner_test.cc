@@ -143,6 +143,30 @@ TEST_F(LaunchPlannerTest, LargeRequestRunsInChunks) {
   EXPECT_EQ(planner_->depth().requests, 0);
 }
 
+TEST_F(LaunchPlannerTest, LaunchesOfAHugeLayerAreCutToTheBound) {
+  SchedulerOptions options = Batched();
+  options.batching.max_multiply_adds = 5 * weights_->n() * weights_->k();
+  Use(options);
+  for (int i = 0; i < 2; ++i) {
+    Add("a", 1);
+    Next();
+  }
+  for (int i = 0; i < 4; ++i) Add("a", 2);
+  Add("b", 12);
+  EndLaunch();
+  EXPECT_THAT(Next(), ElementsAre(2, 2));
+  EndLaunch();
+  EXPECT_THAT(Next(), ElementsAre(2, 2));
+  EndLaunch();
+  EndLaunch();
+  for (const int64_t rows : {5, 5, 2}) {
+    EXPECT_THAT(Next(), ElementsAre(rows));
+    EndLaunch();
+  }
+  EXPECT_THAT(Next(), ElementsAre());
+  EXPECT_EQ(planner_->depth().requests, 0);
+}
+
 TEST_F(LaunchPlannerTest, ChunksDoNotDependOnWhatElseWaits) {
   Add("a", 1100);
   Add("b", 700);
