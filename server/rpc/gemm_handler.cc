@@ -8,6 +8,7 @@
 
 #include "rpc/grpc_status.h"
 #include "server/rpc/handlers.h"
+#include "server/rpc/operand_copiers.h"
 #include "server/rpc/operands.h"
 #include "server/rpc/payload_call.h"
 #include "server/rpc/request_log.h"
@@ -16,17 +17,8 @@
 namespace qgemm {
 namespace {
 
-constexpr int kCopyThreads = 2;
-// An A of this size is copied on a thread of its own: the copy takes some 200
-// us, twice the whole time of a decode request. Shorter copies are over before
-// another thread would have begun with them.
-constexpr int64_t kLongCopyBytes = int64_t{2} << 20;
-// A C of this size is sent on a thread of its own, for the same reason.
+// A C of this size is sent on a thread of its own, for the reason of a copy's.
 constexpr int64_t kLongAnswerBytes = kLongCopyBytes;
-// With so many copies waiting, a queue's thread copies itself and takes no
-// more calls meanwhile: a request that waits for its copy holds its message's
-// memory and is in no bound yet.
-constexpr int64_t kMostWaitingCopies = 4;
 
 }  // namespace
 
@@ -61,11 +53,11 @@ class GemmHandler::Call final : public PayloadCall {
     if (!charge.ok()) return End(charge.status());
     charge_ = *std::move(charge);
     if (builder->sizes().a_bytes < kLongCopyBytes ||
-        handler_->copiers_.waiting() >= kMostWaitingCopies) {
+        gemm.copiers->waiting() >= kMostWaitingCopies) {
       return StageAndEnqueue(*std::move(builder));
     }
-    handler_->copiers_.Submit([self = shared_from_this(), this,
-                               parsed_builder = *std::move(builder)]() mutable {
+    gemm.copiers->Submit([self = shared_from_this(), this,
+                          parsed_builder = *std::move(builder)]() mutable {
       StageAndEnqueue(std::move(parsed_builder));
     });
   }
@@ -135,8 +127,7 @@ GemmHandler::GemmHandler(const CallServices& services, const GemmServices& gemm,
     : services_(services),
       gemm_(gemm),
       service_(service),
-      result_limit_(MessageResultLimit(max_message_bytes)),
-      copiers_(kCopyThreads) {}
+      result_limit_(MessageResultLimit(max_message_bytes)) {}
 
 void GemmHandler::Accept(CompletionQueue* queue) {
   std::make_shared<Call>(this, queue)->Accept();

@@ -72,6 +72,8 @@ absl::StatusOr<GemmSizes> CheckGemmSizes(const GemmShape& shape,
 // operands, which are not worth the transfer then.
 absl::Status CheckQueueHolds(const GemmSizes& sizes, int64_t max_queued_bytes);
 
+class OperandCopiers;
+
 // Parts of the server that a Gemm passes through; they outlive its requests.
 struct GemmServices {
   Backend* backend = nullptr;
@@ -79,6 +81,8 @@ struct GemmServices {
   BatchScheduler* scheduler = nullptr;
   // Ends requests whose answers are long, or one of many of a stream.
   TaskRunner* answer_executor = nullptr;
+  // Copy long operands in.
+  OperandCopiers* copiers = nullptr;
   // Operand bytes that one client's requests and answers may hold.
   int64_t max_client_staging_bytes = std::numeric_limits<int64_t>::max();
 };

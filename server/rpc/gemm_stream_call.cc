@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One message is handled at a time, on the thread that read it; its operand is
-// copied outside the lock. live_ maps an id to a request that has no answer
-// yet: a request that is not there has been refused meanwhile.
+// One message is handled at a time: on the thread that read it, but for its
+// copy, which gemm_stream_copy.cc has. live_ maps an id to a request that has
+// no answer yet: a request that is not there has been refused meanwhile.
 
 #include "server/rpc/gemm_stream_call.h"
 
@@ -20,9 +20,6 @@
 
 namespace qgemm {
 namespace {
-
-// The method of a stream's requests in metrics.
-constexpr char kMethod[] = "GemmStream";
 
 // The status with the time to retry, if it says that there is no room now.
 absl::Status Retryable(absl::Status status) {
@@ -67,62 +64,76 @@ void GemmStreamCall::End(const absl::Status& status) {
 void GemmStreamCall::OnRead(bool ok) {
   arrival_ = handler_->services_.clock->Now();
   CountBytes(Direction::kReceived, received_);
-  const absl::Status handled = ok ? HandleMessage() : absl::OkStatus();
+  if (!ok) return OnHalfClose();
+  absl::StatusOr<std::optional<Copy>> copy = HandleMessage();
+  if (copy.ok() && copy->has_value()) return StartCopy(**std::move(copy));
+  EndMessage(copy.status());
+}
+
+void GemmStreamCall::OnHalfClose() {
+  MutexLock lock(&mutex_);
+  reading_ = false;
+  half_closed_ = true;
+  RefuseArriving(absl::InvalidArgumentError(
+      "the client ended the stream before the last fragment of a"));
+  Advance();
+}
+
+void GemmStreamCall::EndMessage(const absl::Status& handled) {
+  a_ = ReceivedPayload();
+  message_ = v1::GemmStreamRequest();
   received_.Clear();
   MutexLock lock(&mutex_);
   reading_ = false;
-  if (!ok) {
-    half_closed_ = true;
-    RefuseArriving(absl::InvalidArgumentError(
-        "the client ended the stream before the last fragment of a"));
-  }
-  if (!handled.ok()) {
-    LogRefusal(kMethod, handled, [this] { return peer_; });
-    Break(ToGrpcStatus(handled));
-  } else {
-    Advance();
-  }
+  copying_ = false;
+  if (handled.ok()) return Advance();
+  LogRefusal(kMethod, handled, [this] { return peer_; });
+  Break(ToGrpcStatus(handled));
 }
 
-absl::Status GemmStreamCall::HandleMessage() {
-  v1::GemmStreamRequest message;
-  ReceivedPayload a;
-  RETURN_IF_ERROR(ReadPayloadMessage(&received_, &message, &a));
-  switch (message.part_case()) {
+absl::StatusOr<std::optional<GemmStreamCall::Copy>>
+GemmStreamCall::HandleMessage() {
+  RETURN_IF_ERROR(ReadPayloadMessage(&received_, &message_, &a_));
+  switch (message_.part_case()) {
     case v1::GemmStreamRequest::kOpen:
-      return OpenRequest(message, a);
+      return OpenRequest();
     case v1::GemmStreamRequest::kFragment:
-      return AddFragment(message, a);
+      return AddFragment();
     case v1::GemmStreamRequest::kCancel:
-      return CancelRequest(message.request_id(), a);
+      RETURN_IF_ERROR(CancelRequest());
+      return std::nullopt;
     case v1::GemmStreamRequest::PART_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "request_id = ", message.request_id(),
+      "request_id = ", message_.request_id(),
       ": the message has none of open, fragment and cancel; set one of them"));
 }
 
-absl::Status GemmStreamCall::OpenRequest(const v1::GemmStreamRequest& message,
-                                         const ReceivedPayload& a) {
-  const uint64_t id = message.request_id();
+absl::StatusOr<std::optional<GemmStreamCall::Copy>>
+GemmStreamCall::OpenRequest() {
+  const uint64_t id = message_.request_id();
   ASSIGN_OR_RETURN(
       Cancelled cancelled,
-      RegisterRequest(id, OperandBytes(message.open(), a.bytes), a.bytes));
-  if (cancelled == nullptr) return absl::OkStatus();
-  absl::StatusOr<Arriving> arriving = ParseRequest(message.open(), a);
+      RegisterRequest(id, OperandBytes(message_.open(), a_.bytes), a_.bytes));
+  if (cancelled == nullptr) return std::nullopt;
+  absl::StatusOr<Arriving> arriving = ParseRequest(message_.open());
   if (!arriving.ok()) {
     Fail(id, arriving.status());
-    return absl::OkStatus();
+    return std::nullopt;
   }
-  const absl::Status staged = StageA(a, &*arriving);
-  if (!staged.ok()) {
-    Fail(id, staged, RetryDelayOf(staged).value_or(absl::ZeroDuration()));
-    return absl::OkStatus();
+  const absl::Status admitted = Admit(&*arriving);
+  if (!admitted.ok()) {
+    Fail(id, admitted, RetryDelayOf(admitted).value_or(absl::ZeroDuration()));
+    return std::nullopt;
   }
-  SetCaller(message, std::move(cancelled), &*arriving);
-  LaunchIfWhole(id, *std::move(arriving));
-  return absl::OkStatus();
+  SetCaller(std::move(cancelled), &*arriving);
+  Copy copy;
+  copy.id = id;
+  copy.is_first = true;
+  copy.bytes = arriving->builder.sizes().a_bytes;
+  copy.arriving = *std::move(arriving);
+  return copy;
 }
 
 absl::StatusOr<GemmStreamCall::Cancelled> GemmStreamCall::RegisterRequest(
@@ -143,52 +154,47 @@ absl::StatusOr<GemmStreamCall::Cancelled> GemmStreamCall::RegisterRequest(
 }
 
 absl::StatusOr<GemmStreamCall::Arriving> GemmStreamCall::ParseRequest(
-    const v1::GemmStreamOpen& open, const ReceivedPayload& a) {
+    const v1::GemmStreamOpen& open) {
   const RpcOptions& options = handler_->options_;
   const int64_t max_operand_bytes = options.stream.max_operand_bytes;
   RETURN_IF_ERROR(live_calls()->CheckServing());
-  RETURN_IF_ERROR(CheckStreamOpen(open, a.bytes, max_operand_bytes));
+  RETURN_IF_ERROR(CheckStreamOpen(open, a_.bytes, max_operand_bytes));
   Arriving arriving;
   ASSIGN_OR_RETURN(arriving.builder,
                    ParseGemm(handler_->gemm_, open.gemm(),
-                             static_cast<int64_t>(OperandBytes(open, a.bytes)),
+                             static_cast<int64_t>(OperandBytes(open, a_.bytes)),
                              StreamResultLimit(max_operand_bytes), *peer_));
   RETURN_IF_ERROR(
       CheckQueueHolds(arriving.builder.sizes(), options.max_queued_bytes));
   return arriving;
 }
 
-absl::Status GemmStreamCall::StageA(const ReceivedPayload& a,
-                                    Arriving* arriving) {
-  GemmRequestBuilder& builder = arriving->builder;
-  RETURN_IF_ERROR(Retryable(builder.CheckRoom()));
-  const GemmSizes& sizes = builder.sizes();
+absl::Status GemmStreamCall::Admit(Arriving* arriving) {
+  RETURN_IF_ERROR(Retryable(arriving->builder.CheckRoom()));
+  const GemmSizes& sizes = arriving->builder.sizes();
   ASSIGN_OR_RETURN(arriving->charge,
                    ClientCharge::Take(
                        peer_, sizes.a_bytes + sizes.c_bytes,
                        StagingShare(handler_->gemm_.max_client_staging_bytes)));
-  RETURN_IF_ERROR(Retryable(builder.AcquireA()));
-  CopyPayload(a, builder.a());
   return absl::OkStatus();
 }
 
-void GemmStreamCall::SetCaller(const v1::GemmStreamRequest& message,
-                               Cancelled cancelled, Arriving* arriving) {
+void GemmStreamCall::SetCaller(Cancelled cancelled, Arriving* arriving) {
   GemmRequestBuilder& builder = arriving->builder;
   GemmCaller caller;
   caller.arrival = arrival_;
   caller.deadline =
       std::min(DeadlineOf(*context(), handler_->services_.clock->Now()),
-               DeadlineAfter(arrival_, message.open().timeout_ns()));
+               DeadlineAfter(arrival_, message_.open().timeout_ns()));
   caller.cancelled = std::move(cancelled);
   // One stream's answers would keep its queue's thread from reading.
   caller.completion_executor = handler_->gemm_.answer_executor;
   const int64_t fragment_bytes =
-      AnswerFragmentBytes(message.open().c_fragment_bytes(),
+      AnswerFragmentBytes(message_.open().c_fragment_bytes(),
                           MaxResultBytes(handler_->options_.max_message_bytes));
   builder.SetCaller(
       std::move(caller),
-      [self = shared_from_this(), id = message.request_id(), fragment_bytes,
+      [self = shared_from_this(), id = message_.request_id(), fragment_bytes,
        c_bytes = builder.sizes().c_bytes, charge = std::move(arriving->charge)](
           const absl::Status& status, const GemmTimings& timings,
           std::unique_ptr<AdmittedRequest> ended) mutable {
@@ -212,28 +218,25 @@ void GemmStreamCall::SetCaller(const v1::GemmStreamRequest& message,
       });
 }
 
-absl::Status GemmStreamCall::AddFragment(const v1::GemmStreamRequest& message,
-                                         const ReceivedPayload& a) {
-  const uint64_t id = message.request_id();
-  const uint64_t offset = message.fragment().offset();
-  Arriving arriving;
-  {
-    MutexLock lock(&mutex_);
-    RETURN_IF_ERROR(ledger_.Continue(id, offset, a.bytes));
-    const auto found = live_.find(id);
-    if (found == live_.end()) return absl::OkStatus();  // it was refused
-    arriving = std::move(found->second.arriving);
-  }
-  CopyPayload(a, arriving.builder.a() + offset);
-  LaunchIfWhole(id, std::move(arriving));
-  return absl::OkStatus();
+absl::StatusOr<std::optional<GemmStreamCall::Copy>>
+GemmStreamCall::AddFragment() {
+  Copy copy;
+  copy.id = message_.request_id();
+  copy.offset = message_.fragment().offset();
+  copy.bytes = a_.bytes;
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(ledger_.Continue(copy.id, copy.offset, a_.bytes));
+  const auto found = live_.find(copy.id);
+  if (found == live_.end()) return std::nullopt;  // it was refused
+  copy.arriving = std::move(found->second.arriving);
+  return copy;
 }
 
-absl::Status GemmStreamCall::CancelRequest(uint64_t id,
-                                           const ReceivedPayload& a) {
-  if (a.bytes > 0) {
+absl::Status GemmStreamCall::CancelRequest() {
+  const uint64_t id = message_.request_id();
+  if (a_.bytes > 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("request_id = ", id, ": cancel comes with ", a.bytes,
+        absl::StrCat("request_id = ", id, ": cancel comes with ", a_.bytes,
                      " bytes of a; a must be empty"));
   }
   MutexLock lock(&mutex_);
@@ -245,30 +248,6 @@ absl::Status GemmStreamCall::CancelRequest(uint64_t id,
   }
   ledger_.EndFragments(id);
   return absl::OkStatus();
-}
-
-void GemmStreamCall::LaunchIfWhole(uint64_t id, Arriving arriving) {
-  {
-    MutexLock lock(&mutex_);
-    const auto found = live_.find(id);
-    if (found == live_.end()) return;  // refused meanwhile
-    if (!ledger_.IsComplete(id)) {
-      found->second.arriving = std::move(arriving);
-      return;
-    }
-  }
-  Launch(id, std::move(arriving));
-}
-
-void GemmStreamCall::Launch(uint64_t id, Arriving arriving) {
-  const absl::Status acquired = arriving.builder.AcquireC();
-  if (!acquired.ok()) return Fail(id, acquired, RetryDelayFor(acquired));
-  const GemmSizes& sizes = arriving.builder.sizes();
-  {
-    MutexLock lock(&mutex_);
-    ledger_.Hold(id, sizes.a_bytes + sizes.c_bytes);
-  }
-  std::move(arriving.builder).Enqueue();
 }
 
 void GemmStreamCall::OnComputed(uint64_t id, const absl::Status& status,
@@ -341,7 +320,8 @@ void GemmStreamCall::Advance() {
       return Finish(ToGrpcStatus(live_calls()->CheckServing()));
     }
   }
-  if (!reading_ && !half_closed_ && !broken_.has_value() && HasRoom()) {
+  if (!reading_ && !copying_ && !half_closed_ && !broken_.has_value() &&
+      HasRoom()) {
     StartRead();
   }
 }

@@ -60,9 +60,17 @@ class GemmStreamCall : public ServerCall<GemmStreamCall, WhenDone::kNotified> {
   struct Live {
     absl::Time arrival;
     Cancelled cancelled = std::make_shared<std::atomic<bool>>(false);
-    // Set while A lacks fragments; empty while one is copied.
+    // Set while A lacks fragments; a Copy has it while one is copied.
     Arriving arriving;
     ProgressWatch watch;  // of A's bytes, by the sweep
+  };
+  // A message's part of A on its way to staging.
+  struct Copy {
+    uint64_t id = 0;
+    uint64_t offset = 0;    // within A
+    bool is_first = false;  // takes memory for the whole of A before
+    int64_t bytes = 0;      // of memory to copy to or to take
+    Arriving arriving;
   };
   struct QueuedAnswer {
     StreamAnswer answer;
@@ -80,25 +88,35 @@ class GemmStreamCall : public ServerCall<GemmStreamCall, WhenDone::kNotified> {
   void OnRead(bool ok);
   void OnWritten(bool ok);
 
-  // Handle one message, on the thread that read it. An error ends the stream.
-  absl::Status HandleMessage();
-  absl::Status OpenRequest(const v1::GemmStreamRequest& message,
-                           const ReceivedPayload& a);
-  absl::Status AddFragment(const v1::GemmStreamRequest& message,
-                           const ReceivedPayload& a);
-  absl::Status CancelRequest(uint64_t id, const ReceivedPayload& a);
+  void OnHalfClose();
+
+  // Handle the message that was read, on the thread that read it, and return
+  // the copy that is left to do, if any. An error ends the stream.
+  absl::StatusOr<std::optional<Copy>> HandleMessage();
+  absl::StatusOr<std::optional<Copy>> OpenRequest();
+  absl::StatusOr<std::optional<Copy>> AddFragment();
+  absl::Status CancelRequest();
+  // Frees the message and reads on, or ends the stream with the error.
+  void EndMessage(const absl::Status& handled);
 
   // Registers a request by its first message: the flag that cancels it, or
   // null if it was refused. An error ends the stream.
   absl::StatusOr<Cancelled> RegisterRequest(uint64_t id, uint64_t a_bytes,
                                             uint64_t fragment_bytes);
   // Checks a request by its first message; errors are the request's.
-  absl::StatusOr<Arriving> ParseRequest(const v1::GemmStreamOpen& open,
-                                        const ReceivedPayload& a);
-  // Takes memory for A, and copies its part that has come.
-  absl::Status StageA(const ReceivedPayload& a, Arriving* arriving);
-  void SetCaller(const v1::GemmStreamRequest& message, Cancelled cancelled,
-                 Arriving* arriving);
+  absl::StatusOr<Arriving> ParseRequest(const v1::GemmStreamOpen& open);
+  // Finds the scheduler and the client's share to have room for the operands.
+  absl::Status Admit(Arriving* arriving);
+  void SetCaller(Cancelled cancelled, Arriving* arriving);
+
+  // Copies, here or on the copiers, and ends the message.
+  void StartCopy(Copy copy);
+  // The same on a copier; copies nothing for a request that was refused
+  // meanwhile.
+  void RunLongCopy(Copy copy);
+  // Copies, and launches the request if its A is whole then.
+  void RunCopy(Copy copy);
+  bool IsLive(uint64_t id);
   // Launches a request whose A has come whole; else waits for its rest.
   void LaunchIfWhole(uint64_t id, Arriving arriving);
   void Launch(uint64_t id, Arriving arriving);
@@ -131,17 +149,25 @@ class GemmStreamCall : public ServerCall<GemmStreamCall, WhenDone::kNotified> {
   void StartRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // The method of a stream's requests in metrics.
+  static constexpr char kMethod[] = "GemmStream";
+
   GemmStreamHandler* const handler_;
   grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> stream_;
   std::shared_ptr<const Peer> peer_;  // set when a client has called
-  grpc::ByteBuffer received_;         // the reading thread's
-  absl::Time arrival_;                // of that message; the reading thread's
+  // The message in hand, of the thread that reads it and then of its copier:
+  // its bytes, its fields, its operand, which borrows from both, and its time.
+  grpc::ByteBuffer received_;
+  v1::GemmStreamRequest message_;
+  ReceivedPayload a_;
+  absl::Time arrival_;
 
   Mutex mutex_;
   StreamLedger ledger_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, Live> live_ ABSL_GUARDED_BY(mutex_);
   std::deque<QueuedAnswer> ready_ ABSL_GUARDED_BY(mutex_);
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;  // or handling the message
+  bool copying_ ABSL_GUARDED_BY(mutex_) = false;  // the message, on a copier
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool half_closed_ ABSL_GUARDED_BY(mutex_) = false;  // by the client
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;

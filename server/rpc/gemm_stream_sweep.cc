@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A stream's progress: bytes counted, and the end of its parts that make none.
-// Runs on the thread that reads the stream, between two messages.
+// Runs on the thread that reads the stream, between two messages or while a
+// copier has one.
 
 #include <algorithm>
 #include <string>
@@ -57,7 +58,8 @@ void GemmStreamCall::SweepWrite(const SweepRound& round) {
 }
 
 void GemmStreamCall::SweepArriving(const SweepRound& round) {
-  // Operands share the client's line. They may be late while we do not read.
+  // Operands share the client's line. They may be late while we do not read,
+  // a long copy's time included.
   ProgressLimits limits = round.limits;
   limits.min_bytes_per_second /= std::max<int64_t>(1, ledger_.partial());
   std::vector<std::pair<uint64_t, absl::Status>> ended;

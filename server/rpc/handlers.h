@@ -40,8 +40,6 @@ class GemmHandler {
   const GemmServices gemm_;
   AsyncQgemm* const service_;
   const ResultLimit result_limit_;
-  // Copy operands that would hold up the other calls of a completion queue.
-  WorkerPool copiers_;
 };
 
 class GemmStreamCall;

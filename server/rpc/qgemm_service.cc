@@ -17,6 +17,7 @@
 #include "server/rpc/handlers.h"
 #include "server/rpc/health_service.h"
 #include "server/rpc/idle_sweeper.h"
+#include "server/rpc/operand_copiers.h"
 #include "server/rpc/queries.h"
 #include "server/rpc/request_log.h"
 #include "server/rpc/server_call.h"
@@ -170,13 +171,14 @@ class QgemmService::Handlers {
     return services;
   }
   GemmServices Gemm(const ServerParts& parts) {
-    return {parts.backend, parts.store, parts.scheduler, &answer_executor_,
-            options_.max_client_staging_bytes};
+    return {parts.backend,     parts.store, parts.scheduler,
+            &answer_executor_, &copiers_,   options_.max_client_staging_bytes};
   }
 
   const RpcOptions options_;
   LiveCalls live_calls_;
   WorkerPool answer_executor_;
+  OperandCopiers copiers_;
   IdleSweeper sweeper_;
   // A list of many layers would hold up a completion queue, and one that is not
   // read stays in memory.

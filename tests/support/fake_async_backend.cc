@@ -64,6 +64,36 @@ void FakeAsyncBackend::Release(int64_t index) {
   changed_.SignalAll();
 }
 
+void FakeAsyncBackend::HoldStaging(int64_t min_bytes) {
+  MutexLock lock(&mutex_);
+  held_staging_bytes_ = min_bytes;
+}
+
+void FakeAsyncBackend::ReleaseStaging() {
+  {
+    MutexLock lock(&mutex_);
+    held_staging_bytes_.reset();
+  }
+  changed_.SignalAll();
+}
+
+void FakeAsyncBackend::WaitForHeldStaging(int64_t count) {
+  MutexLock lock(&mutex_);
+  while (held_staging_ < count) changed_.Wait(&mutex_);
+}
+
+void FakeAsyncBackend::WaitWhileStagingIsHeld(int64_t size_bytes) {
+  const auto is_held = [&] {
+    return held_staging_bytes_.has_value() &&
+           size_bytes >= *held_staging_bytes_;
+  };
+  if (!is_held()) return;
+  ++held_staging_;
+  changed_.SignalAll();
+  while (is_held()) changed_.Wait(&mutex_);
+  --held_staging_;
+}
+
 void FakeAsyncBackend::WaitForHeld(int64_t count) {
   MutexLock lock(&mutex_);
   while (static_cast<int64_t>(held_.size()) < count) changed_.Wait(&mutex_);
@@ -130,6 +160,7 @@ absl::StatusOr<StagingLease> FakeAsyncBackend::AcquireStaging(
     int64_t size_bytes) {
   {
     MutexLock lock(&mutex_);
+    WaitWhileStagingIsHeld(size_bytes);
     RETURN_IF_ERROR(staging_failures_.Next());
   }
   ASSIGN_OR_RETURN(StagingLease lease,

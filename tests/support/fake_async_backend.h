@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -32,7 +33,7 @@ struct FakeAsyncBackendOptions {
 };
 
 // Unless held, batches complete in the order of Enqueue. Thread-safe.
-// Destroying it releases what is held and waits for it.
+// Destroying it releases the batches that are held and waits for them.
 class FakeAsyncBackend final : public Backend {
  public:
   explicit FakeAsyncBackend(const FakeAsyncBackendOptions& options = {});
@@ -44,6 +45,13 @@ class FakeAsyncBackend final : public Backend {
   void ReleaseAll();
   // Lets the held batch `index` complete, 0 the oldest; it must be there.
   void Release(int64_t index);
+  // From here on AcquireStaging waits for ReleaseStaging, if it is for
+  // `min_bytes` or more.
+  void HoldStaging(int64_t min_bytes);
+  void ReleaseStaging();
+  // Blocks until `count` calls of AcquireStaging wait.
+  void WaitForHeldStaging(int64_t count);
+
   // Blocks until `count` batches are held, or completed, in all.
   void WaitForHeld(int64_t count);
   void WaitForCompleted(int64_t count);
@@ -91,6 +99,8 @@ class FakeAsyncBackend final : public Backend {
     absl::Status Next();
   };
 
+  void WaitWhileStagingIsHeld(int64_t size_bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CompleteBatches();
   void Complete(Entry entry);
 
@@ -104,6 +114,9 @@ class FakeAsyncBackend final : public Backend {
   std::deque<Entry> held_ ABSL_GUARDED_BY(mutex_);
   std::deque<Entry> released_ ABSL_GUARDED_BY(mutex_);
   bool holding_ ABSL_GUARDED_BY(mutex_) = false;
+  // The least staging that waits, while some does.
+  std::optional<int64_t> held_staging_bytes_ ABSL_GUARDED_BY(mutex_);
+  int64_t held_staging_ ABSL_GUARDED_BY(mutex_) = 0;  // calls that wait
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Failures completion_failures_ ABSL_GUARDED_BY(mutex_);
   Failures enqueue_failures_ ABSL_GUARDED_BY(mutex_);
