@@ -80,9 +80,8 @@ ConnectionLimits FittedLimits(const ServerOptions& options) {
   ConnectionLimits limits = FitTo(DescriptorLimit(), options.connections);
   limits.max_transit_bytes = MaxTransitBytes(options.grpc);
   if (limits.max_connections < asked) {
-    LOG(WARNING) << "--max_connections = " << asked << " does not fit "
-                 << DescriptorLimit() << " open files; accepted are "
-                 << limits.max_connections;
+    LOG(WARNING) << "--max_connections = " << asked << " is too many for "
+                 << DescriptorLimit() << " open files";
   }
   return limits;
 }
