@@ -76,7 +76,7 @@ TEST(Connections, AFloodBeyondTheDescriptorsPasses) {
   ChildProcess server("/usr/bin/prlimit",
                       {"--nofile=64:64", "server/qgemm_server",
                        "--listen=127.0.0.1:0", "--backend=reference"});
-  server.WaitForOutput("does not fit the limit of 64 open files");
+  server.WaitForOutput("is too many for 64 open files");
   const std::string address = server.WaitForOutput("serving on ");
   std::vector<int> flood;
   for (int i = 0; i < 200; ++i) flood.push_back(ConnectTo(address));
