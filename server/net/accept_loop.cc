@@ -256,6 +256,7 @@ void AcceptLoop::ShutDown(Connection* connection) {
       .With("address", connection->peer->address);
   parts_.metrics->ConnectionRefused("transit");
   connection->condemned = true;
+  connection->peer->transit->Cut();
   if (InodeOf(connection->fd) == connection->inode) {
     shutdown(connection->fd, SHUT_RDWR);
   }

@@ -55,10 +55,10 @@ Peer PeerOfSocket(int fd, const SocketAddress& remote, SocketOwners* owners);
 //
 // gRPC names a connection after the address of its other end, once, when it is
 // handed over, and tells a call nothing else of it. The other end of a Unix
-// socket has no address, so that all would have one name, and connections to two
-// TCP listeners may come from one address. Its own way around,
-// credentials with a metadata processor for each class of clients, copies every
-// call's metadata and needs the classes to be known at the start
+// socket has no address, so that all would have one name, and connections to
+// two TCP listeners may come from one address. Its own way around, credentials
+// with a metadata processor for each class of clients, copies every call's
+// metadata and needs the classes to be known at the start
 // (docs/decisions/0017-own-accept-loop.md).
 class ScopedPeerName {
  public:

@@ -54,6 +54,7 @@ void ConnectionTransit::Begin() {
   turn_start_.store(0, std::memory_order_relaxed);
   delivered_.store(0, std::memory_order_relaxed);
   base_ = 0;
+  cut_.store(false, std::memory_order_relaxed);
   open_.store(true, std::memory_order_relaxed);
 }
 
@@ -136,6 +137,10 @@ extern "C" __attribute__((visibility("default"))) ssize_t recvmsg(
     int fd, msghdr* message, int flags) {
   qgemm::ConnectionTransit* const transit = qgemm::TransitOf(fd);
   if (transit == nullptr) return syscall(SYS_recvmsg, fd, message, flags);
+  if (transit->is_cut()) {
+    errno = ECONNRESET;
+    return -1;
+  }
   if (qgemm::takes_turns.load(std::memory_order_relaxed) &&
       transit->TurnIsOver()) {
     errno = EAGAIN;

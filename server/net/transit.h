@@ -20,13 +20,20 @@
 namespace qgemm {
 
 // Bytes of one connection. Lives as its descriptor's number does, for ever.
-// Begin, End and Rebase are one thread's, AddReceived and EndsTurn the
+// Begin, End, Cut and Rebase are one thread's, AddReceived and EndsTurn the
 // reader's; all may run at one time.
 class alignas(64) ConnectionTransit {
  public:
   // From here to End the descriptor is a connection's.
   void Begin();
   void End() { open_.store(false, std::memory_order_relaxed); }
+
+  // What comes from now on is not read: not what lies in the socket either.
+  void Cut() { cut_.store(true, std::memory_order_relaxed); }
+  bool is_cut() const {
+    return open_.load(std::memory_order_relaxed) &&
+           cut_.load(std::memory_order_relaxed);
+  }
 
   // Counts bytes read from the socket; false if it is no connection. A turn
   // ends when there is no more to read for now.
@@ -56,6 +63,7 @@ class alignas(64) ConnectionTransit {
   }
 
   std::atomic<bool> open_{false};
+  std::atomic<bool> cut_{false};
   std::atomic<int64_t> received_{0};
   std::atomic<int64_t> turn_start_{0};  // received_ when the turn began
   std::atomic<int64_t> delivered_{0};

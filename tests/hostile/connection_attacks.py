@@ -71,6 +71,45 @@ def watches(scene):
                 f"{len(connection.ended_streams)} ended")
 
 
+def calls_of_headers(scene):
+    """Calls that are only their headers, far beyond the limit of a connection,
+    which binds those alone that acknowledge it."""
+    taken = []
+    for method in (layers.PACKAGE + "Gemm", WATCH):
+        with scene.connect(acknowledges=False) as connection:
+            headers = h2_wire.request_headers(method)
+            first, sent = 1, 0
+            try:
+                while sent < scene.count(200_000) and not connection.ended:
+                    connection.send(b"".join(
+                        frame(HEADERS, END_HEADERS, first + 2 * i, headers)
+                        for i in range(200)))
+                    first, sent = first + 400, sent + 200
+            except OSError:
+                pass
+            taken.append(sent)
+    return f"{taken} calls before the connection ended"
+
+
+def crumbs_of_data(scene):
+    """A few bytes of a message beside 8 KB that no window counts, over and
+    over: each read pins a buffer."""
+    crumbs = (frame(DATA, 0, 1, bytes(24)) +
+              frame(PRIORITY, 0, 3, b"\0\0\0\1\x10") * 580) * 8
+    sent = 0
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(scene.greet()) for _ in range(16)]
+        for connection in connections:
+            stream = connection.open(layers.PACKAGE + "Gemm")
+            connection.send(frame(DATA, 0, stream,
+                                  h2_wire.message(bytes(60 << 20))[:5]))
+        for _ in range(scene.count(400)):
+            for connection in connections:
+                if not connection.ended:
+                    sent += send_until_refused(connection, crumbs, len(crumbs))
+    return f"{sent / 1e6:.0f} MB sent"
+
+
 def idle_connections(scene):
     """As many connections as one process may have, each after its preface."""
     count = scene.count(4000)

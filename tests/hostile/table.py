@@ -53,8 +53,8 @@ ATTACKS = [
         "mutated_messages", "oversized_messages"),
     *of_module(
         connection_attacks, "reflection_streams", "watches",
-        "idle_connections", "silent_connections", "slow_prefaces",
-        "connection_churn", "rapid_resets", "control_floods",
+        "calls_of_headers", "crumbs_of_data", "idle_connections",
+        "silent_connections", "slow_prefaces", "connection_churn", "rapid_resets", "control_floods",
         "empty_messages", "unread_control_frames", "broken_frames",
         "mutated_http2"),
     *of_module(

@@ -89,6 +89,15 @@ TEST_F(TransitTest, BeginsAnewWithTheNextConnection) {
   EXPECT_EQ(transit()->bytes(), 0);
 }
 
+TEST_F(TransitTest, NothingIsReadOfAConnectionThatIsCut) {
+  ASSERT_EQ(send(client_.get(), "x", 1, 0), 1);
+  transit()->Cut();
+  EXPECT_EQ(Receive(connection_.get(), 1), -1);
+  EXPECT_EQ(errno, ECONNRESET);
+  transit()->Begin();
+  EXPECT_EQ(Receive(connection_.get(), 1), 1);
+}
+
 TEST_F(TransitTest, CountsNothingOfOtherSockets) {
   transit()->End();
   TakeTurnsInReading(true);
