@@ -54,9 +54,9 @@ ATTACKS = [
     *of_module(
         connection_attacks, "reflection_streams", "watches",
         "calls_of_headers", "crumbs_of_data", "idle_connections",
-        "silent_connections", "slow_prefaces", "connection_churn", "rapid_resets", "control_floods",
-        "empty_messages", "unread_control_frames", "broken_frames",
-        "mutated_http2"),
+        "silent_connections", "slow_prefaces", "connection_churn",
+        "rapid_resets", "control_floods", "empty_messages",
+        "unread_control_frames", "broken_frames", "mutated_http2"),
     *of_module(
         header_attacks, "bad_fields", "stock_metadata", "trickled_headers",
         "timeouts", "forged_log", "long_names"),
