@@ -28,7 +28,7 @@ class alignas(64) ConnectionTransit {
   void Begin();
   void End() { open_.store(false, std::memory_order_relaxed); }
 
-  // What comes from now on is not read: not what lies in the socket either.
+  // Reads nothing more: not what lies in the socket either.
   void Cut() { cut_.store(true, std::memory_order_relaxed); }
   bool is_cut() const {
     return open_.load(std::memory_order_relaxed) &&
