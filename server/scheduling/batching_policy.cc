@@ -78,12 +78,13 @@ int64_t Preferred(const Candidates& candidates, const PolicyOptions& options) {
 
 // Rows of the layer's products that keep within the bound of a launch; at least
 // 1.
-int64_t BoundedRows(const ResidentWeights& weights,
+int64_t BoundedRows(const AdmittedRequest& request,
                     const BatchingOptions& options) {
-  const int64_t row = weights.n() * weights.k();
-  return options.max_multiply_adds == 0
-             ? std::numeric_limits<int64_t>::max()
-             : std::max(options.max_multiply_adds / row, int64_t{1});
+  if (options.max_multiply_adds == 0) {
+    return std::numeric_limits<int64_t>::max();
+  }
+  const int64_t row = request.weights->n() * request.weights->k();
+  return std::max(options.max_multiply_adds / row, int64_t{1});
 }
 
 // The least power of two rows after which both operands are at a 64-byte
@@ -136,16 +137,15 @@ int64_t RequestsToLaunch(absl::Span<const int64_t> rows_of_requests,
   return best_count;
 }
 
-int64_t MergedRows(const ResidentWeights& weights,
+int64_t MergedRows(const AdmittedRequest& request,
                    const BatchingOptions& options) {
-  return std::min(options.max_rows, BoundedRows(weights, options));
+  return std::min(options.max_rows, BoundedRows(request, options));
 }
 
 LaunchKind KindOf(const AdmittedRequest& request,
                   const BatchingOptions& options) {
-  return request.m > MergedRows(*request.weights, options)
-             ? LaunchKind::kChunk
-             : LaunchKind::kMerged;
+  return request.m > MergedRows(request, options) ? LaunchKind::kChunk
+                                                  : LaunchKind::kMerged;
 }
 
 int64_t RowsPerLaunch(const AdmittedRequest& request,
@@ -154,7 +154,7 @@ int64_t RowsPerLaunch(const AdmittedRequest& request,
   const ResidentWeights& weights = *request.weights;
   const int64_t chunk =
       ChunkRows(request.m, weights.n(), weights.k(), options.chunks);
-  const int64_t bound = BoundedRows(weights, options);
+  const int64_t bound = BoundedRows(request, options);
   if (chunk <= bound) return chunk;
   const int64_t aligned = AlignedRows(request);
   return std::max(bound / aligned, int64_t{1}) * aligned;

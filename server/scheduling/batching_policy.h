@@ -101,9 +101,9 @@ struct BatchingOptions {
 LaunchKind KindOf(const AdmittedRequest& request,
                   const BatchingOptions& options);
 
-// Returns the rows that a merged launch of an [n, k] layer may have; at least
-// 1.
-int64_t MergedRows(const ResidentWeights& weights,
+// Returns the rows that a merged launch of the request's layer may have; at
+// least 1.
+int64_t MergedRows(const AdmittedRequest& request,
                    const BatchingOptions& options);
 
 // Returns the rows of each launch of the request but the last: all of them if

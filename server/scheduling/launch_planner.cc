@@ -326,7 +326,7 @@ void LaunchPlanner::TakeBatch(const Decision& decision) {
   FairQueue* const queue = decision.queue();
   BatchBounds bounds;
   bounds.max_rows =
-      MergedRows(*decision.start.last->request->weights, options_.batching);
+      MergedRows(*decision.start.last->request, options_.batching);
   bounds.max_requests = queue->key().kind == LaunchKind::kChunk
                             ? 1
                             : options_.batching.max_requests;

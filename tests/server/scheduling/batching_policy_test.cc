@@ -284,8 +284,8 @@ TEST(RowsPerLaunchTest, HugeLayersAreCutToTheBoundOrOneRow) {
   EXPECT_EQ(RowsPerLaunch(RequestOf(8, 4096, 8192), options), 7);
   EXPECT_EQ(RowsPerLaunch(RequestOf(1000, 4096, 8192), options), 7);
   EXPECT_EQ(RowsPerLaunch(RequestOf(8, 65536, 8192), options), 1);
-  EXPECT_EQ(MergedRows(*RequestOf(1, 4096, 8192).weights, options), 7);
-  EXPECT_EQ(MergedRows(*RequestOf(1, 65536, 8192).weights, options), 1);
+  EXPECT_EQ(MergedRows(RequestOf(1, 4096, 8192), options), 7);
+  EXPECT_EQ(MergedRows(RequestOf(1, 65536, 8192), options), 1);
 }
 
 TEST(RowsPerLaunchTest, EveryLaunchStartsAtAMultipleOf64Bytes) {
