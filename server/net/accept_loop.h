@@ -32,8 +32,9 @@ namespace qgemm {
 
 // A connection within the limits is entered in the peer table and handed over;
 // one beyond them is closed at once. Ended ones are noticed within a second,
-// and earlier where one more would be refused. Where messages in part become
-// too many, the connection that holds most is shut down. Thread-safe.
+// and earlier where one more would be refused. Where messages and calls
+// in part fill the heap, the connections that brought most are shut down.
+// Thread-safe.
 class AcceptLoop {
  public:
   // All must outlive the loop.

@@ -29,7 +29,8 @@ struct ConnectionLimits {
   // leave, so that there is room for one more as long as this is half of all or
   // less.
   int max_peer_connections = 512;
-  // Messages that have come in part, of all connections.
+  // Bound of the heap's allocated bytes, beyond which the connections that
+  // brought most of what is in no message must go.
   int64_t max_transit_bytes = std::numeric_limits<int64_t>::max();
 };
 

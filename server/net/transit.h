@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages that have come in part. gRPC holds them, counts them for the whole
-// server only, and closes whichever connections are idle when there are too
-// many; here they are counted by connection, so that the one that holds most
-// can be closed before (docs/decisions/0020-messages-in-transit.md).
+// Messages and calls that have come in part. gRPC counts what it holds of them
+// for the whole server only, and closes whichever connections are idle when
+// that is too much; here bytes are counted by connection, so that those that
+// brought most can be closed before
+// (docs/decisions/0020-messages-in-transit.md).
 
 #ifndef QGEMM_SERVER_NET_TRANSIT_H_
 #define QGEMM_SERVER_NET_TRANSIT_H_
