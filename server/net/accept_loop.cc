@@ -45,6 +45,7 @@ constexpr size_t kMaxLingering = 4096;
 
 std::vector<ListenAddress> AddressesOf(const std::vector<Listener>& listeners) {
   std::vector<ListenAddress> addresses;
+  addresses.reserve(listeners.size());
   for (const Listener& listener : listeners) {
     addresses.push_back(listener.address());
   }
@@ -117,6 +118,7 @@ void AcceptLoop::Stop() {
 }
 
 void AcceptLoop::Run() {
+  ReadNothingOnThisThread();
   std::vector<pollfd> waited = {{wake_.get(), POLLIN, 0},
                                 {transit_notice_.get(), POLLIN, 0}};
   const size_t first = waited.size();
@@ -180,11 +182,14 @@ void AcceptLoop::Take(const Listener& listener, FileDescriptor fd,
   Connection connection;
   Peer peer = PeerOfSocket(fd.get(), remote, &owners_);
   if (!Admit(listener, peer)) return;
-  peer.transit = TransitOf(fd.get());
-  if (peer.transit != nullptr) peer.transit->Begin();
-  connection.peer = std::make_shared<const Peer>(std::move(peer));
   ++accepted_;
   connection.inode = InodeOf(fd.get());
+  peer.transit = TransitOf(fd.get());
+  if (peer.transit != nullptr) {
+    peer.transit->Begin({accepted_, std::hash<std::string>()(peer.identity)},
+                        connection.inode);
+  }
+  connection.peer = std::make_shared<const Peer>(std::move(peer));
   connection.fd = fd.Release();
   Enter(listener, &connection);
   parts_.metrics->ConnectionsChanged(connection.peer->transport, 1);
@@ -236,12 +241,16 @@ void AcceptLoop::GuardTransit() {
       read(transit_notice_.get(), &notices, sizeof(notices));
   std::vector<Connection*> open;
   std::vector<ConnectionTransit*> transits;
+  bool ending = false;
   for (Connection& connection : connections_.connections()) {
-    if (connection.condemned || connection.peer->transit == nullptr) continue;
-    open.push_back(&connection);
-    transits.push_back(connection.peer->transit);
+    if (connection.condemned) {
+      ending = ending || InodeOf(connection.fd) == connection.inode;
+    } else if (connection.peer->transit != nullptr) {
+      open.push_back(&connection);
+      transits.push_back(connection.peer->transit);
+    }
   }
-  const std::vector<size_t> chosen = guard_.Choose(transits);
+  const std::vector<size_t> chosen = guard_.Choose(transits, ending);
   for (const size_t i : chosen) ShutDown(open[i]);
   guard_due_ =
       parts_.clock->Now() + (chosen.empty() ? kGuardInterval : kRelief);

@@ -3,7 +3,9 @@
 #include "server/net/transit.h"
 
 #include <malloc.h>
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,19 +14,27 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
+#include <numeric>
+
+#include "base/clock.h"
 
 namespace qgemm {
 namespace {
 
-// Bytes of all connections between two notices.
-constexpr int64_t kNoticeBytes = int64_t{1} << 20;
+// Bytes of all connections between two notices: some 3000 calls that are only
+// their headers.
+constexpr int64_t kNoticeBytes = int64_t{64} << 10;
 
-// A poll costs some 5 us, reading and copying so much 80 us and more.
-constexpr int64_t kTurnBytes = int64_t{256} << 10;
+// Headers and frames of a call, with some metadata.
+constexpr int64_t kMessageHeaderBytes = 256;
 
-// Fewer bytes of a connection than this fill no heap: some 500 calls that are
-// only their headers.
-constexpr int64_t kLeastSuspectBytes = int64_t{64} << 10;
+// Fewer bytes than this, of one connection and of all, fill no heap.
+constexpr int64_t kLeastSuspectBytes = int64_t{1} << 10;
+constexpr int64_t kLeastTotalBytes = int64_t{64} << 10;
+
+// Parts that gRPC reads into at once.
+constexpr size_t kMaxParts = 64;
 
 constexpr size_t kMaxDescriptors = 1 << 16;
 
@@ -34,6 +44,7 @@ std::array<ConnectionTransit, kMaxDescriptors> transits;
 std::atomic<int64_t> received_by_all{0};
 std::atomic<int> notice{-1};
 std::atomic<bool> takes_turns{false};
+thread_local bool reads_nothing = false;
 
 void CountForNotice(int64_t bytes) {
   const int64_t before =
@@ -47,40 +58,130 @@ void CountForNotice(int64_t bytes) {
   errno = error;
 }
 
+// The indices of the greatest, which together are half of all.
+std::vector<size_t> Heaviest(const std::vector<int64_t>& bytes) {
+  std::vector<size_t> by_bytes;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] >= kLeastSuspectBytes) by_bytes.push_back(i);
+  }
+  std::sort(by_bytes.begin(), by_bytes.end(), [&](size_t one, size_t other) {
+    return bytes[one] > bytes[other];
+  });
+  const int64_t total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+  size_t count = 0;
+  for (int64_t sum = 0; count < by_bytes.size() && 2 * sum < total;) {
+    sum += bytes[by_bytes[count++]];
+  }
+  by_bytes.resize(count);
+  return by_bytes;
+}
+
+// What this thread has run.
+class ThreadClock final : public Clock {
+ public:
+  absl::Time Now() const override {
+    timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return absl::TimeFromTimespec(time);
+  }
+};
+
+ReadingTurns& TurnsOfThread() {
+  static const ThreadClock clock;
+  static thread_local ReadingTurns turns(&clock);
+  return turns;
+}
+
+// recvmsg into the first `bytes` of the message's parts.
+ssize_t ReceiveUpTo(int64_t bytes, int fd, msghdr* message, int flags) {
+  if (message->msg_iovlen > kMaxParts) {
+    return syscall(SYS_recvmsg, fd, message, flags);
+  }
+  std::array<iovec, kMaxParts> parts;
+  size_t count = 0;
+  for (; count < message->msg_iovlen && bytes > 0; ++count) {
+    parts[count] = message->msg_iov[count];
+    parts[count].iov_len =
+        std::min(parts[count].iov_len, static_cast<size_t>(bytes));
+    bytes -= static_cast<int64_t>(parts[count].iov_len);
+  }
+  msghdr shorter = *message;
+  shorter.msg_iov = parts.data();
+  shorter.msg_iovlen = count;
+  const ssize_t received = syscall(SYS_recvmsg, fd, &shorter, flags);
+  message->msg_namelen = shorter.msg_namelen;
+  message->msg_controllen = shorter.msg_controllen;
+  message->msg_flags = shorter.msg_flags;
+  return received;
+}
+
+// Fails, unless gRPC has closed the connection and its number is another
+// file's.
+ssize_t Refuse(int error, ConnectionTransit* transit, int fd, msghdr* message,
+               int flags) {
+  struct stat status;
+  if (fstat(fd, &status) == 0 && status.st_ino != transit->inode()) {
+    transit->End();
+    return syscall(SYS_recvmsg, fd, message, flags);
+  }
+  errno = error;
+  return -1;
+}
+
+// Reads a connection when it is its turn.
+ssize_t ReceiveInTurn(ConnectionTransit* transit, int fd, msghdr* message,
+                      int flags) {
+  ReadingTurns& turns = TurnsOfThread();
+  const Reader reader = transit->reader();
+  if (transit->is_cut()) {
+    const int error = turns.AllowEnd(reader) ? ECONNRESET : EAGAIN;
+    return Refuse(error, transit, fd, message, flags);
+  }
+  const int64_t allowed_bytes = reads_nothing ? 0 : turns.Allow(reader);
+  if (allowed_bytes == 0) return Refuse(EAGAIN, transit, fd, message, flags);
+  const ssize_t count = ReceiveUpTo(allowed_bytes, fd, message, flags);
+  if (count > 0) turns.Add(reader, count);
+  const bool ends = count == 0 || (count < 0 && errno != EAGAIN);
+  if (ends && !turns.AllowEnd(reader)) {
+    errno = EAGAIN;
+    return -1;
+  }
+  return count;
+}
+
 }  // namespace
 
-void ConnectionTransit::Begin() {
+void ConnectionTransit::Begin(Reader reader, ino_t inode) {
+  connection_.store(reader.connection, std::memory_order_relaxed);
+  client_.store(reader.client, std::memory_order_relaxed);
+  inode_.store(inode, std::memory_order_relaxed);
   received_.store(0, std::memory_order_relaxed);
-  turn_start_.store(0, std::memory_order_relaxed);
   delivered_.store(0, std::memory_order_relaxed);
+  messages_.store(0, std::memory_order_relaxed);
   base_ = 0;
+  base_messages_ = 0;
   cut_.store(false, std::memory_order_relaxed);
   open_.store(true, std::memory_order_relaxed);
 }
 
-bool ConnectionTransit::AddReceived(int64_t bytes) {
-  if (!open_.load(std::memory_order_relaxed)) return false;
+void ConnectionTransit::AddReceived(int64_t bytes) {
   received_.store(received_.load(std::memory_order_relaxed) + bytes,
                   std::memory_order_relaxed);
-  return true;
-}
-
-void ConnectionTransit::EndTurn() {
-  turn_start_.store(received_.load(std::memory_order_relaxed),
-                    std::memory_order_relaxed);
-}
-
-bool ConnectionTransit::TurnIsOver() {
-  const bool is_over = open_.load(std::memory_order_relaxed) &&
-                       received_.load(std::memory_order_relaxed) -
-                               turn_start_.load(std::memory_order_relaxed) >=
-                           kTurnBytes;
-  if (is_over) EndTurn();
-  return is_over;
 }
 
 int64_t ConnectionTransit::bytes() const {
   return std::max<int64_t>(0, Difference() - base_);
+}
+
+int64_t ConnectionTransit::unexplained_bytes() const {
+  const int64_t messages =
+      messages_.load(std::memory_order_relaxed) - base_messages_;
+  return std::max<int64_t>(0, bytes() - messages * kMessageHeaderBytes);
+}
+
+void ConnectionTransit::Rebase() {
+  base_ = Difference();
+  base_messages_ = messages_.load(std::memory_order_relaxed);
 }
 
 ConnectionTransit* TransitOf(int fd) {
@@ -96,17 +197,15 @@ void TakeTurnsInReading(bool turns) {
   takes_turns.store(turns, std::memory_order_relaxed);
 }
 
+void ReadNothingOnThisThread() { reads_nothing = true; }
+
 std::vector<size_t> TransitGuard::Choose(
-    absl::Span<ConnectionTransit* const> connections) {
-  std::vector<int64_t> bytes;
-  std::vector<size_t> by_bytes;
-  int64_t total_bytes = 0;
-  for (size_t i = 0; i < connections.size(); ++i) {
-    bytes.push_back(connections[i]->bytes());
-    total_bytes += bytes[i];
-    if (bytes[i] >= kLeastSuspectBytes) by_bytes.push_back(i);
+    absl::Span<ConnectionTransit* const> connections, bool ending) {
+  int64_t all_bytes = 0;
+  for (const ConnectionTransit* const connection : connections) {
+    all_bytes += connection->bytes();
   }
-  if (by_bytes.empty()) return {};
+  if (all_bytes < kLeastTotalBytes) return {};
   const int64_t heap_bytes = heap_bytes_();
   if (heap_bytes < max_bytes_ / 4) {
     for (ConnectionTransit* const connection : connections) {
@@ -114,15 +213,15 @@ std::vector<size_t> TransitGuard::Choose(
     }
   }
   if (heap_bytes <= max_bytes_) return {};
-  std::sort(by_bytes.begin(), by_bytes.end(), [&](size_t one, size_t other) {
-    return bytes[one] > bytes[other];
-  });
-  size_t count = 0;
-  for (int64_t sum = 0; count < by_bytes.size() && 2 * sum < total_bytes;) {
-    sum += bytes[by_bytes[count++]];
+  if (ending && heap_bytes <= chosen_at_bytes_) return {};
+  chosen_at_bytes_ = heap_bytes;
+  std::vector<int64_t> bytes;
+  for (const ConnectionTransit* const connection : connections) {
+    bytes.push_back(heap_bytes <= max_bytes_ + max_bytes_ / 2
+                        ? connection->unexplained_bytes()
+                        : connection->bytes());
   }
-  by_bytes.resize(count);
-  return by_bytes;
+  return Heaviest(bytes);
 }
 
 int64_t AllocatedHeapBytes() {
@@ -136,21 +235,51 @@ int64_t AllocatedHeapBytes() {
 extern "C" __attribute__((visibility("default"))) ssize_t recvmsg(
     int fd, msghdr* message, int flags) {
   qgemm::ConnectionTransit* const transit = qgemm::TransitOf(fd);
-  if (transit == nullptr) return syscall(SYS_recvmsg, fd, message, flags);
-  if (transit->is_cut()) {
-    errno = ECONNRESET;
-    return -1;
+  if (transit == nullptr || !transit->is_open()) {
+    return syscall(SYS_recvmsg, fd, message, flags);
   }
-  if (qgemm::takes_turns.load(std::memory_order_relaxed) &&
-      transit->TurnIsOver()) {
-    errno = EAGAIN;
-    return -1;
+  ssize_t count = -1;
+  if (qgemm::takes_turns.load(std::memory_order_relaxed)) {
+    count = qgemm::ReceiveInTurn(transit, fd, message, flags);
+  } else if (transit->is_cut()) {
+    return qgemm::Refuse(ECONNRESET, transit, fd, message, flags);
+  } else {
+    count = syscall(SYS_recvmsg, fd, message, flags);
   }
-  const ssize_t count = syscall(SYS_recvmsg, fd, message, flags);
-  if (count <= 0) {
-    transit->EndTurn();
-  } else if (transit->AddReceived(count)) {
+  if (count > 0) {
+    transit->AddReceived(count);
     qgemm::CountForNotice(count);
   }
   return count;
+}
+
+// A connection that has ended is torn down by the first write too.
+extern "C" __attribute__((visibility("default"))) ssize_t sendmsg(
+    int fd, const msghdr* message, int flags) {
+  const ssize_t count = syscall(SYS_sendmsg, fd, message, flags);
+  if (count >= 0 || errno == EAGAIN || errno == EINTR) return count;
+  const qgemm::ConnectionTransit* const transit = qgemm::TransitOf(fd);
+  const int error = errno;
+  const bool waits = transit != nullptr && transit->is_open() &&
+                     qgemm::takes_turns.load(std::memory_order_relaxed) &&
+                     !qgemm::TurnsOfThread().AllowEnd(transit->reader());
+  errno = waits ? EAGAIN : error;
+  return -1;
+}
+
+// A thread sees to its connections between two of these.
+extern "C" __attribute__((visibility("default"))) int poll(pollfd* descriptors,
+                                                           nfds_t count,
+                                                           int timeout_ms) {
+  timespec timeout;
+  timeout.tv_sec = timeout_ms / 1000;
+  timeout.tv_nsec = timeout_ms % 1000 * 1000000L;
+  const int ready =
+      ppoll(descriptors, count, timeout_ms < 0 ? nullptr : &timeout, nullptr);
+  if (qgemm::takes_turns.load(std::memory_order_relaxed)) {
+    const int error = errno;
+    qgemm::TurnsOfThread().BeginRound();
+    errno = error;
+  }
+  return ready;
 }

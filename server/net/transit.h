@@ -9,6 +9,8 @@
 #ifndef QGEMM_SERVER_NET_TRANSIT_H_
 #define QGEMM_SERVER_NET_TRANSIT_H_
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -17,45 +19,50 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "server/net/reading_turns.h"
 
 namespace qgemm {
 
 // Bytes of one connection. Lives as its descriptor's number does, for ever.
-// Begin, End, Cut and Rebase are one thread's, AddReceived and EndsTurn the
-// reader's; all may run at one time.
+// Begin, End, Cut and Rebase are one thread's, AddReceived the reader's; all
+// may run at one time.
 class alignas(64) ConnectionTransit {
  public:
-  // From here to End the descriptor is a connection's.
-  void Begin();
+  // From here to End the descriptor, of which this is the inode, is a
+  // connection's.
+  void Begin(Reader reader, ino_t inode);
   void End() { open_.store(false, std::memory_order_relaxed); }
+  bool is_open() const { return open_.load(std::memory_order_relaxed); }
+
+  Reader reader() const {
+    return {connection_.load(std::memory_order_relaxed),
+            client_.load(std::memory_order_relaxed)};
+  }
+  ino_t inode() const { return inode_.load(std::memory_order_relaxed); }
 
   // Reads nothing more: not what lies in the socket either.
   void Cut() { cut_.store(true, std::memory_order_relaxed); }
-  bool is_cut() const {
-    return open_.load(std::memory_order_relaxed) &&
-           cut_.load(std::memory_order_relaxed);
-  }
+  bool is_cut() const { return cut_.load(std::memory_order_relaxed); }
 
-  // Counts bytes read from the socket; false if it is no connection. A turn
-  // ends when there is no more to read for now.
-  bool AddReceived(int64_t bytes);
-  void EndTurn();
-
-  // True, and a new turn begins, if the reader should see to other connections
-  // first: it has read 256 KiB in this turn.
-  bool TurnIsOver();
+  // Counts bytes read from the socket.
+  void AddReceived(int64_t bytes);
 
   // Counts a message that has come whole.
   void AddDelivered(int64_t bytes) {
     delivered_.fetch_add(bytes, std::memory_order_relaxed);
+    messages_.fetch_add(1, std::memory_order_relaxed);
   }
 
   // Bytes since the last Rebase that were in no whole message: of messages in
   // part, and of headers and frames.
   int64_t bytes() const;
 
+  // Those less 256 for each message that has come: the headers of an honest
+  // client's calls, which are not held any more.
+  int64_t unexplained_bytes() const;
+
   // Says that what came until now is held no more.
-  void Rebase() { base_ = Difference(); }
+  void Rebase();
 
  private:
   int64_t Difference() const {
@@ -65,10 +72,14 @@ class alignas(64) ConnectionTransit {
 
   std::atomic<bool> open_{false};
   std::atomic<bool> cut_{false};
+  std::atomic<uint64_t> connection_{0};
+  std::atomic<uint64_t> client_{0};
+  std::atomic<ino_t> inode_{0};
   std::atomic<int64_t> received_{0};
-  std::atomic<int64_t> turn_start_{0};  // received_ when the turn began
   std::atomic<int64_t> delivered_{0};
+  std::atomic<int64_t> messages_{0};
   int64_t base_ = 0;
+  int64_t base_messages_ = 0;
 };
 
 // The counts of a descriptor of this process; null beyond the first 65,536,
@@ -78,15 +89,19 @@ class alignas(64) ConnectionTransit {
 // returns for the connections that have begun.
 ConnectionTransit* TransitOf(int fd);
 
-// An eventfd that is written to whenever connections have brought a MiB; -1:
+// An eventfd that is written to whenever connections have brought 64 KiB; -1:
 // none. For the whole process, as recvmsg is: the latest counts.
 void SetTransitNotice(int event_fd);
 
-// Makes recvmsg say, after 256 KiB of one connection, that there is no more for
-// now, though there may be: gRPC reads on as long as there is more, and others
-// of the same thread wait. Only where it polls by level (GRPC_POLL_STRATEGY
-// poll): an edge would be missed.
+// Makes recvmsg say, when it is others' turn, that there is no more for now,
+// though there may be, and read less than it might (reading_turns.h). This
+// library defines poll, which begins a round. Only where gRPC polls by level
+// (GRPC_POLL_STRATEGY poll): an edge would be missed.
 void TakeTurnsInReading(bool turns);
+
+// Leaves the first bytes of connections, which gRPC reads where it is handed
+// them, to the threads that poll, if connections take turns.
+void ReadNothingOnThisThread();
 
 // Chooses which connections must go. Used by one thread at a time.
 class TransitGuard {
@@ -98,13 +113,18 @@ class TransitGuard {
 
   // The connections that have brought most of what is in no message, half of it
   // together, if the heap is beyond the limit; else none. A call that is only
-  // its headers costs gRPC a hundred times their bytes. Counts also grow by
-  // what was let go: whenever the heap is small, all are rebased.
-  std::vector<size_t> Choose(absl::Span<ConnectionTransit* const> connections);
+  // its headers costs gRPC a hundred times their bytes. Honest clients' headers
+  // do not count before the heap is at half as much again. Counts also grow by
+  // what was let go: whenever the heap is small, all are rebased. `ending`:
+  // some that were chosen before have not ended yet; then none, unless the heap
+  // grows.
+  std::vector<size_t> Choose(absl::Span<ConnectionTransit* const> connections,
+                             bool ending);
 
  private:
   const int64_t max_bytes_;
   const std::function<int64_t()> heap_bytes_;
+  int64_t chosen_at_bytes_ = 0;
 };
 
 // Allocated bytes of glibc's heap, without large blocks of their own mapping.

@@ -6,14 +6,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -24,6 +27,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 constexpr int64_t kMib = int64_t{1} << 20;
 
@@ -45,7 +49,7 @@ class TransitTest : public ::testing::Test {
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     connection_ = FileDescriptor(fds[0]);
     client_ = FileDescriptor(fds[1]);
-    transit()->Begin();
+    Begin();
   }
   ~TransitTest() override {
     transit()->End();
@@ -54,6 +58,24 @@ class TransitTest : public ::testing::Test {
   }
 
   ConnectionTransit* transit() { return TransitOf(connection_.get()); }
+
+  // Begins a connection that no thread has seen.
+  void Begin() {
+    static uint64_t connections = 0;
+    struct stat status;
+    CHECK_EQ(fstat(connection_.get(), &status), 0);
+    transit()->Begin({++connections, connections}, status.st_ino);
+  }
+
+  // Sends a byte as gRPC does.
+  ssize_t Send() {
+    char byte = 'x';
+    iovec part = {&byte, 1};
+    msghdr message = {};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    return sendmsg(connection_.get(), &message, MSG_NOSIGNAL);
+  }
 
   // Sends and receives so many bytes, 64 KiB at a time. Returns those that
   // came before recvmsg said that there are no more.
@@ -85,7 +107,7 @@ TEST_F(TransitTest, CountsWhatCameAndIsInNoMessage) {
 
 TEST_F(TransitTest, BeginsAnewWithTheNextConnection) {
   Bring(kMib);
-  transit()->Begin();
+  Begin();
   EXPECT_EQ(transit()->bytes(), 0);
 }
 
@@ -94,8 +116,16 @@ TEST_F(TransitTest, NothingIsReadOfAConnectionThatIsCut) {
   transit()->Cut();
   EXPECT_EQ(Receive(connection_.get(), 1), -1);
   EXPECT_EQ(errno, ECONNRESET);
-  transit()->Begin();
+  Begin();
   EXPECT_EQ(Receive(connection_.get(), 1), 1);
+}
+
+TEST_F(TransitTest, MarkOfACutConnectionEndsWithItsSocket) {
+  ASSERT_EQ(send(client_.get(), "x", 1, 0), 1);
+  transit()->Begin({1, 1}, /*inode=*/1);
+  transit()->Cut();
+  EXPECT_EQ(Receive(connection_.get(), 1), 1);
+  EXPECT_FALSE(transit()->is_open());
 }
 
 TEST_F(TransitTest, CountsNothingOfOtherSockets) {
@@ -111,21 +141,41 @@ TEST_F(TransitTest, IsNoticedWithEachMegabyte) {
   uint64_t notices = 0;
   Bring(4 * kMib);
   EXPECT_EQ(read(event.get(), &notices, sizeof(notices)), 8);
-  EXPECT_EQ(notices, 4u);
+  EXPECT_EQ(notices, 64u);
 }
 
-TEST_F(TransitTest, TurnEndsAndTheNextBegins) {
+TEST_F(TransitTest, TurnEndsAndTheNextBeginsWithAPoll) {
   TakeTurnsInReading(true);
-  EXPECT_EQ(Bring(4 * kMib), kMib / 4);
+  EXPECT_LE(Bring(4 * kMib), kMib / 4);
   EXPECT_EQ(errno, EAGAIN);
-  EXPECT_GT(Receive(connection_.get(), 1), 0);
+  EXPECT_EQ(Receive(connection_.get(), 1), -1);
+  pollfd polled = {connection_.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&polled, 1, /*timeout=*/-1), 1);
+  EXPECT_EQ(Receive(connection_.get(), 1), 1);
 }
 
-TEST_F(TransitTest, TurnEndsWhenThereIsNoMore) {
+TEST_F(TransitTest, EndsAreSeenOneARound) {
   TakeTurnsInReading(true);
-  EXPECT_EQ(Bring(kMib / 8), kMib / 8);
-  EXPECT_EQ(Receive(connection_.get(), 1), -1);
-  EXPECT_EQ(Bring(kMib / 4), kMib / 4);
+  shutdown(client_.get(), SHUT_RDWR);
+  pollfd polled = {connection_.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&polled, 1, /*timeout=*/-1), 1);
+  EXPECT_EQ(Receive(connection_.get(), 1), 0);
+  EXPECT_EQ(Send(), -1);
+  EXPECT_EQ(errno, EAGAIN);
+  EXPECT_EQ(poll(&polled, 1, /*timeout=*/-1), 1);
+  EXPECT_EQ(Send(), -1);
+  EXPECT_EQ(errno, EPIPE);
+}
+
+TEST_F(TransitTest, ThreadMayLeaveReadingToOthers) {
+  TakeTurnsInReading(true);
+  ASSERT_EQ(send(client_.get(), "x", 1, 0), 1);
+  std::thread([this] {
+    ReadNothingOnThisThread();
+    EXPECT_EQ(Receive(connection_.get(), 1), -1);
+    EXPECT_EQ(errno, EAGAIN);
+  }).join();
+  EXPECT_EQ(Receive(connection_.get(), 1), 1);
 }
 
 // Connections that hold so many KiB, a limit of 100 MiB.
@@ -133,20 +183,26 @@ class Holders {
  public:
   explicit Holders(const std::vector<int64_t>& kib) : transits_(kib.size()) {
     for (size_t i = 0; i < kib.size(); ++i) {
-      transits_[i].Begin();
+      transits_[i].Begin({i, i}, /*inode=*/0);
       transits_[i].AddReceived(kib[i] << 10);
       pointers_.push_back(&transits_[i]);
     }
   }
-  std::vector<size_t> Choose(int64_t heap_mib) {
-    return TransitGuard(100 * kMib, [=] { return heap_mib * kMib; })
-        .Choose(pointers_);
+  // Counts messages of no bytes, whose headers are in what is held.
+  void Deliver(int i, int64_t messages) {
+    for (int64_t j = 0; j < messages; ++j) transits_[i].AddDelivered(0);
+  }
+  std::vector<size_t> Choose(int64_t heap_mib, bool ending = false) {
+    heap_mib_ = heap_mib;
+    return guard_.Choose(pointers_, ending);
   }
   int64_t kib(int i) const { return transits_[i].bytes() >> 10; }
 
  private:
   std::vector<ConnectionTransit> transits_;
   std::vector<ConnectionTransit*> pointers_;
+  int64_t heap_mib_ = 0;
+  TransitGuard guard_{100 * kMib, [this] { return heap_mib_ * kMib; }};
 };
 
 TEST(TransitGuardTest, ChoosesTheHeaviestOnlyBeyondTheLimit) {
@@ -160,8 +216,24 @@ TEST(TransitGuardTest, ChoosesAsManyAsBringHalf) {
 }
 
 TEST(TransitGuardTest, ChoosesNobodyWhoBringsNextToNothing) {
-  EXPECT_THAT(Holders({63, 1}).Choose(1000), IsEmpty());
-  EXPECT_THAT(Holders({64, 63, 63, 63}).Choose(1000), ElementsAre(0));
+  EXPECT_THAT(Holders({62, 1}).Choose(1000), IsEmpty());
+  EXPECT_THAT(Holders(std::vector<int64_t>(200, 0)).Choose(1000), IsEmpty());
+  EXPECT_THAT(Holders(std::vector<int64_t>(200, 1)).Choose(101), SizeIs(100));
+}
+
+TEST(TransitGuardTest, HeadersOfWhatCameWholeCountOnlyFarBeyondTheLimit) {
+  Holders served({300, 200});
+  served.Deliver(0, 1000);  // 250 KiB of headers
+  EXPECT_THAT(served.Choose(150), ElementsAre(1));
+  EXPECT_THAT(served.Choose(151), ElementsAre(0));
+}
+
+TEST(TransitGuardTest, WaitsForTheEndOfWhomItChoseUnlessTheHeapGrows) {
+  Holders holders({300, 200});
+  EXPECT_THAT(holders.Choose(110), ElementsAre(0));
+  EXPECT_THAT(holders.Choose(110, /*ending=*/true), IsEmpty());
+  EXPECT_THAT(holders.Choose(111, /*ending=*/true), ElementsAre(0));
+  EXPECT_THAT(holders.Choose(105), ElementsAre(0));
 }
 
 TEST(TransitGuardTest, BeginsAnewWhenTheHeapIsSmall) {

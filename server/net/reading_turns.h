@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shares a thread's time among the connections that it reads: decisions only.
+// The sockets are read in transit.cc.
+//
+// gRPC reads a connection for as long as it has anything, and handles the calls
+// that came before it polls again. A KiB of a connection may be 3 us of copying
+// or thirty calls of 50 us each, so that time is learned, not counted in bytes
+// (docs/decisions/0022-reading-turns.md).
+
+#ifndef QGEMM_SERVER_NET_READING_TURNS_H_
+#define QGEMM_SERVER_NET_READING_TURNS_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+
+namespace qgemm {
+
+// A connection and its client. Connections have numbers of their own; clients
+// that share a number share their time.
+struct Reader {
+  uint64_t connection = 0;
+  uint64_t client = 0;
+};
+
+// Turns of the connections of one thread, by the thread's own time. A round
+// lasts from one poll to the next; connections that are refused in it are seen
+// again in the next, as long as they have bytes. A round is held to about a
+// millisecond by what each connection's reads have taken until now. Of those
+// that were refused one is certain of the next round: of the client that has
+// had the least time lately, the connection whose last turn is longest ago;
+// clients that have had more time than that one then wait. Used by one thread.
+class ReadingTurns {
+ public:
+  // `clock` tells the time that the thread has run.
+  explicit ReadingTurns(const Clock* clock)
+      : clock_(clock), round_start_(clock->Now()) {}
+
+  // The thread has handled what it has read, and has been told which
+  // connections have bytes.
+  void BeginRound();
+
+  // Bytes that may be read of the connection at once; 0: none in this round.
+  int64_t Allow(Reader reader);
+
+  // Counts bytes that were read after Allow.
+  void Add(Reader reader, int64_t bytes);
+
+  // True if the connection may be torn down in this round, which takes time for
+  // each of its calls: one a round, and the one that is certain of it.
+  bool AllowEnd(Reader reader);
+
+ private:
+  // Means of the latest reads, of which each counts half of the one after it.
+  struct Cost {
+    absl::Duration read = absl::Microseconds(20);
+    absl::Duration kib = absl::Microseconds(125);
+
+    void Learn(absl::Duration taken, int64_t bytes);
+    // Bytes that take no longer than a turn should.
+    int64_t TurnBytes() const;
+  };
+
+  struct Connection {
+    Cost cost;
+    uint64_t round = 0;  // of its last turn
+    uint64_t turn = 0;   // number of its last turn among all
+    int64_t bytes = 0;   // in that round
+  };
+
+  struct Client {
+    Cost cost;            // a new connection's, until it has its own
+    absl::Duration time;  // halved every 100 ms
+    uint64_t round = 0;
+    int reads = 0;  // in that round
+  };
+
+  // Somebody who was refused.
+  struct Candidate {
+    Reader reader;
+    absl::Duration client_time;
+    uint64_t turn = 0;
+  };
+
+  Connection& ConnectionOf(Reader reader);
+  Client& ClientOf(Reader reader);
+  bool IsChosen(Reader reader) const;
+  bool HasRoom(const Connection& connection, const Client& client) const;
+  void Take(Reader reader, Connection* connection, Client* client);
+  void Refuse(Reader reader, const Connection& connection,
+              const Client& client);
+  void Learn(absl::Duration round);
+  void Forget(absl::Time now);
+
+  const Clock* const clock_;
+  uint64_t round_ = 1;
+  uint64_t turns_ = 0;
+  absl::Time round_start_;
+  absl::Time halved_ = absl::InfinitePast();
+  absl::Duration planned_;           // of this round, the chosen one's included
+  absl::Duration taken_;             // of those that have had their turn
+  std::vector<Reader> readers_;      // that have had a turn in this round
+  bool ended_ = false;               // one was torn down in this round
+  std::optional<Candidate> chosen_;  // certain of this round
+  std::optional<Candidate> next_;    // of the next one, for now
+  absl::flat_hash_map<uint64_t, Connection> connections_;
+  absl::flat_hash_map<uint64_t, Client> clients_;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_NET_READING_TURNS_H_
