@@ -11,7 +11,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 (DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY,
  WINDOW_UPDATE, CONTINUATION) = range(10)
 END_STREAM, ACK, END_HEADERS = 0x1, 0x1, 0x4
-INITIAL_WINDOW_SIZE = 4
+MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE = 3, 4
 FRAME_BYTES = 16384
 DEFAULT_WINDOW = 65535
 LARGE_WINDOW = 1 << 30
@@ -26,6 +26,12 @@ def frame(kind, flags=0, stream=0, payload=b""):
 def settings(values):
     return frame(SETTINGS, payload=b"".join(
         struct.pack(">HI", key, value) for key, value in values.items()))
+
+
+def settings_in(payload):
+    """The pairs (key, value) of a SETTINGS frame."""
+    for at in range(0, len(payload) - 5, 6):
+        yield struct.unpack_from(">HI", payload, at)
 
 
 def hpack_integer(value, prefix_bits, first=0):
@@ -64,14 +70,24 @@ def message(body, compressed=False):
     return struct.pack(">BI", compressed, len(body)) + body
 
 
-def connect(address, timeout=20):
-    """A socket to (host, port) or to the path of a Unix socket."""
+def connect(address, timeout=20, source=None):
+    """A socket to (host, port) or to the path of a Unix socket.
+
+    source: its own (host, port), which sockets with another peer may have too.
+    """
     if isinstance(address, str):
         connected = socket.socket(socket.AF_UNIX)
         connected.settimeout(timeout)
         connected.connect(address)
         return connected
-    connected = socket.create_connection(address, timeout)
+    if source:
+        connected = socket.socket()
+        connected.settimeout(timeout)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        connected.bind(source)
+        connected.connect(address)
+    else:
+        connected = socket.create_connection(address, timeout)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connected
 
@@ -98,8 +114,8 @@ class Connection:
     """
 
     def __init__(self, address, values=None, acknowledges=True, reads=True,
-                 timeout=20):
-        self.socket = connect(address, timeout)
+                 timeout=20, source=None):
+        self.socket = connect(address, timeout, source)
         self.acknowledges = acknowledges
         self.changed = threading.Condition()
         self.ended = False         # the peer has closed
@@ -236,8 +252,7 @@ class Connection:
             self.ended_streams[stream] = kind
 
     def _take_settings(self, payload):
-        for at in range(0, len(payload) - 5, 6):
-            key, value = struct.unpack_from(">HI", payload, at)
+        for key, value in settings_in(payload):
             if key == INITIAL_WINDOW_SIZE:
                 for stream in self._windows:
                     if stream:

@@ -49,15 +49,21 @@ def dense_messages(name, matrix):
     yield from chunks(pb.SECTION_CODES, matrix.astype("<f2").tobytes())
 
 
-def wide_messages(name):
-    """Ternary, one scale: 1 MiB of codes; 15 rows are answered by 60 MiB."""
+def ternary_messages(name, n, k):
+    """Ternary zeros with one scale: a quarter of a byte an element. k is a
+    multiple of 4."""
     header = pb.WeightsHeader(
-        name=name, n=WIDE_N, k=WIDE_K, total_bytes=4 + WIDE_N,
+        name=name, n=n, k=k, total_bytes=4 + n * k // 4,
         ternary=pb.TernaryFormat(coding=pb.TernaryFormat.CODING_PACKED_012,
                                  tensor_wide_scale=True))
     yield pb.LoadWeightsRequest(header=header)
     yield from chunks(pb.SECTION_SCALES, struct.pack("<f", 1.0))
-    yield from chunks(pb.SECTION_CODES, bytes([0b01010101]) * WIDE_N)
+    yield from chunks(pb.SECTION_CODES, bytes([0b01010101]) * (n * k // 4))
+
+
+def wide_messages(name):
+    """1 MiB of codes; 15 rows are answered by 60 MiB."""
+    return ternary_messages(name, WIDE_N, WIDE_K)
 
 
 def wide_request(**fields):

@@ -9,6 +9,8 @@ import connection_attacks
 import endpoint_attacks
 import gemm_attacks
 import header_attacks
+import large_requests
+import many_connections
 import message_attacks
 import upload_attacks
 
@@ -58,6 +60,9 @@ ATTACKS = [
         "rapid_resets", "control_floods", "empty_messages",
         "unread_control_frames", "broken_frames", "mutated_http2"),
     *of_module(
+        many_connections, "watch_flood", "request_flood",
+        "reset_flood_of_many"),
+    *of_module(
         header_attacks, "bad_fields", "stock_metadata", "trickled_headers",
         "timeouts", "forged_log", "long_names"),
     *of_module(
@@ -72,6 +77,9 @@ ATTACKS = [
         "reload_storm", "odd_headers"),
     *of_module(
         endpoint_attacks, "slow_scrapers", "unread_pages", "odd_pages"),
+    *of_module(large_requests, "big_fragments"),
+    Attack(large_requests.large_launch,
+           flags=COMMON_FLAGS + ("--launch_timeout=5s",)),
     Attack(header_attacks.small_header_floods, bounded=False),
     Attack(connection_attacks.descriptor_flood,
            limits=((resource.RLIMIT_NOFILE, 128),)),
