@@ -12,15 +12,19 @@ wait against 50 ms and twice what they wait in quiet.
 import argparse
 import dataclasses
 import json
+import os
 import random
 import sys
 import time
 
+import identity_cases
+import lifecycle_cases
 import proxy
-from lifecycle_cases import CASES
 from scene import Surprise
 from siege import Siege, Outcome
 from table import ATTACKS
+
+CASES = lifecycle_cases.CASES + identity_cases.CASES
 
 
 def parse_arguments():
@@ -63,17 +67,17 @@ class Run:
         self.outcomes.append(outcome)
         print_outcome(outcome)
 
-    def skip(self, attacks, reason):
-        if attacks:
-            self.skipped += attacks
-            names = ", ".join(sorted(attack.name for attack in attacks))
-            print(f"-- skipped, {reason}: {names}", flush=True)
+    def skip(self, names, reason):
+        if names:
+            self.skipped += names
+            print(f"-- skipped, {reason}: {', '.join(sorted(names))}",
+                  flush=True)
 
     def runnable(self, attacks):
         """Those that need no proxy, if there is none."""
         if proxy.is_installed():
             return list(attacks)
-        self.skip([a for a in attacks if a.proxied],
+        self.skip([a.name for a in attacks if a.proxied],
                   "no haproxy (tools/setup.sh test)")
         return [a for a in attacks if not a.proxied]
 
@@ -127,10 +131,18 @@ class Run:
             siege.settle(outcome)
             self.add(outcome)
             self.stop(siege)
-        self.skip(list(left_out), f"not within {minutes:g} minutes")
+        self.skip([a.name for a in left_out], f"not within {minutes:g} minutes")
+
+    def permitted(self, cases):
+        """Those that need one user alone, if this one cannot be others."""
+        if os.geteuid() == 0:
+            return list(cases)
+        self.skip([case.__name__ for case in cases
+                   if case in identity_cases.CASES], "not root")
+        return [case for case in cases if case not in identity_cases.CASES]
 
     def cases(self, cases):
-        for case in cases:
+        for case in self.permitted(cases):
             outcome = Outcome(case.__name__)
             start = time.monotonic()
             try:

@@ -20,7 +20,6 @@ from h2_wire import (ACK, CANCEL, DATA, END_HEADERS, END_STREAM, HEADERS,
 from scene import expect
 
 INFO = layers.PACKAGE + "GetServerInfo"
-BLOCK_CALLS = 32
 UNLIMITED = 1 << 30
 SELECT_LIMIT_S = 0.2
 
@@ -29,22 +28,23 @@ SELECT_LIMIT_S = 0.2
 class Calls:
     """The calls of a flood, all alike.
 
-    most: calls that one connection makes. resets: each is reset as soon as it
-    is sent.
+    most: calls that one connection makes. at_once: calls that it sends
+    together. resets: each is reset as soon as it is sent.
     """
     path: str
     body: bytes = b""
     most: int = UNLIMITED
+    at_once: int = 32
     resets: bool = False
 
     @functools.lru_cache(maxsize=1024)
     def block(self, first):
-        """The frames of BLOCK_CALLS calls from a stream on."""
+        """The frames of the calls that go together, from a stream on."""
         headers = h2_wire.request_headers(self.path)
         body = h2_wire.message(self.body)
         reset = struct.pack(">I", CANCEL)
         frames = []
-        for stream in range(first, first + 2 * BLOCK_CALLS, 2):
+        for stream in range(first, first + 2 * self.at_once, 2):
             frames.append(frame(HEADERS, END_HEADERS, stream, headers))
             frames.append(frame(DATA, END_STREAM, stream, body))
             if self.resets:
@@ -80,13 +80,14 @@ class PipelinedConnection:
         """True if frames wait to be sent; prepares the next calls."""
         if not self._outgoing and self._may_open():
             self._outgoing += self._calls.block(2 * self.opened + 1)
-            self.opened += BLOCK_CALLS
+            self.opened += self._calls.at_once
         return bool(self._outgoing)
 
     def _may_open(self):
         still_open = 0 if self._calls.resets else self.opened - self.finished
-        return (still_open + BLOCK_CALLS <= self._limit and
-                self.opened + BLOCK_CALLS <= self._calls.most)
+        more = self._calls.at_once
+        return (still_open + more <= self._limit and
+                self.opened + more <= self._calls.most)
 
     def send(self):
         with self._until_closed():
@@ -155,10 +156,12 @@ class Flood:
         for connection in self._connections:
             connection.socket.close()
 
-    def go_on(self, seconds):
-        """Sends and reads for so long, or until the server has closed all."""
+    def go_on(self, seconds, is_over=lambda: False):
+        """Sends and reads for so long, or until is_over() or the server has
+        closed all."""
         limit = time.monotonic() + seconds
-        while time.monotonic() < limit and self._selector.get_map():
+        while (time.monotonic() < limit and not is_over() and
+               self._selector.get_map()):
             for key, events in self._selector.select(SELECT_LIMIT_S):
                 self._go_on_with(key, events)
 
@@ -176,6 +179,11 @@ class Flood:
             wanted |= selectors.EVENT_WRITE
         if wanted != key.events:
             self._selector.modify(connection.socket, wanted, connection)
+
+    def all_were_answered(self):
+        """True if each connection had an answer or was closed."""
+        return all(connection.answered or connection.ended
+                   for connection in self._connections)
 
     @property
     def left_open(self):

@@ -77,6 +77,7 @@ class Subject:
         self._limits = limits or {}
         self.process = None
         self.addresses = None
+        self.tcp_addresses = []  # in the order of their flags
 
     def __enter__(self):
         with open(self.log_path, "wb") as log:
@@ -113,8 +114,8 @@ class Subject:
                 raise RuntimeError(f"no port after {START_LIMIT_S} s")
             time.sleep(0.02)
         with open(self._port_file, encoding="utf-8") as ports:
-            port = int(ports.readline())
-        self.addresses = Addresses(("127.0.0.1", port), self._socket,
+            self.tcp_addresses = [("127.0.0.1", int(port)) for port in ports]
+        self.addresses = Addresses(self.tcp_addresses[0], self._socket,
                                    ("127.0.0.1", int(metrics.group(1))))
 
     @property
