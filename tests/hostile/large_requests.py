@@ -74,8 +74,9 @@ def big_fragments(scene):
         for thread in threads:
             thread.join()
     expect(counts["CANCELLED"], f"no request was begun: {counts}")
-    expect(set(counts) <= {"fragments", "CANCELLED", "RESOURCE_EXHAUSTED"},
-           str(counts))
+    # UNAVAILABLE: the connection brought most of what has come in part.
+    expect(set(counts) <= {"fragments", "CANCELLED", "RESOURCE_EXHAUSTED",
+                           "UNAVAILABLE"}, str(counts))
     return str(dict(counts))
 
 

@@ -168,11 +168,12 @@ class Siege:
         during = self._bystanders.take()
         outcome.answers = str(during)
         outcome.p99_ms = p99s(during)
-        outcome.problems += during.problems[:3]
-        if len(during.problems) > 3:
-            outcome.problems.append(f"… {len(during.problems)} of these")
-        after = self._wait_for_all("after the attack")
-        outcome.problems += after
+        for problems in (during.problems,
+                         self._wait_for_all("after the attack")):
+            outcome.problems += problems[:3]
+            if len(problems) > 3:
+                outcome.problems.append(f"… {len(problems)} of these; the "
+                                        f"last: {problems[-1]}")
 
     def _wait_for_all(self, when):
         """Waits until each kind of bystander has had an answer, over both
@@ -185,6 +186,9 @@ class Siege:
             problems += taken.problems
             missing -= {kind for kind in missing
                         if len(taken.latencies.get(kind, ())) > 0}
+            if missing and not self.subject.alive:
+                return problems + [f"the server ended with "
+                                   f"{self.subject.process.returncode}"]
             if missing and time.monotonic() > limit:
                 return problems + [f"no answer {when} for "
                                    f"{', '.join(sorted(missing))} in "
@@ -213,7 +217,12 @@ class Siege:
         """Waits until the server's figures are back where they began."""
         limit = time.monotonic() + SETTLE_LIMIT_S
         while True:
-            figures = self.subject.figures()
+            try:
+                figures = self.subject.figures()
+            except OSError as error:
+                outcome.problems.append(f"no figures: {error}; "
+                                        f"{self.subject.log()[-500:]}")
+                return
             left = self._left_over(figures)
             if not left or time.monotonic() > limit:
                 break
