@@ -73,7 +73,6 @@ def big_fragments(scene):
             thread.start()
         for thread in threads:
             thread.join()
-    expect(counts["CANCELLED"], f"no request was begun: {counts}")
     # UNAVAILABLE: the connection brought most of what has come in part.
     expect(set(counts) <= {"fragments", "CANCELLED", "RESOURCE_EXHAUSTED",
                            "UNAVAILABLE"}, str(counts))

@@ -202,29 +202,32 @@ class Flood:
                 f"connections left open")
 
 
+def flood_with(scene, count, calls, seconds):
+    """The attack, after one such call has proved to be a good one."""
+    one = dataclasses.replace(calls, most=1, at_once=1, resets=False)
+    with Flood(scene.tcp, 1, one) as single:
+        single.go_on(20, single.all_were_answered)
+        expect(single.total("answered"), f"no answer to {calls.path}")
+    with Flood(scene.tcp, count, calls) as flood:
+        flood.go_on(seconds)
+        expect(flood.total("opened"), f"no call was sent: {flood}")
+        return str(flood)
+
+
 def watch_flood(scene):
     """Five hundred connections of a thousand Watches each, or as many as they
     may have."""
-    with Flood(scene.tcp, scene.count(500),
-               Calls(WATCH, most=1000)) as flood:
-        flood.go_on(20 * scene.scale)
-        expect(flood.total("answered"), f"no Watch was answered: {flood}")
-        return str(flood)
+    return flood_with(scene, scene.count(500), Calls(WATCH, most=1000),
+                      20 * scene.scale)
 
 
 def request_flood(scene):
     """Queries over three hundred connections, sent as fast as the server
     takes them."""
-    with Flood(scene.tcp, 300, Calls(INFO)) as flood:
-        flood.go_on(10 * scene.scale)
-        expect(flood.total("answered"), f"no query was answered: {flood}")
-        return str(flood)
+    return flood_with(scene, 300, Calls(INFO), 10 * scene.scale)
 
 
 def reset_flood_of_many(scene):
     """Whole small Gemms over a hundred connections, each reset at once."""
-    with Flood(scene.tcp, 100, Calls(GEMM, small_gemm(),
-                                     resets=True)) as flood:
-        flood.go_on(10 * scene.scale)
-        expect(flood.total("opened"), f"no call was sent: {flood}")
-        return str(flood)
+    return flood_with(scene, 100, Calls(GEMM, small_gemm(), resets=True),
+                      10 * scene.scale)
