@@ -180,9 +180,9 @@ int Run(int argc, char** argv) {
   const absl::Status announced = AnnouncePorts(options.port_file, **server);
   if (!announced.ok()) return Fail(announced);
   const int code = ServeUntilSignal(options, signals, &guard, server->get());
-  // A destructor that waits for a lost device may wait for ever.
-  if (code != 0) _exit(code);
-  return 0;
+  // All that has to be done is done. A destructor may wait for ever: for a lost
+  // device, or, inside gRPC, for a thread that the system refused to start.
+  _exit(code);
 }
 
 }  // namespace

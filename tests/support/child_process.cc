@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -80,6 +81,17 @@ int ChildProcess::Wait() {
   MutexLock lock(&mutex_);
   while (!output_ended_) more_.Wait(&mutex_);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+void ChildProcess::LimitFurtherMemory(int64_t bytes) {
+  const rlim_t mapped_bytes = StatusBytes("VmSize:");
+  const rlimit limit = {mapped_bytes + bytes, RLIM_INFINITY};
+  CHECK_EQ(prlimit(pid_, RLIMIT_AS, &limit, nullptr), 0);
+}
+
+void ChildProcess::LiftMemoryLimit() {
+  const rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+  CHECK_EQ(prlimit(pid_, RLIMIT_AS, &none, nullptr), 0);
 }
 
 std::string ChildProcess::output() const {

@@ -41,6 +41,10 @@ class ChildProcess {
   // All that it has printed so far.
   std::string output() const;
 
+  // Lets it map so many bytes more than it has mapped, or any number again.
+  void LimitFurtherMemory(int64_t bytes);
+  void LiftMemoryLimit();
+
   // Its resident size, and the largest that it has had.
   int64_t ResidentBytes() const { return StatusBytes("VmRSS:"); }
   int64_t PeakResidentBytes() const { return StatusBytes("VmHWM:"); }
