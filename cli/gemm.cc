@@ -44,7 +44,8 @@ absl::StatusOr<Activations> ReadActivations(const std::string& path, int64_t k,
         path, ": the matrix is ", Name(matrix.type), " [", matrix.n, ", ",
         matrix.k, "]; floats [m, ", k, "] are needed"));
   }
-  return Pack(matrix.n, ToFloats(matrix), type);
+  ASSIGN_OR_RETURN(const std::vector<float> values, file->ReadFloats(matrix));
+  return Pack(matrix.n, values, type);
 }
 
 // Writes bfloat16, which .npy lacks, as fp32, which is exact.

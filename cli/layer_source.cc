@@ -5,7 +5,6 @@
 #include "cli/layer_source.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -159,9 +158,6 @@ void LayerSource::MakeRandom(const LayerOptions& options) {
   matrix_.n = shape.n;
   matrix_.k = shape.k;
   matrix_.type = TensorType::kFloat32;
-  matrix_.bytes =
-      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(values_.data()),
-                          values_.size() * sizeof(float));
 }
 
 absl::Status LayerSource::MakeStream(const LayerOptions& options) {
@@ -184,16 +180,21 @@ absl::Status LayerSource::PassThrough() {
   spec.format = WireFormat::kQ4_0;
   spec.n = matrix_.n;
   spec.k = matrix_.k;
+  return StreamFile(spec);
+}
+
+// The matrix as the file has it is the upload that `spec` describes.
+absl::Status LayerSource::StreamFile(const WeightsSpec& spec) {
   RETURN_IF_ERROR(CheckSpec(spec));
-  const absl::Span<const uint8_t> bytes = matrix_.bytes;
-  const auto position = std::make_shared<size_t>(0);
+  const auto position = std::make_shared<int64_t>(0);
   stream_.spec = spec;
   stream_.read =
-      [bytes, position](absl::Span<uint8_t> buffer) -> absl::StatusOr<int64_t> {
-    const size_t count = std::min(buffer.size(), bytes.size() - *position);
-    std::memcpy(buffer.data(), bytes.data() + *position, count);
+      [this, position](absl::Span<uint8_t> buffer) -> absl::StatusOr<int64_t> {
+    const int64_t count = std::min(static_cast<int64_t>(buffer.size()),
+                                   matrix_.size_bytes - *position);
+    RETURN_IF_ERROR(file_->Read(matrix_, *position, buffer.first(count)));
     *position += count;
-    return static_cast<int64_t>(count);
+    return count;
   };
   stream_.rewind = [position] {
     *position = 0;
@@ -212,7 +213,9 @@ absl::Status LayerSource::QuantizeHere(const LayerOptions& options) {
                                              : ScaleType::kFloat16);
   encode.group_size = options.group_size;
   encode.asymmetric = options.asymmetric;
-  if (values_.empty()) values_ = ToFloats(matrix_);
+  if (file_ != nullptr) {
+    ASSIGN_OR_RETURN(values_, file_->ReadFloats(matrix_));
+  }
   ASSIGN_OR_RETURN(encoded_, EncodeWeights(values_, matrix_.n, matrix_.k,
                                            /*bias=*/{}, encode));
   values_ = {};
@@ -225,7 +228,6 @@ absl::Status LayerSource::SendDense(const LayerOptions& options) {
   dense.n = matrix_.n;
   dense.k = matrix_.k;
   dense.type = FloatTypeOf(matrix_.type);
-  dense.bytes = matrix_.bytes;
   if (!options.format.empty()) {
     const NamedTarget& target = *FindTarget(options.format);
     dense.target = target.target;
@@ -234,6 +236,10 @@ absl::Status LayerSource::SendDense(const LayerOptions& options) {
   dense.group_size = options.group_size;
   dense.asymmetric = options.asymmetric;
   if (dense.type != FloatType::kFloat32) dense.resident_type = dense.type;
+  if (file_ != nullptr) return StreamFile(SpecOf(dense));
+  dense.bytes =
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(values_.data()),
+                          values_.size() * sizeof(float));
   ASSIGN_OR_RETURN(stream_, StreamOf(dense));
   return absl::OkStatus();
 }

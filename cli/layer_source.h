@@ -51,7 +51,7 @@ struct LayerOptions {
   absl::Status Check() const;
 };
 
-// A layer ready to be uploaded; holds the bytes that its stream reads.
+// A layer ready to be uploaded; holds the file or bytes that its stream reads.
 class LayerSource {
  public:
   // Reads or makes the weights and, if asked to, quantizes them.
@@ -68,12 +68,13 @@ class LayerSource {
   void MakeRandom(const LayerOptions& options);
   absl::Status MakeStream(const LayerOptions& options);
   absl::Status PassThrough();
+  absl::Status StreamFile(const WeightsSpec& spec);
   absl::Status QuantizeHere(const LayerOptions& options);
   absl::Status SendDense(const LayerOptions& options);
 
-  std::unique_ptr<TensorFile> file_;
+  std::unique_ptr<TensorFile> file_;  // null: random weights
+  TensorMatrix matrix_;               // of file_, or the shape of values_
   std::vector<float> values_;
-  TensorMatrix matrix_;  // into file_ or values_
   EncodedWeights encoded_;
   WeightsStream stream_;
 };

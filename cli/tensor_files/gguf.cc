@@ -28,6 +28,8 @@ constexpr int kMaxArrayDepth = 4;
 constexpr uint32_t kMaxDimensions = 4;
 constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kMaxAlignment = 1 << 20;
+// Bytes of a key or a tensor's name; the format's own bounds are not above it.
+constexpr uint64_t kMaxNameBytes = 65535;
 // Fewest bytes of one entry: key length, type, one byte of value.
 constexpr int64_t kMinMetadataBytes = 8 + 4 + 1;
 // Name length, dimensions' count, one dimension, type, offset.
@@ -42,10 +44,20 @@ absl::Status CheckCount(absl::string_view what, uint64_t count,
                    " bytes left hold at most ", most));
 }
 
-absl::StatusOr<absl::string_view> ReadString(ByteReader* reader,
-                                             absl::string_view what) {
+// Borrowed until the next read.
+absl::StatusOr<absl::string_view> ReadName(ByteReader* reader,
+                                           absl::string_view what) {
   ASSIGN_OR_RETURN(const uint64_t size, reader->Read<uint64_t>(what));
+  if (size > kMaxNameBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, " has ", size, " bytes; at most ", kMaxNameBytes, " are read"));
+  }
   return reader->ReadBytes(size, what);
+}
+
+absl::Status SkipString(ByteReader* reader, absl::string_view what) {
+  ASSIGN_OR_RETURN(const uint64_t size, reader->Read<uint64_t>(what));
+  return reader->Skip(size, what);
 }
 
 absl::Status CheckValueType(uint32_t type) {
@@ -71,7 +83,7 @@ absl::Status SkipArray(int depth, ByteReader* reader) {
   if (value_bytes > 0) {
     RETURN_IF_ERROR(
         CheckCount("a metadata array's length", count, value_bytes, *reader));
-    return reader->ReadBytes(count * value_bytes, "a metadata array").status();
+    return reader->Skip(count * value_bytes, "a metadata array");
   }
   RETURN_IF_ERROR(CheckCount("a metadata array's length", count,
                              sizeof(uint64_t), *reader));
@@ -84,10 +96,8 @@ absl::Status SkipArray(int depth, ByteReader* reader) {
 absl::Status SkipValue(uint32_t type, int depth, ByteReader* reader) {
   RETURN_IF_ERROR(CheckValueType(type));
   if (type == kArray) return SkipArray(depth, reader);
-  if (type == kString) {
-    return ReadString(reader, "a metadata string").status();
-  }
-  return reader->ReadBytes(kValueBytes[type], "a metadata value").status();
+  if (type == kString) return SkipString(reader, "a metadata string");
+  return reader->Skip(kValueBytes[type], "a metadata value");
 }
 
 // Reads all metadata; returns the alignment of tensor data.
@@ -95,10 +105,11 @@ absl::StatusOr<uint64_t> ReadMetadata(uint64_t count, ByteReader* reader) {
   uint64_t alignment = kDefaultAlignment;
   for (uint64_t i = 0; i < count; ++i) {
     ASSIGN_OR_RETURN(const absl::string_view key,
-                     ReadString(reader, "a metadata key"));
+                     ReadName(reader, "a metadata key"));
+    const bool is_alignment = key == "general.alignment";
     ASSIGN_OR_RETURN(const uint32_t type,
                      reader->Read<uint32_t>("a metadata type"));
-    if (key != "general.alignment") {
+    if (!is_alignment) {
       RETURN_IF_ERROR(SkipValue(type, 0, reader));
       continue;
     }
@@ -173,7 +184,7 @@ absl::Status ReadShape(ByteReader* reader, TensorEntry* tensor) {
 absl::StatusOr<TensorEntry> ReadTensor(uint64_t alignment, ByteReader* reader) {
   TensorEntry tensor;
   ASSIGN_OR_RETURN(const absl::string_view name,
-                   ReadString(reader, "a tensor's name"));
+                   ReadName(reader, "a tensor's name"));
   tensor.name = std::string(name);
   RETURN_IF_ERROR(ReadShape(reader, &tensor));
   ASSIGN_OR_RETURN(const uint32_t type,
@@ -227,30 +238,27 @@ absl::Status PlaceTensors(int64_t data_begin,
 
 }  // namespace
 
-absl::StatusOr<std::vector<TensorEntry>> ParseGguf(
-    absl::Span<const uint8_t> file) {
-  ByteReader reader(file);
-  RETURN_IF_ERROR(ReadPreamble(&reader));
+absl::StatusOr<std::vector<TensorEntry>> ParseGguf(ByteReader* reader) {
+  RETURN_IF_ERROR(ReadPreamble(reader));
   ASSIGN_OR_RETURN(const uint64_t tensor_count,
-                   reader.Read<uint64_t>("the tensor count"));
+                   reader->Read<uint64_t>("the tensor count"));
   ASSIGN_OR_RETURN(const uint64_t metadata_count,
-                   reader.Read<uint64_t>("the metadata count"));
+                   reader->Read<uint64_t>("the metadata count"));
   RETURN_IF_ERROR(CheckCount("the metadata count", metadata_count,
-                             kMinMetadataBytes, reader));
+                             kMinMetadataBytes, *reader));
   ASSIGN_OR_RETURN(const uint64_t alignment,
-                   ReadMetadata(metadata_count, &reader));
+                   ReadMetadata(metadata_count, reader));
   RETURN_IF_ERROR(
-      CheckCount("the tensor count", tensor_count, kMinTensorBytes, reader));
+      CheckCount("the tensor count", tensor_count, kMinTensorBytes, *reader));
   std::vector<TensorEntry> tensors;
   for (uint64_t i = 0; i < tensor_count; ++i) {
-    ASSIGN_OR_RETURN(TensorEntry tensor, ReadTensor(alignment, &reader));
+    ASSIGN_OR_RETURN(TensorEntry tensor, ReadTensor(alignment, reader));
     tensors.push_back(std::move(tensor));
   }
   const int64_t data_begin =
-      RoundUp(reader.position(), static_cast<int64_t>(alignment));
+      RoundUp(reader->position(), static_cast<int64_t>(alignment));
   RETURN_IF_ERROR(PlaceTensors(data_begin, &tensors));
-  RETURN_IF_ERROR(
-      CheckEntries(tensors, data_begin, static_cast<int64_t>(file.size())));
+  RETURN_IF_ERROR(CheckEntries(tensors, data_begin, reader->size_bytes()));
   return tensors;
 }
 

@@ -153,9 +153,8 @@ absl::StatusOr<absl::string_view> ReadHeaderText(ByteReader* reader) {
 
 }  // namespace
 
-absl::StatusOr<TensorEntry> ParseNpy(absl::Span<const uint8_t> file) {
-  ByteReader reader(file);
-  ASSIGN_OR_RETURN(const absl::string_view text, ReadHeaderText(&reader));
+absl::StatusOr<TensorEntry> ParseNpy(ByteReader* reader) {
+  ASSIGN_OR_RETURN(const absl::string_view text, ReadHeaderText(reader));
   ASSIGN_OR_RETURN(const Description description,
                    DescriptionParser(text).Parse());
   TensorEntry tensor;
@@ -177,10 +176,10 @@ absl::StatusOr<TensorEntry> ParseNpy(absl::Span<const uint8_t> file) {
         "the shape is ", ShapeText(tensor.shape), "; a matrix is needed"));
   }
   RETURN_IF_ERROR(SetSize(&tensor));
-  tensor.offset = reader.position();
-  if (tensor.size_bytes != reader.remaining()) {
+  tensor.offset = reader->position();
+  if (tensor.size_bytes != reader->remaining()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the file has ", reader.remaining(), " bytes of data; ",
+        absl::StrCat("the file has ", reader->remaining(), " bytes of data; ",
                      tensor.type_name, " ", ShapeText(tensor.shape), " takes ",
                      tensor.size_bytes, " (is it truncated?)"));
   }

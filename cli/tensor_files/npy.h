@@ -12,13 +12,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "cli/tensor_files/byte_reader.h"
 #include "cli/tensor_files/tensor.h"
 
 namespace qgemm {
 
-// The matrix of the whole file `file`; its name is empty. Errors:
-// INVALID_ARGUMENT that says what is wrong.
-absl::StatusOr<TensorEntry> ParseNpy(absl::Span<const uint8_t> file);
+// The matrix of the file that `reader` is at the start of; its name is empty.
+// Errors: INVALID_ARGUMENT that says what is wrong; the reader's.
+absl::StatusOr<TensorEntry> ParseNpy(ByteReader* reader);
 
 // The bytes of a file before the data: version 1, `type` kFloat32 or
 // kFloat16, shape [rows, columns].

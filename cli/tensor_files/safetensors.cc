@@ -124,28 +124,26 @@ absl::StatusOr<TensorEntry> ParseTensor(const std::string& name,
 
 }  // namespace
 
-absl::StatusOr<std::vector<TensorEntry>> ParseSafetensors(
-    absl::Span<const uint8_t> file) {
-  ByteReader reader(file);
+absl::StatusOr<std::vector<TensorEntry>> ParseSafetensors(ByteReader* reader) {
   ASSIGN_OR_RETURN(const uint64_t header_bytes,
-                   reader.Read<uint64_t>("the header's length"));
+                   reader->Read<uint64_t>("the header's length"));
   if (header_bytes > kMaxHeaderBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("the header's length is ", header_bytes, "; at most ",
                      kMaxHeaderBytes, " is allowed"));
   }
   ASSIGN_OR_RETURN(const absl::string_view text,
-                   reader.ReadBytes(header_bytes, "the header"));
+                   reader->ReadBytes(header_bytes, "the header"));
   ASSIGN_OR_RETURN(const Json header, ParseHeader(text));
   std::vector<TensorEntry> tensors;
   for (const auto& [name, json] : header.items()) {
     if (name == "__metadata__") continue;
     ASSIGN_OR_RETURN(TensorEntry tensor,
-                     ParseTensor(name, json, reader.position()));
+                     ParseTensor(name, json, reader->position()));
     tensors.push_back(std::move(tensor));
   }
-  RETURN_IF_ERROR(CheckEntries(tensors, reader.position(),
-                               static_cast<int64_t>(file.size())));
+  RETURN_IF_ERROR(
+      CheckEntries(tensors, reader->position(), reader->size_bytes()));
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const TensorEntry& a, const TensorEntry& b) {
                      return a.offset < b.offset;

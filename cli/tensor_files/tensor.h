@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
+#include "cli/tensor_files/byte_reader.h"
 
 namespace qgemm {
 
@@ -51,19 +51,18 @@ std::string ShapeText(const std::vector<int64_t>& shape);
 // A tensor name as an error message shows it: shortened, escaped.
 std::string Quoted(absl::string_view name);
 
-// The tensors of the whole file `file`. Both list tensors of types that are not
-// read. Errors: INVALID_ARGUMENT that says what is wrong where.
+// The tensors of the file that `reader` is at the start of. Both list tensors
+// of types that are not read. Errors: INVALID_ARGUMENT that says what is wrong
+// where; the reader's.
 
 // .safetensors (8 bytes of length, JSON, data): F32, F16 and BF16 are read. By
 // offset.
-absl::StatusOr<std::vector<TensorEntry>> ParseSafetensors(
-    absl::Span<const uint8_t> file);
+absl::StatusOr<std::vector<TensorEntry>> ParseSafetensors(ByteReader* reader);
 
 // .gguf, versions 2 and 3: F32, F16, BF16 and Q4_0 are read. In the file's
 // order, shapes turned to outermost first (GGUF's ne[0], which a layer calls k,
 // is innermost). Metadata is checked and skipped, but for general.alignment.
-absl::StatusOr<std::vector<TensorEntry>> ParseGguf(
-    absl::Span<const uint8_t> file);
+absl::StatusOr<std::vector<TensorEntry>> ParseGguf(ByteReader* reader);
 
 }  // namespace qgemm
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mapping a file, telling its format and finding a matrix in it.
+// Reading a file, telling its format and finding a matrix in it.
 
 #include "cli/tensor_files/tensor_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "cli/tensor_files/byte_reader.h"
 #include "cli/tensor_files/npy.h"
 
 namespace qgemm {
@@ -31,23 +31,15 @@ absl::Status PosixError(absl::string_view operation, const std::string& path) {
   return absl::UnknownError(message);
 }
 
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  ~FileDescriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
+absl::StatusOr<FileDescriptor> OpenFile(const std::string& path) {
+  FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return PosixError("open", path);
+  return file;
+}
 
- private:
-  const int fd_;
-};
-
-absl::StatusOr<absl::Span<const uint8_t>> MapFile(const std::string& path) {
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) return PosixError("open", path);
+// Returns the size of a file that has bytes.
+absl::StatusOr<int64_t> SizeOfFile(const FileDescriptor& file,
+                                   const std::string& path) {
   struct stat status;
   if (fstat(file.get(), &status) != 0) return PosixError("stat", path);
   if (!S_ISREG(status.st_mode)) {
@@ -58,28 +50,7 @@ absl::StatusOr<absl::Span<const uint8_t>> MapFile(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": the file is empty"));
   }
-  const size_t size = static_cast<size_t>(status.st_size);
-  void* const address =
-      mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (address == MAP_FAILED) return PosixError("map", path);
-  return absl::MakeConstSpan(static_cast<const uint8_t*>(address), size);
-}
-
-bool StartsWithBytes(absl::Span<const uint8_t> bytes, absl::string_view magic) {
-  return bytes.size() >= magic.size() &&
-         std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
-}
-
-absl::StatusOr<std::vector<TensorEntry>> Parse(
-    const std::string& path, absl::Span<const uint8_t> bytes) {
-  if (StartsWithBytes(bytes, "GGUF")) return ParseGguf(bytes);
-  if (StartsWithBytes(bytes, "\x93NUMPY")) {
-    ASSIGN_OR_RETURN(TensorEntry tensor, ParseNpy(bytes));
-    return std::vector<TensorEntry>{std::move(tensor)};
-  }
-  if (absl::EndsWith(path, ".safetensors")) return ParseSafetensors(bytes);
-  return absl::InvalidArgumentError(
-      "neither a .safetensors, nor a GGUF, nor a NumPy file");
+  return int64_t{status.st_size};
 }
 
 std::string NamesOf(const std::vector<TensorEntry>& tensors) {
@@ -109,34 +80,71 @@ FloatType FloatTypeOf(TensorType type) {
   return FloatType::kFloat32;
 }
 
-std::vector<float> ToFloats(const TensorMatrix& matrix) {
-  const FloatType type = FloatTypeOf(matrix.type);
-  const int64_t element_bytes = SizeOf(type);
-  std::vector<float> values(matrix.bytes.size() / element_bytes);
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = LoadFloat(type, matrix.bytes.data() + i * element_bytes);
-  }
-  return values;
-}
-
 absl::StatusOr<std::unique_ptr<TensorFile>> TensorFile::Open(
     const std::string& path) {
-  ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes, MapFile(path));
-  std::unique_ptr<TensorFile> file(new TensorFile(path, bytes));
-  absl::StatusOr<std::vector<TensorEntry>> tensors = Parse(path, bytes);
-  if (!tensors.ok()) {
-    return absl::Status(tensors.status().code(),
-                        absl::StrCat(path, ": ", tensors.status().message()));
-  }
+  ASSIGN_OR_RETURN(FileDescriptor descriptor, OpenFile(path));
+  ASSIGN_OR_RETURN(const int64_t size_bytes, SizeOfFile(descriptor, path));
+  std::unique_ptr<TensorFile> file(
+      new TensorFile(path, std::move(descriptor), size_bytes));
+  absl::StatusOr<std::vector<TensorEntry>> tensors = file->Parse();
+  if (!tensors.ok()) return file->Error(tensors.status());
   file->tensors_ = *std::move(tensors);
   return file;
 }
 
-TensorFile::TensorFile(std::string path, absl::Span<const uint8_t> bytes)
-    : path_(std::move(path)), bytes_(bytes) {}
+TensorFile::TensorFile(std::string path, FileDescriptor descriptor,
+                       int64_t size_bytes)
+    : path_(std::move(path)),
+      descriptor_(std::move(descriptor)),
+      size_bytes_(size_bytes) {}
 
-TensorFile::~TensorFile() {
-  munmap(const_cast<uint8_t*>(bytes_.data()), bytes_.size());
+absl::StatusOr<std::vector<TensorEntry>> TensorFile::Parse() const {
+  const auto read_at = [this](int64_t offset, absl::Span<uint8_t> buffer) {
+    return ReadAt(offset, buffer);
+  };
+  constexpr absl::string_view kGguf = "GGUF";
+  constexpr absl::string_view kNpy = "\x93NUMPY";
+  ByteReader start(size_bytes_, read_at);
+  ASSIGN_OR_RETURN(const absl::string_view magic,
+                   start.ReadBytes(std::min<int64_t>(size_bytes_, kNpy.size()),
+                                   "the magic number"));
+  ByteReader reader(size_bytes_, read_at);
+  if (absl::StartsWith(magic, kGguf)) return ParseGguf(&reader);
+  if (absl::StartsWith(magic, kNpy)) {
+    ASSIGN_OR_RETURN(TensorEntry tensor, ParseNpy(&reader));
+    return std::vector<TensorEntry>{std::move(tensor)};
+  }
+  if (absl::EndsWith(path_, ".safetensors")) return ParseSafetensors(&reader);
+  return absl::InvalidArgumentError(
+      "neither a .safetensors, nor a GGUF, nor a NumPy file");
+}
+
+absl::Status TensorFile::ReadAt(int64_t offset,
+                                absl::Span<uint8_t> buffer) const {
+  while (!buffer.empty()) {
+    const ssize_t count =
+        pread(descriptor_.get(), buffer.data(), buffer.size(), offset);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      return absl::UnknownError(
+          absl::StrCat("cannot be read: ", std::strerror(errno)));
+    }
+    if (count == 0) {
+      struct stat status = {};
+      fstat(descriptor_.get(), &status);
+      return absl::FailedPreconditionError(
+          absl::StrCat("the file changed while it was read: ", status.st_size,
+                       " of ", size_bytes_, " bytes are left"));
+    }
+    offset += count;
+    buffer.remove_prefix(count);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TensorFile::Error(const absl::Status& status) const {
+  return absl::Status(status.code(),
+                      absl::StrCat(path_, ": ", status.message()));
 }
 
 absl::StatusOr<TensorMatrix> TensorFile::Matrix(absl::string_view name) const {
@@ -163,8 +171,35 @@ absl::StatusOr<TensorMatrix> TensorFile::Matrix(absl::string_view name) const {
   matrix.n = found->shape[0];
   matrix.k = found->shape[1];
   matrix.type = *found->type;
-  matrix.bytes = bytes_.subspan(found->offset, found->size_bytes);
+  matrix.offset = found->offset;
+  matrix.size_bytes = found->size_bytes;
   return matrix;
+}
+
+absl::Status TensorFile::Read(const TensorMatrix& matrix, int64_t offset,
+                              absl::Span<uint8_t> buffer) const {
+  const absl::Status status = ReadAt(matrix.offset + offset, buffer);
+  return status.ok() ? status : Error(status);
+}
+
+absl::StatusOr<std::vector<float>> TensorFile::ReadFloats(
+    const TensorMatrix& matrix) const {
+  constexpr int64_t kPieceElements = 256 << 10;
+  const FloatType type = FloatTypeOf(matrix.type);
+  const int64_t element_bytes = SizeOf(type);
+  std::vector<float> values(matrix.size_bytes / element_bytes);
+  std::vector<uint8_t> piece(kPieceElements * element_bytes);
+  const auto count = static_cast<int64_t>(values.size());
+  for (int64_t i = 0; i < count; i += kPieceElements) {
+    const int64_t elements = std::min(kPieceElements, count - i);
+    RETURN_IF_ERROR(
+        Read(matrix, i * element_bytes,
+             absl::MakeSpan(piece).first(elements * element_bytes)));
+    for (int64_t j = 0; j < elements; ++j) {
+      values[i + j] = LoadFloat(type, piece.data() + j * element_bytes);
+    }
+  }
+  return values;
 }
 
 }  // namespace qgemm

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opens a file of tensors, whichever of the formats it has, and maps it into
-// memory. The formats are in tensor.h and npy.h.
+// Opens a file of tensors, whichever of the formats it has, and reads its
+// matrices. The formats are in tensor.h and npy.h.
 
 #ifndef QGEMM_CLI_TENSOR_FILES_TENSOR_FILE_H_
 #define QGEMM_CLI_TENSOR_FILES_TENSOR_FILE_H_
@@ -14,38 +14,37 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/file_descriptor.h"
 #include "cli/tensor_files/tensor.h"
 #include "kernels/matrix/types.h"
 
 namespace qgemm {
 
-// A weight matrix inside a mapped file.
+// A weight matrix of a file.
 struct TensorMatrix {
   int64_t n = 0;  // rows: output features
   int64_t k = 0;  // columns: input features
   TensorType type = TensorType::kFloat32;
-  absl::Span<const uint8_t> bytes;  // borrowed from the file, any alignment
+  int64_t offset = 0;  // of its first byte in the file
+  int64_t size_bytes = 0;
 };
 
 // The element type of a matrix that is not kQ4_0.
 FloatType FloatTypeOf(TensorType type);
 
-// The values [n, k] of a matrix that is not kQ4_0, exact.
-std::vector<float> ToFloats(const TensorMatrix& matrix);
-
-// An open file. Immutable and thread-safe. If another process shortens the file
-// while it is open, reading it ends the program by SIGBUS.
+// An open file. Immutable and thread-safe. It is read, not mapped: if another
+// process shortens it meanwhile, that is an error and no SIGBUS.
 class TensorFile {
  public:
   // The format is recognized by content; safetensors, which has no magic
-  // number, by the name's ending. Errors: NOT_FOUND, PERMISSION_DENIED,
-  // INVALID_ARGUMENT (with the path and what is wrong).
+  // number, by the name's ending. Reads the list of tensors alone. Errors, with
+  // the path and what is wrong: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT,
+  // FAILED_PRECONDITION (another process shortened the file).
   static absl::StatusOr<std::unique_ptr<TensorFile>> Open(
       const std::string& path);
 
   TensorFile(const TensorFile&) = delete;
   TensorFile& operator=(const TensorFile&) = delete;
-  ~TensorFile();
 
   const std::vector<TensorEntry>& tensors() const { return tensors_; }
 
@@ -54,11 +53,26 @@ class TensorFile {
   // UNIMPLEMENTED (element type).
   absl::StatusOr<TensorMatrix> Matrix(absl::string_view name) const;
 
+  // Fills `buffer` with the matrix's bytes from `offset` on. Errors:
+  // FAILED_PRECONDITION (another process shortened the file), UNKNOWN (the file
+  // system's).
+  absl::Status Read(const TensorMatrix& matrix, int64_t offset,
+                    absl::Span<uint8_t> buffer) const;
+  // The values [n, k] of a matrix that is not kQ4_0, exact. Errors: as Read.
+  absl::StatusOr<std::vector<float>> ReadFloats(
+      const TensorMatrix& matrix) const;
+
  private:
-  TensorFile(std::string path, absl::Span<const uint8_t> bytes);
+  TensorFile(std::string path, FileDescriptor descriptor, int64_t size_bytes);
+
+  absl::StatusOr<std::vector<TensorEntry>> Parse() const;
+  absl::Status ReadAt(int64_t offset, absl::Span<uint8_t> buffer) const;
+  // The error, with the path.
+  absl::Status Error(const absl::Status& status) const;
 
   const std::string path_;
-  const absl::Span<const uint8_t> bytes_;  // mapped
+  const FileDescriptor descriptor_;
+  const int64_t size_bytes_;  // when it was opened
   std::vector<TensorEntry> tensors_;
 };
 

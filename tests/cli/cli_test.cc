@@ -165,7 +165,7 @@ TEST_F(CliTest, NpyInputAndOutput) {
   ASSERT_TRUE(file.ok()) << file.status();
   const auto c = (*file)->Matrix("");
   ASSERT_TRUE(c.ok()) << c.status();
-  EXPECT_EQ(ToFloats(*c), std::vector<float>(2 * 5, 0.0f));
+  EXPECT_EQ(*(*file)->ReadFloats(*c), std::vector<float>(2 * 5, 0.0f));
   EXPECT_EQ(c->n, 2);
 }
 

@@ -20,7 +20,7 @@ constexpr uint32_t kUint32 = 4, kString = 8, kArray = 9;
 constexpr uint64_t kHuge = uint64_t{1} << 63;
 
 std::string ErrorOf(const std::string& file) {
-  const auto tensors = ParseGguf(AsBytes(file));
+  const auto tensors = ParseBytes(ParseGguf, file);
   EXPECT_EQ(tensors.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(tensors.status().message());
 }
@@ -41,7 +41,7 @@ TEST(GgufTest, ReadsEveryTypeWithShapesOutermostFirst) {
             GgufTensor("f", {2, 5}, kF32, 128) +
             GgufTensor("h", {4}, kF16, 192) + GgufTensor("b", {4}, kBf16, 224),
         232);
-    const auto tensors = ParseGguf(AsBytes(file));
+    const auto tensors = ParseBytes(ParseGguf, file);
     ASSERT_TRUE(tensors.ok()) << tensors.status();
     const int64_t data = file.size() - 232;
     ASSERT_EQ(tensors->size(), 4u);
@@ -74,7 +74,7 @@ TEST(GgufTest, SkipsMetadataOfEveryType) {
   header += GgufString("nested") + Raw(kArray) + Raw(kArray) +
             Raw<uint64_t>(1) + Raw<uint32_t>(0) + Raw<uint64_t>(5) + "12345";
   header += GgufTensor("w", {1, 1}, kF32, 0);
-  const auto tensors = ParseGguf(AsBytes(GgufFile(header, 4)));
+  const auto tensors = ParseBytes(ParseGguf, GgufFile(header, 4));
   ASSERT_TRUE(tensors.ok()) << tensors.status();
   EXPECT_EQ((*tensors)[0].name, "w");
 }
@@ -85,14 +85,14 @@ TEST(GgufTest, HonoursGeneralAlignment) {
                        GgufTensor("w", {1, 1}, kF32, 128);
   header.resize((header.size() + 127) / 128 * 128);
   const std::string file = header + std::string(132, '\0');
-  const auto tensors = ParseGguf(AsBytes(file));
+  const auto tensors = ParseBytes(ParseGguf, file);
   ASSERT_TRUE(tensors.ok()) << tensors.status();
   EXPECT_EQ((*tensors)[0].offset, static_cast<int64_t>(header.size()) + 128);
 }
 
 TEST(GgufTest, ListsTypesThatAreNotRead) {
   const auto tensors =
-      ParseGguf(AsBytes(OneTensor(GgufTensor("w", {256, 2}, kQ6K, 0), 420)));
+      ParseBytes(ParseGguf, OneTensor(GgufTensor("w", {256, 2}, kQ6K, 0), 420));
   ASSERT_TRUE(tensors.ok()) << tensors.status();
   EXPECT_EQ((*tensors)[0].type_name, "Q6_K");
   EXPECT_FALSE((*tensors)[0].type.has_value());
@@ -103,10 +103,10 @@ TEST(GgufTest, EveryTruncationIsAnError) {
       GgufFile(GgufPreamble(1, 1) + GgufString("key") + Raw(kString) +
                    GgufString("value") + GgufTensor("w", {32, 2}, kQ40, 0),
                36);
-  ASSERT_TRUE(ParseGguf(AsBytes(file)).ok());
+  ASSERT_TRUE(ParseBytes(ParseGguf, file).ok());
   for (size_t size = 0; size < file.size(); ++size) {
     const std::string cut = file.substr(0, size);
-    EXPECT_FALSE(ParseGguf(AsBytes(cut)).ok()) << size;
+    EXPECT_FALSE(ParseBytes(ParseGguf, cut).ok()) << size;
   }
 }
 
@@ -210,6 +210,47 @@ TEST(GgufTest, RefusesDimensionsOutOfRange) {
 TEST(GgufTest, RefusesQ40RowsOfPartBlocks) {
   EXPECT_THAT(ErrorOf(OneTensor(GgufTensor("w", {33, 2}, kQ40, 0), 64)),
               HasSubstr("multiple of 32"));
+}
+
+// Long strings and arrays are passed over; what follows them is read from the
+// file anew, and so is what lies across the end of a piece.
+TEST(GgufTest, ReadsAFilePieceByPiece) {
+  const std::string name(40'000, 'n');
+  std::string file = GgufPreamble(3, 1) + GgufString("key") +
+                     Raw<uint32_t>(kString) +
+                     GgufString(std::string(99'999, 'v'));
+  for (const char* tensor : {"a", "b", "c"}) {
+    file += GgufTensor(name + tensor, {2, 1}, 0, (*tensor - 'a') * 32);
+  }
+  file = GgufFile(file, 3 * 32);
+  ByteReader reader(static_cast<int64_t>(file.size()),
+                    [&file](int64_t offset, absl::Span<uint8_t> buffer) {
+                      file.copy(reinterpret_cast<char*>(buffer.data()),
+                                buffer.size(), offset);
+                      return absl::OkStatus();
+                    });
+  const auto tensors = ParseGguf(&reader);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  ASSERT_EQ(tensors->size(), 3u);
+  EXPECT_EQ(tensors->back().name, name + "c");
+  EXPECT_EQ(tensors->back().offset, tensors->front().offset + 64);
+}
+
+TEST(GgufTest, AReadThatFailsIsTheParsersError) {
+  ByteReader reader(100, [](int64_t, absl::Span<uint8_t>) {
+    return absl::FailedPreconditionError("gone");
+  });
+  EXPECT_EQ(ParseGguf(&reader).status(), absl::FailedPreconditionError("gone"));
+}
+
+TEST(GgufTest, BoundsNames) {
+  const auto tensors = ParseBytes(
+      ParseGguf,
+      GgufFile(GgufPreamble(1, 0) +
+                   GgufTensor(std::string(65'536, 'n'), {2, 1}, 0, 0),
+               8));
+  EXPECT_THAT(std::string(tensors.status().message()),
+              HasSubstr("65536 bytes; at most 65535"));
 }
 
 }  // namespace

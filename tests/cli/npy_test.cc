@@ -22,7 +22,7 @@ std::string Header(const std::string& descr, const std::string& order,
 }
 
 std::string ErrorOf(const std::string& file) {
-  const auto tensor = ParseNpy(AsBytes(file));
+  const auto tensor = ParseBytes(ParseNpy, file);
   EXPECT_EQ(tensor.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(tensor.status().message());
 }
@@ -30,7 +30,7 @@ std::string ErrorOf(const std::string& file) {
 TEST(NpyTest, ReadsEveryVersion) {
   for (const uint8_t major : {1, 2, 3}) {
     const std::string file = Npy(major, Header("<f4", "False", "(2, 3)"), 24);
-    const auto tensor = ParseNpy(AsBytes(file));
+    const auto tensor = ParseBytes(ParseNpy, file);
     ASSERT_TRUE(tensor.ok()) << tensor.status();
     EXPECT_EQ(tensor->type, TensorType::kFloat32);
     EXPECT_THAT(tensor->shape, ElementsAre(2, 3));
@@ -41,7 +41,7 @@ TEST(NpyTest, ReadsEveryVersion) {
 
 TEST(NpyTest, ReadsHalfPrecision) {
   const auto tensor =
-      ParseNpy(AsBytes(Npy(1, Header("<f2", "False", "(2, 3)"), 12)));
+      ParseBytes(ParseNpy, Npy(1, Header("<f2", "False", "(2, 3)"), 12));
   ASSERT_TRUE(tensor.ok()) << tensor.status();
   EXPECT_EQ(tensor->type, TensorType::kFloat16);
 }
@@ -51,8 +51,8 @@ TEST(NpyTest, ReadsTheHeaderThatItWrites) {
     const std::string header = NpyHeader(type, 123456789, 3);
     EXPECT_EQ(header.size() % 64, 0u);
     const int64_t bytes = type == TensorType::kFloat32 ? 4 : 2;
-    const auto tensor = ParseNpy(
-        AsBytes(NpyHeader(type, 5, 3) + std::string(5 * 3 * bytes, '\0')));
+    const auto tensor = ParseBytes(
+        ParseNpy, NpyHeader(type, 5, 3) + std::string(5 * 3 * bytes, '\0'));
     ASSERT_TRUE(tensor.ok()) << tensor.status();
     EXPECT_EQ(tensor->type, type);
     EXPECT_THAT(tensor->shape, ElementsAre(5, 3));
@@ -63,7 +63,7 @@ TEST(NpyTest, EveryTruncationIsAnError) {
   const std::string file = Npy(2, Header("<f4", "False", "(2, 3)"), 24);
   for (size_t size = 0; size < file.size(); ++size) {
     const std::string cut = file.substr(0, size);
-    EXPECT_FALSE(ParseNpy(AsBytes(cut)).ok()) << size;
+    EXPECT_FALSE(ParseBytes(ParseNpy, cut).ok()) << size;
   }
 }
 

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string ErrorOf(const std::string& file) {
-  const auto tensors = ParseSafetensors(AsBytes(file));
+  const auto tensors = ParseBytes(ParseSafetensors, file);
   EXPECT_EQ(tensors.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(tensors.status().message());
 }
@@ -30,7 +30,7 @@ TEST(SafetensorsTest, ReadsEveryFloatTypeByOffset) {
       R"("b":{"dtype":"BF16","shape":[2,3],"data_offsets":[24,36]},)"
       R"("a":{"dtype":"F32","shape":[3,2],"data_offsets":[0,24]},)"
       R"("c":{"dtype":"F16","shape":[1],"data_offsets":[36,38]}})";
-  const auto tensors = ParseSafetensors(AsBytes(Safetensors(json, 38)));
+  const auto tensors = ParseBytes(ParseSafetensors, Safetensors(json, 38));
   ASSERT_TRUE(tensors.ok()) << tensors.status();
   ASSERT_EQ(tensors->size(), 3u);
   const int64_t data = 8 + json.size();
@@ -45,8 +45,9 @@ TEST(SafetensorsTest, ReadsEveryFloatTypeByOffset) {
 }
 
 TEST(SafetensorsTest, ListsTypesThatAreNotRead) {
-  const auto tensors = ParseSafetensors(AsBytes(
-      OneTensor(R"("dtype":"I64","shape":[2],"data_offsets":[0,16])", 16)));
+  const auto tensors = ParseBytes(
+      ParseSafetensors,
+      OneTensor(R"("dtype":"I64","shape":[2],"data_offsets":[0,16])", 16));
   ASSERT_TRUE(tensors.ok()) << tensors.status();
   EXPECT_EQ((*tensors)[0].type_name, "I64");
   EXPECT_FALSE((*tensors)[0].type.has_value());
@@ -55,10 +56,10 @@ TEST(SafetensorsTest, ListsTypesThatAreNotRead) {
 TEST(SafetensorsTest, EveryTruncationIsAnError) {
   const std::string file =
       OneTensor(R"("dtype":"F32","shape":[2,2],"data_offsets":[0,16])", 16);
-  ASSERT_TRUE(ParseSafetensors(AsBytes(file)).ok());
+  ASSERT_TRUE(ParseBytes(ParseSafetensors, file).ok());
   for (size_t size = 0; size < file.size(); ++size) {
     const std::string cut = file.substr(0, size);
-    EXPECT_FALSE(ParseSafetensors(AsBytes(cut)).ok()) << size;
+    EXPECT_FALSE(ParseBytes(ParseSafetensors, cut).ok()) << size;
   }
 }
 

@@ -10,12 +10,17 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "cli/tensor_files/byte_reader.h"
 
 namespace qgemm {
 
-inline absl::Span<const uint8_t> AsBytes(const std::string& text) {
-  return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()),
-                             text.size());
+// Runs one of the parsers on a file's bytes.
+template <typename Parsed>
+Parsed ParseBytes(Parsed (*parse)(ByteReader* reader),
+                  const std::string& file) {
+  ByteReader reader(absl::MakeConstSpan(
+      reinterpret_cast<const uint8_t*>(file.data()), file.size()));
+  return parse(&reader);
 }
 
 // The little-endian bytes of a value.

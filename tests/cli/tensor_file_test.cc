@@ -5,9 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "cli/tensor_files/npy.h"
 #include "tests/cli/tensor_bytes.h"
 
@@ -38,7 +40,7 @@ TEST(TensorFileTest, OpensEachFormat) {
     ASSERT_TRUE(matrix.ok()) << matrix.status();
     EXPECT_EQ(matrix->n, 1);
     EXPECT_EQ(matrix->k, 2);
-    EXPECT_EQ(matrix->bytes.size(), 8u);
+    EXPECT_EQ(matrix->size_bytes, 8);
   }
 }
 
@@ -54,7 +56,8 @@ TEST(TensorFileTest, ReadsValuesOfEveryFloatType) {
   const auto file = TensorFile::Open(Write("values.safetensors", bytes));
   ASSERT_TRUE(file.ok()) << file.status();
   for (const char* name : {"f", "h", "b"}) {
-    EXPECT_THAT(ToFloats(*(*file)->Matrix(name)), ElementsAre(1.5f, -2.0f))
+    EXPECT_THAT(*(*file)->ReadFloats(*(*file)->Matrix(name)),
+                ElementsAre(1.5f, -2.0f))
         << name;
   }
 }
@@ -64,6 +67,22 @@ TEST(TensorFileTest, ErrorsNameThePath) {
   const absl::Status status = TensorFile::Open(path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+}
+
+TEST(TensorFileTest, AFileThatIsShortenedMeanwhileIsAnError) {
+  const std::string header = NpyHeader(TensorType::kFloat32, 1, 2);
+  const std::string path = Write("cut.npy", header + std::string(8, '\0'));
+  const auto file = TensorFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto matrix = (*file)->Matrix("");
+  ASSERT_TRUE(matrix.ok()) << matrix.status();
+  std::filesystem::resize_file(path, header.size() + 3);
+  const absl::Status status = (*file)->ReadFloats(*matrix).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(std::string(status.message()),
+            absl::StrCat(path, ": the file changed while it was read: ",
+                         header.size() + 3, " of ", header.size() + 8,
+                         " bytes are left"));
 }
 
 TEST(TensorFileTest, AMissingFileIsNotFound) {

@@ -61,9 +61,9 @@ void Edit(FuzzInput* input, std::string* file) {
 
 absl::StatusOr<std::vector<TensorEntry>> Parse(Format format,
                                                const std::string& file) {
-  if (format == Format::kSafetensors) return ParseSafetensors(AsBytes(file));
-  if (format == Format::kGguf) return ParseGguf(AsBytes(file));
-  const absl::StatusOr<TensorEntry> matrix = ParseNpy(AsBytes(file));
+  if (format == Format::kSafetensors) return ParseBytes(ParseSafetensors, file);
+  if (format == Format::kGguf) return ParseBytes(ParseGguf, file);
+  const absl::StatusOr<TensorEntry> matrix = ParseBytes(ParseNpy, file);
   if (!matrix.ok()) return matrix.status();
   return std::vector<TensorEntry>{*matrix};
 }
