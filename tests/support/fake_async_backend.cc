@@ -83,7 +83,7 @@ void FakeAsyncBackend::WaitForHeldStaging(int64_t count) {
 }
 
 void FakeAsyncBackend::WaitWhileStagingIsHeld(int64_t size_bytes) {
-  const auto is_held = [&] {
+  const auto is_held = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return held_staging_bytes_.has_value() &&
            size_bytes >= *held_staging_bytes_;
   };

@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 namespace qgemm {
 namespace {
 
-constexpr int kInputs = 20000;
+constexpr int kInputs = QGEMM_SMOKE_INPUTS;  // fuzz.bzl
 constexpr int64_t kMaxBytes = 400;
 
 std::string RandomBytes(int64_t size, RandomGenerator* random) {
