@@ -82,6 +82,7 @@ class AcceptLoop {
   void OnEnded(const Connection& connection);
   void Sweep();
   void GuardTransit();
+  void Report(absl::string_view reason, const Connection& connection);
   void ShutDown(Connection* connection);
 
   const Parts parts_;

@@ -17,7 +17,9 @@
 #include <ctime>
 #include <numeric>
 
+#include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
+#include "server/net/first_frames.h"
 
 namespace qgemm {
 namespace {
@@ -37,6 +39,12 @@ constexpr int64_t kLeastTotalBytes = int64_t{64} << 10;
 constexpr size_t kMaxParts = 64;
 
 constexpr size_t kMaxDescriptors = 1 << 16;
+
+// Calls that a connection may open before it acknowledges SETTINGS; then they
+// say that it may have 128 (grpc_settings.cc). Connections of a thread that are
+// followed until then.
+constexpr int64_t kMaxFirstCalls = 256;
+constexpr size_t kMaxFollowed = 4096;
 
 // Counts for recvmsg, which has no object. Pages that no descriptor has touched
 // take no memory.
@@ -76,7 +84,7 @@ std::vector<size_t> Heaviest(const std::vector<int64_t>& bytes) {
   return by_bytes;
 }
 
-// What this thread has run.
+// Processor time of the thread that asks.
 class ThreadClock final : public Clock {
  public:
   absl::Time Now() const override {
@@ -90,6 +98,35 @@ ReadingTurns& TurnsOfThread() {
   static const ThreadClock clock;
   static thread_local ReadingTurns turns(&clock);
   return turns;
+}
+
+// First frames of the thread's connections, until they acknowledge SETTINGS.
+absl::flat_hash_map<uint64_t, FirstFrames>& FirstFramesOfThread() {
+  static thread_local absl::flat_hash_map<uint64_t, FirstFrames> frames;
+  return frames;
+}
+
+// Follows the connection's first bytes, and cuts it if it opens too many calls.
+// Connections whose beginning is forgotten are not followed.
+void FollowFirst(ConnectionTransit* transit, const msghdr& message,
+                 ssize_t count) {
+  auto& all = FirstFramesOfThread();
+  if (all.size() > kMaxFollowed) all.clear();
+  const uint64_t connection = transit->reader().connection;
+  const auto [found, is_new] = all.try_emplace(connection);
+  FirstFrames& frames = found->second;
+  auto left = static_cast<size_t>(count);
+  for (const iovec* part = message.msg_iov; left > 0; ++part) {
+    const size_t bytes = std::min(left, part->iov_len);
+    frames.Add({static_cast<const char*>(part->iov_base), bytes});
+    left -= bytes;
+  }
+  if (frames.calls() > kMaxFirstCalls) transit->Cut();
+  if (frames.acknowledged() || transit->is_cut() ||
+      (is_new && transit->has_received())) {
+    transit->Settle();
+    all.erase(found);
+  }
 }
 
 // recvmsg into the first `bytes` of the message's parts.
@@ -140,12 +177,17 @@ ssize_t ReceiveInTurn(ConnectionTransit* transit, int fd, msghdr* message,
   const int64_t allowed_bytes = reads_nothing ? 0 : turns.Allow(reader);
   if (allowed_bytes == 0) return Refuse(EAGAIN, transit, fd, message, flags);
   const ssize_t count = ReceiveUpTo(allowed_bytes, fd, message, flags);
-  if (count > 0) turns.Add(reader, count);
-  const bool ends = count == 0 || (count < 0 && errno != EAGAIN);
+  if (count > 0) {
+    turns.Add(reader, count);
+    if (!transit->is_settled()) FollowFirst(transit, *message, count);
+    return count;
+  }
+  const bool ends = count == 0 || errno != EAGAIN;
   if (ends && !turns.AllowEnd(reader)) {
     errno = EAGAIN;
     return -1;
   }
+  if (ends) FirstFramesOfThread().erase(reader.connection);
   return count;
 }
 
@@ -161,6 +203,7 @@ void ConnectionTransit::Begin(Reader reader, ino_t inode) {
   base_ = 0;
   base_messages_ = 0;
   cut_.store(false, std::memory_order_relaxed);
+  settled_.store(false, std::memory_order_relaxed);
   open_.store(true, std::memory_order_relaxed);
 }
 
@@ -207,7 +250,8 @@ std::vector<size_t> TransitGuard::Choose(
   }
   if (all_bytes < kLeastTotalBytes) return {};
   const int64_t heap_bytes = heap_bytes_();
-  if (heap_bytes < max_bytes_ / 4) {
+  is_pressed_ = heap_bytes >= max_bytes_ / 4;
+  if (!is_pressed_) {
     for (ConnectionTransit* const connection : connections) {
       connection->Rebase();
     }

@@ -24,8 +24,8 @@
 namespace qgemm {
 
 // Bytes of one connection. Lives as its descriptor's number does, for ever.
-// Begin, End, Cut and Rebase are one thread's, AddReceived the reader's; all
-// may run at one time.
+// Begin, End and Rebase are one thread's, AddReceived and Settle the reader's;
+// all may run at one time.
 class alignas(64) ConnectionTransit {
  public:
   // From here to End the descriptor, of which this is the inode, is a
@@ -44,6 +44,13 @@ class alignas(64) ConnectionTransit {
   void Cut() { cut_.store(true, std::memory_order_relaxed); }
   bool is_cut() const { return cut_.load(std::memory_order_relaxed); }
 
+  // True once the client has acknowledged SETTINGS, or is not followed.
+  bool is_settled() const { return settled_.load(std::memory_order_relaxed); }
+  void Settle() { settled_.store(true, std::memory_order_relaxed); }
+
+  bool has_received() const {
+    return received_.load(std::memory_order_relaxed) > 0;
+  }
   // Counts bytes read from the socket.
   void AddReceived(int64_t bytes);
 
@@ -72,6 +79,7 @@ class alignas(64) ConnectionTransit {
 
   std::atomic<bool> open_{false};
   std::atomic<bool> cut_{false};
+  std::atomic<bool> settled_{false};
   std::atomic<uint64_t> connection_{0};
   std::atomic<uint64_t> client_{0};
   std::atomic<ino_t> inode_{0};
@@ -94,9 +102,10 @@ ConnectionTransit* TransitOf(int fd);
 void SetTransitNotice(int event_fd);
 
 // Makes recvmsg say, when it is others' turn, that there is no more for now,
-// though there may be, and read less than it might (reading_turns.h). This
-// library defines poll, which begins a round. Only where gRPC polls by level
-// (GRPC_POLL_STRATEGY poll): an edge would be missed.
+// though there may be, and read less than it might (reading_turns.h); and cuts
+// connections that open more than 256 calls before they acknowledge SETTINGS.
+// This library defines poll, which begins a round. Only where gRPC polls by
+// level (GRPC_POLL_STRATEGY poll): an edge would be missed.
 void TakeTurnsInReading(bool turns);
 
 // Leaves the first bytes of connections, which gRPC reads where it is handed
@@ -110,6 +119,9 @@ class TransitGuard {
   // buffers and calls are; it may take a millisecond.
   TransitGuard(int64_t max_bytes, std::function<int64_t()> heap_bytes)
       : max_bytes_(max_bytes), heap_bytes_(std::move(heap_bytes)) {}
+
+  // True if the heap was beyond a quarter of the limit at the last look.
+  bool is_pressed() const { return is_pressed_; }
 
   // The connections that have brought most of what is in no message, half of it
   // together, if the heap is beyond the limit; else none. A call that is only
@@ -125,6 +137,7 @@ class TransitGuard {
   const int64_t max_bytes_;
   const std::function<int64_t()> heap_bytes_;
   int64_t chosen_at_bytes_ = 0;
+  bool is_pressed_ = false;
 };
 
 // Allocated bytes of glibc's heap, without large blocks of their own mapping.

@@ -167,6 +167,19 @@ TEST_F(TransitTest, EndsAreSeenOneARound) {
   EXPECT_EQ(errno, EPIPE);
 }
 
+TEST_F(TransitTest, ConnectionThatOpensManyCallsAtFirstIsCut) {
+  TakeTurnsInReading(true);
+  std::string bytes = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  for (int i = 0; i < 257; ++i) bytes += std::string("\0\0\0\1\4\0\0\0\1", 9);
+  ASSERT_EQ(send(client_.get(), bytes.data(), bytes.size(), 0),
+            static_cast<ssize_t>(bytes.size()));
+  const size_t last = bytes.size() - 1;
+  ASSERT_EQ(Receive(connection_.get(), last), static_cast<ssize_t>(last));
+  EXPECT_FALSE(transit()->is_cut());
+  ASSERT_EQ(Receive(connection_.get(), 1), 1);
+  EXPECT_TRUE(transit()->is_cut());
+}
+
 TEST_F(TransitTest, ThreadMayLeaveReadingToOthers) {
   TakeTurnsInReading(true);
   ASSERT_EQ(send(client_.get(), "x", 1, 0), 1);
@@ -196,6 +209,7 @@ class Holders {
     heap_mib_ = heap_mib;
     return guard_.Choose(pointers_, ending);
   }
+  bool is_pressed() const { return guard_.is_pressed(); }
   int64_t kib(int i) const { return transits_[i].bytes() >> 10; }
 
  private:
@@ -239,8 +253,10 @@ TEST(TransitGuardTest, WaitsForTheEndOfWhomItChoseUnlessTheHeapGrows) {
 TEST(TransitGuardTest, BeginsAnewWhenTheHeapIsSmall) {
   Holders drifted({600, 50});
   EXPECT_THAT(drifted.Choose(25), IsEmpty());
+  EXPECT_TRUE(drifted.is_pressed());
   EXPECT_EQ(drifted.kib(0), 600);
   EXPECT_THAT(drifted.Choose(24), IsEmpty());
+  EXPECT_FALSE(drifted.is_pressed());
   EXPECT_EQ(drifted.kib(0), 0);
   EXPECT_EQ(drifted.kib(1), 0);
 }
