@@ -34,6 +34,8 @@ struct ClientUsage {
   // are not read.
   std::atomic<int64_t> staged_bytes{0};
   std::atomic<int64_t> listed_bytes{0};
+  // Open calls of Health.Watch.
+  std::atomic<int> watches{0};
 };
 
 // The client at the other end of a connection.

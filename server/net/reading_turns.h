@@ -37,9 +37,10 @@ struct Reader {
 // clients that have had more time than that one then wait. Used by one thread.
 class ReadingTurns {
  public:
-  // `clock` tells the time that the thread has run.
-  explicit ReadingTurns(const Clock* clock)
-      : clock_(clock), round_start_(clock->Now()) {}
+  // `run_clock` tells the time that the thread has run, and is read when much
+  // time has passed by `clock`. Both must outlive this.
+  ReadingTurns(const Clock* clock, const Clock* run_clock)
+      : clock_(clock), run_clock_(run_clock), round_start_(clock->Now()) {}
 
   // The thread has handled what it has read, and has been told which
   // connections have bytes.
@@ -56,10 +57,12 @@ class ReadingTurns {
   bool AllowEnd(Reader reader);
 
  private:
-  // Means of the latest reads, of which each counts half of the one after it.
+  // Cost of the latest turns, each of which counts half of the one after it.
+  // Bytes that are not known yet may be nothing but calls: a turn of 4 KiB.
   struct Cost {
-    absl::Duration read = absl::Microseconds(20);
-    absl::Duration kib = absl::Microseconds(125);
+    absl::Duration turn = absl::Microseconds(20);  // a mean
+    absl::Duration time = absl::Milliseconds(2);   // sums: this for so many
+    double kib = 16;
 
     void Learn(absl::Duration taken, int64_t bytes);
     // Bytes that take no longer than a turn should.
@@ -77,7 +80,8 @@ class ReadingTurns {
     Cost cost;            // a new connection's, until it has its own
     absl::Duration time;  // halved every 100 ms
     uint64_t round = 0;
-    int reads = 0;  // in that round
+    int turns = 0;      // in that round
+    int64_t bytes = 0;  // allowed to them at first
   };
 
   // Somebody who was refused.
@@ -94,10 +98,13 @@ class ReadingTurns {
   void Take(Reader reader, Connection* connection, Client* client);
   void Refuse(Reader reader, const Connection& connection,
               const Client& client);
+  absl::Duration RunSince(absl::Duration passed);
   void Learn(absl::Duration round);
   void Forget(absl::Time now);
 
   const Clock* const clock_;
+  const Clock* const run_clock_;
+  absl::Time last_run_ = absl::InfinitePast();
   uint64_t round_ = 1;
   uint64_t turns_ = 0;
   absl::Time round_start_;

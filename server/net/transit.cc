@@ -95,8 +95,9 @@ class ThreadClock final : public Clock {
 };
 
 ReadingTurns& TurnsOfThread() {
-  static const ThreadClock clock;
-  static thread_local ReadingTurns turns(&clock);
+  static const SteadyClock clock;
+  static const ThreadClock run_clock;
+  static thread_local ReadingTurns turns(&clock, &run_clock);
   return turns;
 }
 

@@ -4,9 +4,12 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "rpc/grpc_status.h"
@@ -19,6 +22,9 @@ namespace {
 
 // Longer names are not repeated to the client.
 constexpr size_t kMaxNameRepeated = 64;
+
+// Each costs some 13 KB, and time when its connection ends.
+constexpr int kMaxClientWatches = 1024;
 
 grpc::Status UnknownService(const std::string& name) {
   const std::string subject =
@@ -87,6 +93,12 @@ class HealthService::WatchCall final
         health_(health),
         writer_(context()) {}
 
+  ~WatchCall() {
+    if (peer_ != nullptr) {
+      peer_->usage->watches.fetch_sub(1, std::memory_order_relaxed);
+    }
+  }
+
   // Sends the status if it has changed since the last message, unless one is
   // on its way; only then may the call end. The service's mutex is held, which
   // the analysis does not see for every call of a set.
@@ -121,16 +133,32 @@ class HealthService::WatchCall final
   void AcceptNext() { health_->AcceptWatch(queue()); }
 
   void Begin() {
-    const absl::Status read =
+    absl::Status status =
         ReadBoundedMessage(&received_, kMaxQueryBytes, &request_);
+    if (status.ok()) status = Enter();
     MutexLock lock(&health_->mutex_);
-    if (!read.ok()) {
+    if (!status.ok()) {
       finished_ = true;
-      writer_.Finish(ToGrpcStatus(read), FinishTag());
+      writer_.Finish(ToGrpcStatus(status), FinishTag());
       return;
     }
     health_->watches_.insert(shared_from_this());
     Advance();
+  }
+
+  // Counts for the client until this goes.
+  absl::Status Enter() {
+    std::shared_ptr<const Peer> peer = health_->peers_->Find(*context());
+    if (peer->usage->watches.fetch_add(1, std::memory_order_relaxed) <
+        kMaxClientWatches) {
+      peer_ = std::move(peer);
+      return absl::OkStatus();
+    }
+    peer->usage->watches.fetch_sub(1, std::memory_order_relaxed);
+    return absl::ResourceExhaustedError(absl::StrCat(
+        peer->identity, " has ", kMaxClientWatches,
+        " open calls of Health.Watch, and that is the limit of one client; "
+        "end some of them"));
   }
 
   void OnWritten(bool ok) {
@@ -147,6 +175,7 @@ class HealthService::WatchCall final
   }
 
   HealthService* const health_;
+  std::shared_ptr<const Peer> peer_;  // null: it was refused
   grpc::ByteBuffer received_;
   health::HealthCheckRequest request_;
   grpc::ServerAsyncWriter<grpc::ByteBuffer> writer_;
@@ -157,8 +186,11 @@ class HealthService::WatchCall final
   CallTag<WatchCall, &WatchCall::OnWritten> written_tag_;
 };
 
-HealthService::HealthService(LiveCalls* live_calls, std::string service)
-    : live_calls_(live_calls), service_name_(std::move(service)) {}
+HealthService::HealthService(LiveCalls* live_calls, const PeerTable* peers,
+                             std::string service)
+    : live_calls_(live_calls),
+      peers_(peers),
+      service_name_(std::move(service)) {}
 HealthService::~HealthService() = default;
 
 void HealthService::Register(grpc::ServerBuilder* builder) {

@@ -96,7 +96,7 @@ class QgemmService::Handlers {
                 return queries_.ServerInfo(request, response);
               }),
         debug_(Services(parts), parts.backend, parts.scheduler, options),
-        health_(&live_calls_, v1::Qgemm::service_full_name()) {}
+        health_(&live_calls_, parts.peers, v1::Qgemm::service_full_name()) {}
 
   void Register(grpc::ServerBuilder* builder) {
     builder->RegisterService(&service_);

@@ -14,6 +14,7 @@ import traceback
 
 import layers
 from scene import Scene, Surprise
+from subject import set_niceness
 from table import ATTACKS
 
 
@@ -31,13 +32,13 @@ def become(uid):
 def main():
     name, fields = sys.argv[1], json.loads(sys.argv[2])
     attack = next(attack for attack in ATTACKS if attack.name == name)
+    set_niceness(10)
     uid = fields.pop("uid")
     if uid is not None:
         become(uid)
     fields["tcp"] = tuple(fields["tcp"])
     fields["metrics"] = tuple(fields["metrics"])
     scene = Scene(**fields)
-    os.nice(10)  # its processor would be another machine's
     try:
         print(attack.run(scene), flush=True)
     except Surprise as surprise:
