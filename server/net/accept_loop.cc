@@ -34,6 +34,10 @@ constexpr absl::Duration kGuardInterval = absl::Milliseconds(50);
 constexpr absl::Duration kPressedInterval = absl::Milliseconds(10);
 constexpr absl::Duration kRelief = absl::Milliseconds(100);
 
+// A look walks all free blocks of the heap, for milliseconds after a flood: the
+// next one is due after so many times what it took.
+constexpr int kGuardPause = 20;
+
 // Connections that one listener may bring before the next one's turn.
 constexpr int kTurn = 64;
 
@@ -256,11 +260,14 @@ void AcceptLoop::GuardTransit() {
       transits.push_back(connection.peer->transit);
     }
   }
+  const absl::Time start = parts_.clock->Now();
   const std::vector<size_t> chosen = guard_.Choose(transits, ending);
+  const absl::Time end = parts_.clock->Now();
   for (const size_t i : chosen) ShutDown(open[i]);
   const absl::Duration interval =
       guard_.is_pressed() ? kPressedInterval : kGuardInterval;
-  guard_due_ = parts_.clock->Now() + (chosen.empty() ? interval : kRelief);
+  guard_due_ = end + std::max(chosen.empty() ? interval : kRelief,
+                              (end - start) * kGuardPause);
 }
 
 void AcceptLoop::Report(absl::string_view reason,

@@ -52,7 +52,9 @@ std::array<ConnectionTransit, kMaxDescriptors> transits;
 std::atomic<int64_t> received_by_all{0};
 std::atomic<int> notice{-1};
 std::atomic<bool> takes_turns{false};
-thread_local bool reads_nothing = false;
+// Part that this thread takes: those that poll for connections read them.
+enum class Reading { kNotYet, kPolls, kNever };
+thread_local Reading reading = Reading::kNotYet;
 
 void CountForNotice(int64_t bytes) {
   const int64_t before =
@@ -130,6 +132,12 @@ void FollowFirst(ConnectionTransit* transit, const msghdr& message,
   }
 }
 
+void BeginRound() {
+  if (reading == Reading::kNever) return;
+  reading = Reading::kPolls;
+  TurnsOfThread().BeginRound();
+}
+
 // recvmsg into the first `bytes` of the message's parts.
 ssize_t ReceiveUpTo(int64_t bytes, int fd, msghdr* message, int flags) {
   if (message->msg_iovlen > kMaxParts) {
@@ -166,16 +174,26 @@ ssize_t Refuse(int error, ConnectionTransit* transit, int fd, msghdr* message,
   return -1;
 }
 
-// Reads a connection when it is its turn.
+// True if the connection may be torn down here and now.
+bool MayEnd(const ConnectionTransit& transit) {
+  return reading == Reading::kPolls &&
+         TurnsOfThread().AllowEnd(transit.reader());
+}
+
+// Reads a connection when it is its turn, on a thread that polls. gRPC reads on
+// others too, which have no rounds.
 ssize_t ReceiveInTurn(ConnectionTransit* transit, int fd, msghdr* message,
                       int flags) {
   ReadingTurns& turns = TurnsOfThread();
   const Reader reader = transit->reader();
+  if (reading != Reading::kPolls) {
+    return Refuse(EAGAIN, transit, fd, message, flags);
+  }
   if (transit->is_cut()) {
-    const int error = turns.AllowEnd(reader) ? ECONNRESET : EAGAIN;
+    const int error = MayEnd(*transit) ? ECONNRESET : EAGAIN;
     return Refuse(error, transit, fd, message, flags);
   }
-  const int64_t allowed_bytes = reads_nothing ? 0 : turns.Allow(reader);
+  const int64_t allowed_bytes = turns.Allow(reader);
   if (allowed_bytes == 0) return Refuse(EAGAIN, transit, fd, message, flags);
   const ssize_t count = ReceiveUpTo(allowed_bytes, fd, message, flags);
   if (count > 0) {
@@ -184,7 +202,7 @@ ssize_t ReceiveInTurn(ConnectionTransit* transit, int fd, msghdr* message,
     return count;
   }
   const bool ends = count == 0 || errno != EAGAIN;
-  if (ends && !turns.AllowEnd(reader)) {
+  if (ends && !MayEnd(*transit)) {
     errno = EAGAIN;
     return -1;
   }
@@ -241,7 +259,7 @@ void TakeTurnsInReading(bool turns) {
   takes_turns.store(turns, std::memory_order_relaxed);
 }
 
-void ReadNothingOnThisThread() { reads_nothing = true; }
+void ReadNothingOnThisThread() { reading = Reading::kNever; }
 
 std::vector<size_t> TransitGuard::Choose(
     absl::Span<ConnectionTransit* const> connections, bool ending) {
@@ -298,7 +316,7 @@ extern "C" __attribute__((visibility("default"))) ssize_t recvmsg(
   return count;
 }
 
-// A connection that has ended is torn down by the first write too.
+// A connection that has ended is torn down by a write too.
 extern "C" __attribute__((visibility("default"))) ssize_t sendmsg(
     int fd, const msghdr* message, int flags) {
   const ssize_t count = syscall(SYS_sendmsg, fd, message, flags);
@@ -307,7 +325,7 @@ extern "C" __attribute__((visibility("default"))) ssize_t sendmsg(
   const int error = errno;
   const bool waits = transit != nullptr && transit->is_open() &&
                      qgemm::takes_turns.load(std::memory_order_relaxed) &&
-                     !qgemm::TurnsOfThread().AllowEnd(transit->reader());
+                     !qgemm::MayEnd(*transit);
   errno = waits ? EAGAIN : error;
   return -1;
 }
@@ -323,7 +341,7 @@ extern "C" __attribute__((visibility("default"))) int poll(pollfd* descriptors,
       ppoll(descriptors, count, timeout_ms < 0 ? nullptr : &timeout, nullptr);
   if (qgemm::takes_turns.load(std::memory_order_relaxed)) {
     const int error = errno;
-    qgemm::TurnsOfThread().BeginRound();
+    qgemm::BeginRound();
     errno = error;
   }
   return ready;

@@ -104,12 +104,13 @@ void SetTransitNotice(int event_fd);
 // Makes recvmsg say, when it is others' turn, that there is no more for now,
 // though there may be, and read less than it might (reading_turns.h); and cuts
 // connections that open more than 256 calls before they acknowledge SETTINGS.
-// This library defines poll, which begins a round. Only where gRPC polls by
-// level (GRPC_POLL_STRATEGY poll): an edge would be missed.
+// This library defines poll, which begins a round; only threads that poll read.
+// Only where gRPC polls by level (GRPC_POLL_STRATEGY poll): an edge would be
+// missed.
 void TakeTurnsInReading(bool turns);
 
-// Leaves the first bytes of connections, which gRPC reads where it is handed
-// them, to the threads that poll, if connections take turns.
+// Leaves connections to other threads although this one polls, if they take
+// turns: gRPC reads their first bytes where it is handed them.
 void ReadNothingOnThisThread();
 
 // Chooses which connections must go. Used by one thread at a time.

@@ -59,6 +59,12 @@ class TransitTest : public ::testing::Test {
 
   ConnectionTransit* transit() { return TransitOf(connection_.get()); }
 
+  // From here on this thread reads its connections in turn.
+  static void TakeTurns() {
+    TakeTurnsInReading(true);
+    CHECK_EQ(poll(nullptr, 0, /*timeout=*/0), 0);
+  }
+
   // Begins a connection that no thread has seen.
   void Begin() {
     static uint64_t connections = 0;
@@ -130,7 +136,7 @@ TEST_F(TransitTest, MarkOfACutConnectionEndsWithItsSocket) {
 
 TEST_F(TransitTest, CountsNothingOfOtherSockets) {
   transit()->End();
-  TakeTurnsInReading(true);
+  TakeTurns();
   EXPECT_EQ(Bring(4 * kMib), 4 * kMib);
   EXPECT_EQ(transit()->bytes(), 0);
 }
@@ -145,7 +151,7 @@ TEST_F(TransitTest, IsNoticedWithEachMegabyte) {
 }
 
 TEST_F(TransitTest, TurnEndsAndTheNextBeginsWithAPoll) {
-  TakeTurnsInReading(true);
+  TakeTurns();
   EXPECT_LE(Bring(4 * kMib), kMib / 4);
   EXPECT_EQ(errno, EAGAIN);
   EXPECT_EQ(Receive(connection_.get(), 1), -1);
@@ -155,7 +161,7 @@ TEST_F(TransitTest, TurnEndsAndTheNextBeginsWithAPoll) {
 }
 
 TEST_F(TransitTest, EndsAreSeenOneARound) {
-  TakeTurnsInReading(true);
+  TakeTurns();
   shutdown(client_.get(), SHUT_RDWR);
   pollfd polled = {connection_.get(), POLLIN, 0};
   EXPECT_EQ(poll(&polled, 1, /*timeout=*/-1), 1);
@@ -168,7 +174,7 @@ TEST_F(TransitTest, EndsAreSeenOneARound) {
 }
 
 TEST_F(TransitTest, ConnectionThatOpensManyCallsAtFirstIsCut) {
-  TakeTurnsInReading(true);
+  TakeTurns();
   std::string bytes = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
   for (int i = 0; i < 257; ++i) bytes += std::string("\0\0\0\1\4\0\0\0\1", 9);
   ASSERT_EQ(send(client_.get(), bytes.data(), bytes.size(), 0),
@@ -181,14 +187,26 @@ TEST_F(TransitTest, ConnectionThatOpensManyCallsAtFirstIsCut) {
 }
 
 TEST_F(TransitTest, ThreadMayLeaveReadingToOthers) {
-  TakeTurnsInReading(true);
+  TakeTurns();
   ASSERT_EQ(send(client_.get(), "x", 1, 0), 1);
   std::thread([this] {
     ReadNothingOnThisThread();
+    TakeTurns();
     EXPECT_EQ(Receive(connection_.get(), 1), -1);
     EXPECT_EQ(errno, EAGAIN);
   }).join();
   EXPECT_EQ(Receive(connection_.get(), 1), 1);
+}
+
+TEST_F(TransitTest, OnlyThreadsThatPollRead) {
+  TakeTurns();
+  ASSERT_EQ(send(client_.get(), "x", 1, 0), 1);
+  std::thread([this] {
+    EXPECT_EQ(Receive(connection_.get(), 1), -1);
+    EXPECT_EQ(errno, EAGAIN);
+    TakeTurns();
+    EXPECT_EQ(Receive(connection_.get(), 1), 1);
+  }).join();
 }
 
 // Connections that hold so many KiB, a limit of 100 MiB.
