@@ -146,6 +146,8 @@ class Prometheus(LoggedProcess):
              "--web.listen-address=127.0.0.1:0"], folder)
         self._address = self.find(
             r'Listening on"? address=(127\.0\.0\.1:[1-9]\d*)')
+        # It answers with 503 until then.
+        self.find("(Server is ready to receive web requests)")
 
     def ask(self, path, **arguments):
         url = (f"http://{self._address}/api/v1/{path}?" +
