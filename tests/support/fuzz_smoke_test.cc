@@ -13,12 +13,17 @@
 
 #include "tests/support/seeds.h"
 
+// Given by fuzz.bzl; static analysis does without.
+#ifndef QGEMM_SMOKE_INPUTS
+#define QGEMM_SMOKE_INPUTS 1000
+#endif
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace qgemm {
 namespace {
 
-constexpr int kInputs = QGEMM_SMOKE_INPUTS;  // fuzz.bzl
+constexpr int kInputs = QGEMM_SMOKE_INPUTS;
 constexpr int64_t kMaxBytes = 400;
 
 std::string RandomBytes(int64_t size, RandomGenerator* random) {

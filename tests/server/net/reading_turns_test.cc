@@ -19,7 +19,6 @@ namespace qgemm {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::Ge;
 using ::testing::Le;
 using ::testing::SizeIs;
