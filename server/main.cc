@@ -30,7 +30,7 @@
 #include "server/health/exit_guard.h"
 #include "server/net/descriptor_limit.h"
 #include "server/net/listen.h"
-#include "server/net/transit.h"
+#include "server/net/socket_calls.h"
 #include "server/server.h"
 #include "server/server_options.h"
 

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/log.h"
+#include "server/net/socket_calls.h"
 
 namespace qgemm {
 namespace {

@@ -114,7 +114,7 @@ class ReadingTurns {
   std::vector<Reader> readers_;      // that have had a turn in this round
   bool ended_ = false;               // one was torn down in this round
   std::optional<Candidate> chosen_;  // certain of this round
-  std::optional<Candidate> next_;    // of the next one, for now
+  std::optional<Candidate> next_;    // of the next, unless another is
   absl::flat_hash_map<uint64_t, Connection> connections_;
   absl::flat_hash_map<uint64_t, Client> clients_;
 };

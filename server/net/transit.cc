@@ -3,23 +3,12 @@
 #include "server/net/transit.h"
 
 #include <malloc.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <ctime>
 #include <numeric>
-
-#include "absl/container/flat_hash_map.h"
-#include "base/clock.h"
-#include "server/net/first_frames.h"
 
 namespace qgemm {
 namespace {
@@ -35,26 +24,14 @@ constexpr int64_t kMessageHeaderBytes = 256;
 constexpr int64_t kLeastSuspectBytes = int64_t{1} << 10;
 constexpr int64_t kLeastTotalBytes = int64_t{64} << 10;
 
-// Parts that gRPC reads into at once.
-constexpr size_t kMaxParts = 64;
-
 constexpr size_t kMaxDescriptors = 1 << 16;
-
-// Calls that a connection may open before it acknowledges SETTINGS; then they
-// say that it may have 128 (grpc_settings.cc). Connections of a thread that are
-// followed until then.
-constexpr int64_t kMaxFirstCalls = 256;
-constexpr size_t kMaxFollowed = 4096;
 
 // Counts for recvmsg, which has no object. Pages that no descriptor has touched
 // take no memory.
 std::array<ConnectionTransit, kMaxDescriptors> transits;
 std::atomic<int64_t> received_by_all{0};
 std::atomic<int> notice{-1};
-std::atomic<bool> takes_turns{false};
-// Part that this thread takes: those that poll for connections read them.
-enum class Reading { kNotYet, kPolls, kNever };
-thread_local Reading reading = Reading::kNotYet;
+std::atomic<int64_t> latest_pause{0};  // its end, in nanoseconds
 
 void CountForNotice(int64_t bytes) {
   const int64_t before =
@@ -86,130 +63,6 @@ std::vector<size_t> Heaviest(const std::vector<int64_t>& bytes) {
   return by_bytes;
 }
 
-// Processor time of the thread that asks.
-class ThreadClock final : public Clock {
- public:
-  absl::Time Now() const override {
-    timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return absl::TimeFromTimespec(time);
-  }
-};
-
-ReadingTurns& TurnsOfThread() {
-  static const SteadyClock clock;
-  static const ThreadClock run_clock;
-  static thread_local ReadingTurns turns(&clock, &run_clock);
-  return turns;
-}
-
-// First frames of the thread's connections, until they acknowledge SETTINGS.
-absl::flat_hash_map<uint64_t, FirstFrames>& FirstFramesOfThread() {
-  static thread_local absl::flat_hash_map<uint64_t, FirstFrames> frames;
-  return frames;
-}
-
-// Follows the connection's first bytes, and cuts it if it opens too many calls.
-// Connections whose beginning is forgotten are not followed.
-void FollowFirst(ConnectionTransit* transit, const msghdr& message,
-                 ssize_t count) {
-  auto& all = FirstFramesOfThread();
-  if (all.size() > kMaxFollowed) all.clear();
-  const uint64_t connection = transit->reader().connection;
-  const auto [found, is_new] = all.try_emplace(connection);
-  FirstFrames& frames = found->second;
-  auto left = static_cast<size_t>(count);
-  for (const iovec* part = message.msg_iov; left > 0; ++part) {
-    const size_t bytes = std::min(left, part->iov_len);
-    frames.Add({static_cast<const char*>(part->iov_base), bytes});
-    left -= bytes;
-  }
-  if (frames.calls() > kMaxFirstCalls) transit->Cut();
-  if (frames.acknowledged() || transit->is_cut() ||
-      (is_new && transit->has_received())) {
-    transit->Settle();
-    all.erase(found);
-  }
-}
-
-void BeginRound() {
-  if (reading == Reading::kNever) return;
-  reading = Reading::kPolls;
-  TurnsOfThread().BeginRound();
-}
-
-// recvmsg into the first `bytes` of the message's parts.
-ssize_t ReceiveUpTo(int64_t bytes, int fd, msghdr* message, int flags) {
-  if (message->msg_iovlen > kMaxParts) {
-    return syscall(SYS_recvmsg, fd, message, flags);
-  }
-  std::array<iovec, kMaxParts> parts;
-  size_t count = 0;
-  for (; count < message->msg_iovlen && bytes > 0; ++count) {
-    parts[count] = message->msg_iov[count];
-    parts[count].iov_len =
-        std::min(parts[count].iov_len, static_cast<size_t>(bytes));
-    bytes -= static_cast<int64_t>(parts[count].iov_len);
-  }
-  msghdr shorter = *message;
-  shorter.msg_iov = parts.data();
-  shorter.msg_iovlen = count;
-  const ssize_t received = syscall(SYS_recvmsg, fd, &shorter, flags);
-  message->msg_namelen = shorter.msg_namelen;
-  message->msg_controllen = shorter.msg_controllen;
-  message->msg_flags = shorter.msg_flags;
-  return received;
-}
-
-// Fails, unless gRPC has closed the connection and its number is another
-// file's.
-ssize_t Refuse(int error, ConnectionTransit* transit, int fd, msghdr* message,
-               int flags) {
-  struct stat status;
-  if (fstat(fd, &status) == 0 && status.st_ino != transit->inode()) {
-    transit->End();
-    return syscall(SYS_recvmsg, fd, message, flags);
-  }
-  errno = error;
-  return -1;
-}
-
-// True if the connection may be torn down here and now.
-bool MayEnd(const ConnectionTransit& transit) {
-  return reading == Reading::kPolls &&
-         TurnsOfThread().AllowEnd(transit.reader());
-}
-
-// Reads a connection when it is its turn, on a thread that polls. gRPC reads on
-// others too, which have no rounds.
-ssize_t ReceiveInTurn(ConnectionTransit* transit, int fd, msghdr* message,
-                      int flags) {
-  ReadingTurns& turns = TurnsOfThread();
-  const Reader reader = transit->reader();
-  if (reading != Reading::kPolls) {
-    return Refuse(EAGAIN, transit, fd, message, flags);
-  }
-  if (transit->is_cut()) {
-    const int error = MayEnd(*transit) ? ECONNRESET : EAGAIN;
-    return Refuse(error, transit, fd, message, flags);
-  }
-  const int64_t allowed_bytes = turns.Allow(reader);
-  if (allowed_bytes == 0) return Refuse(EAGAIN, transit, fd, message, flags);
-  const ssize_t count = ReceiveUpTo(allowed_bytes, fd, message, flags);
-  if (count > 0) {
-    turns.Add(reader, count);
-    if (!transit->is_settled()) FollowFirst(transit, *message, count);
-    return count;
-  }
-  const bool ends = count == 0 || errno != EAGAIN;
-  if (ends && !MayEnd(*transit)) {
-    errno = EAGAIN;
-    return -1;
-  }
-  if (ends) FirstFramesOfThread().erase(reader.connection);
-  return count;
-}
-
 }  // namespace
 
 void ConnectionTransit::Begin(Reader reader, ino_t inode) {
@@ -222,13 +75,30 @@ void ConnectionTransit::Begin(Reader reader, ino_t inode) {
   base_ = 0;
   base_messages_ = 0;
   cut_.store(false, std::memory_order_relaxed);
-  settled_.store(false, std::memory_order_relaxed);
+  paused_until_.store(0, std::memory_order_relaxed);
+  {
+    const MutexLock lock(&frames_mutex_);
+    frames_ = ClientFrames();
+  }
   open_.store(true, std::memory_order_relaxed);
+}
+
+void ConnectionTransit::Follow(absl::string_view bytes, absl::Time now) {
+  const MutexLock lock(&frames_mutex_);
+  frames_.Add(bytes, now);
+  if (frames_.must_end()) Cut();
+  const int64_t until = absl::ToUnixNanos(frames_.read_after());
+  paused_until_.store(until, std::memory_order_relaxed);
+  int64_t latest = latest_pause.load(std::memory_order_relaxed);
+  while (latest < until && !latest_pause.compare_exchange_weak(
+                               latest, until, std::memory_order_relaxed)) {
+  }
 }
 
 void ConnectionTransit::AddReceived(int64_t bytes) {
   received_.store(received_.load(std::memory_order_relaxed) + bytes,
                   std::memory_order_relaxed);
+  CountForNotice(bytes);
 }
 
 int64_t ConnectionTransit::bytes() const {
@@ -251,15 +121,13 @@ ConnectionTransit* TransitOf(int fd) {
   return &transits[fd];
 }
 
+absl::Time ConnectionsPausedUntil() {
+  return absl::FromUnixNanos(latest_pause.load(std::memory_order_relaxed));
+}
+
 void SetTransitNotice(int event_fd) {
   notice.store(event_fd, std::memory_order_relaxed);
 }
-
-void TakeTurnsInReading(bool turns) {
-  takes_turns.store(turns, std::memory_order_relaxed);
-}
-
-void ReadNothingOnThisThread() { reading = Reading::kNever; }
 
 std::vector<size_t> TransitGuard::Choose(
     absl::Span<ConnectionTransit* const> connections, bool ending) {
@@ -292,57 +160,3 @@ int64_t AllocatedHeapBytes() {
 }
 
 }  // namespace qgemm
-
-// A program's own definition of a function of the C library comes before the
-// library's, for its shared libraries too.
-extern "C" __attribute__((visibility("default"))) ssize_t recvmsg(
-    int fd, msghdr* message, int flags) {
-  qgemm::ConnectionTransit* const transit = qgemm::TransitOf(fd);
-  if (transit == nullptr || !transit->is_open()) {
-    return syscall(SYS_recvmsg, fd, message, flags);
-  }
-  ssize_t count = -1;
-  if (qgemm::takes_turns.load(std::memory_order_relaxed)) {
-    count = qgemm::ReceiveInTurn(transit, fd, message, flags);
-  } else if (transit->is_cut()) {
-    return qgemm::Refuse(ECONNRESET, transit, fd, message, flags);
-  } else {
-    count = syscall(SYS_recvmsg, fd, message, flags);
-  }
-  if (count > 0) {
-    transit->AddReceived(count);
-    qgemm::CountForNotice(count);
-  }
-  return count;
-}
-
-// A connection that has ended is torn down by a write too.
-extern "C" __attribute__((visibility("default"))) ssize_t sendmsg(
-    int fd, const msghdr* message, int flags) {
-  const ssize_t count = syscall(SYS_sendmsg, fd, message, flags);
-  if (count >= 0 || errno == EAGAIN || errno == EINTR) return count;
-  const qgemm::ConnectionTransit* const transit = qgemm::TransitOf(fd);
-  const int error = errno;
-  const bool waits = transit != nullptr && transit->is_open() &&
-                     qgemm::takes_turns.load(std::memory_order_relaxed) &&
-                     !qgemm::MayEnd(*transit);
-  errno = waits ? EAGAIN : error;
-  return -1;
-}
-
-// A thread sees to its connections between two of these.
-extern "C" __attribute__((visibility("default"))) int poll(pollfd* descriptors,
-                                                           nfds_t count,
-                                                           int timeout_ms) {
-  timespec timeout;
-  timeout.tv_sec = timeout_ms / 1000;
-  timeout.tv_nsec = timeout_ms % 1000 * 1000000L;
-  const int ready =
-      ppoll(descriptors, count, timeout_ms < 0 ? nullptr : &timeout, nullptr);
-  if (qgemm::takes_turns.load(std::memory_order_relaxed)) {
-    const int error = errno;
-    qgemm::BeginRound();
-    errno = error;
-  }
-  return ready;
-}

@@ -18,14 +18,20 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "base/mutex.h"
+#include "server/net/client_frames.h"
 #include "server/net/reading_turns.h"
 
 namespace qgemm {
 
 // Bytes of one connection. Lives as its descriptor's number does, for ever.
-// Begin, End and Rebase are one thread's, AddReceived and Settle the reader's;
-// all may run at one time.
+// Begin, End and Rebase are one thread's, Follow and AddReceived the reader's;
+// all may run at one time. All zero at first: thousands that no descriptor has
+// touched take no memory.
 class alignas(64) ConnectionTransit {
  public:
   // From here to End the descriptor, of which this is the inode, is a
@@ -44,13 +50,15 @@ class alignas(64) ConnectionTransit {
   void Cut() { cut_.store(true, std::memory_order_relaxed); }
   bool is_cut() const { return cut_.load(std::memory_order_relaxed); }
 
-  // True once the client has acknowledged SETTINGS, or is not followed.
-  bool is_settled() const { return settled_.load(std::memory_order_relaxed); }
-  void Settle() { settled_.store(true, std::memory_order_relaxed); }
+  // Follows the next bytes, which were read at `now`: they may cut or pause the
+  // connection (client_frames.h).
+  void Follow(absl::string_view bytes, absl::Time now);
 
-  bool has_received() const {
-    return received_.load(std::memory_order_relaxed) > 0;
+  // Until then, by SteadyClock, nothing more should be read.
+  absl::Time paused_until() const {
+    return absl::FromUnixNanos(paused_until_.load(std::memory_order_relaxed));
   }
+
   // Counts bytes read from the socket.
   void AddReceived(int64_t bytes);
 
@@ -79,39 +87,29 @@ class alignas(64) ConnectionTransit {
 
   std::atomic<bool> open_{false};
   std::atomic<bool> cut_{false};
-  std::atomic<bool> settled_{false};
   std::atomic<uint64_t> connection_{0};
   std::atomic<uint64_t> client_{0};
   std::atomic<ino_t> inode_{0};
   std::atomic<int64_t> received_{0};
   std::atomic<int64_t> delivered_{0};
   std::atomic<int64_t> messages_{0};
+  std::atomic<int64_t> paused_until_{0};  // nanoseconds
   int64_t base_ = 0;
   int64_t base_messages_ = 0;
+  Mutex frames_mutex_;
+  ClientFrames frames_ ABSL_GUARDED_BY(frames_mutex_);
 };
 
 // The counts of a descriptor of this process; null beyond the first 65,536,
 // whose bytes are not counted.
-//
-// This library defines recvmsg, which gRPC reads sockets by, to count what it
-// returns for the connections that have begun.
 ConnectionTransit* TransitOf(int fd);
+
+// From then on no connection is paused, as far as is known.
+absl::Time ConnectionsPausedUntil();
 
 // An eventfd that is written to whenever connections have brought 64 KiB; -1:
 // none. For the whole process, as recvmsg is: the latest counts.
 void SetTransitNotice(int event_fd);
-
-// Makes recvmsg say, when it is others' turn, that there is no more for now,
-// though there may be, and read less than it might (reading_turns.h); and cuts
-// connections that open more than 256 calls before they acknowledge SETTINGS.
-// This library defines poll, which begins a round; only threads that poll read.
-// Only where gRPC polls by level (GRPC_POLL_STRATEGY poll): an edge would be
-// missed.
-void TakeTurnsInReading(bool turns);
-
-// Leaves connections to other threads although this one polls, if they take
-// turns: gRPC reads their first bytes where it is handed them.
-void ReadNothingOnThisThread();
 
 // Chooses which connections must go. Used by one thread at a time.
 class TransitGuard {

@@ -21,6 +21,7 @@
 #include "base/check.h"
 #include "base/file_descriptor.h"
 #include "rpc/library_log.h"
+#include "server/net/socket_calls.h"
 #include "server/net/transit.h"
 #include "server/server.h"
 #include "tests/end_to_end/client.h"

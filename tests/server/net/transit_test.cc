@@ -20,7 +20,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/file_descriptor.h"
+#include "server/net/socket_calls.h"
 
 namespace qgemm {
 namespace {
@@ -184,6 +186,22 @@ TEST_F(TransitTest, ConnectionThatOpensManyCallsAtFirstIsCut) {
   EXPECT_FALSE(transit()->is_cut());
   ASSERT_EQ(Receive(connection_.get(), 1), 1);
   EXPECT_TRUE(transit()->is_cut());
+}
+
+TEST_F(TransitTest, ConnectionThatResetsManyCallsIsLeftOutForAWhile) {
+  TakeTurns();
+  std::string bytes = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  for (int i = 0; i < 3000; ++i) bytes += std::string("\0\0\0\3\0\0\0\0\1", 9);
+  transit()->Follow(bytes, SteadyClock().Now());
+  ASSERT_EQ(send(client_.get(), "x", 1, 0), 1);
+  pollfd polled = {connection_.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&polled, 1, /*timeout=*/0), 0);
+  EXPECT_EQ(polled.fd, connection_.get());
+  EXPECT_EQ(Receive(connection_.get(), 1), -1);
+  EXPECT_EQ(errno, EAGAIN);
+  EXPECT_EQ(poll(&polled, 1, /*timeout=*/-1), 0);  // until it goes on
+  EXPECT_EQ(poll(&polled, 1, /*timeout=*/-1), 1);
+  EXPECT_EQ(Receive(connection_.get(), 1), 1);
 }
 
 TEST_F(TransitTest, ThreadMayLeaveReadingToOthers) {
