@@ -24,9 +24,11 @@ N, K, M = 48, 256, 5
 
 
 def channel_to(address):
-    """A stock channel: 64 MiB is the server's default message limit."""
+    """A stock channel with a connection of its own. 64 MiB is the server's
+    default message limit."""
     limit = 64 << 20
     return grpc.insecure_channel(address, options=[
+        ("grpc.use_local_subchannel_pool", 1),
         ("grpc.max_receive_message_length", limit),
         ("grpc.max_send_message_length", limit)])
 

@@ -2,6 +2,7 @@
 """Services beside the products: the server's own description, health,
 reflection, debugging, channelz; and its end."""
 
+import contextlib
 import unittest
 
 import grpc
@@ -30,6 +31,24 @@ class ServicesTest(EndToEnd):
         answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=60)
         self.assertEqual(answer.status,
                          health_pb2.HealthCheckResponse.SERVING)
+
+    def test_watches_of_one_client_are_bounded(self):
+        """Of 1152 over connections that may each have 128 calls, 1024 stay."""
+        kept, codes = [], []
+        with contextlib.ExitStack() as stack:
+            for _ in range(9):
+                channel = stack.enter_context(channel_to(self.server.address))
+                stub = health_pb2_grpc.HealthStub(channel)
+                for _ in range(128):
+                    watch = stub.Watch(health_pb2.HealthCheckRequest(),
+                                       timeout=120)
+                    try:
+                        next(watch)
+                        kept.append(watch)
+                    except grpc.RpcError as error:
+                        codes.append(error.code())
+        self.assertEqual(len(kept), 1024)
+        self.assertEqual(codes, [grpc.StatusCode.RESOURCE_EXHAUSTED] * 128)
 
     def test_reflection(self):
         database = ProtoReflectionDescriptorDatabase(self.channel)
