@@ -177,6 +177,8 @@ struct BackendMemory {
   int64_t default_weights_bytes = 0;
 };
 
+class ProgramRunner;  // kernels/programs/program_runner.h
+
 // Thread-safe. Destroying a backend waits for every enqueued batch; builders,
 // leases and weights must be gone by then.
 class Backend {
@@ -208,6 +210,9 @@ class Backend {
   // Errors: those of CheckSupport, INVALID_ARGUMENT (no rows, too many),
   // failure().
   virtual absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) = 0;
+
+  // Runs programs; null if the backend does not. Lives as long as the backend.
+  virtual ProgramRunner* programs() { return nullptr; }
 
   // OK while the backend can compute; else, and for ever then, UNAVAILABLE with
   // the reason. Cheap; never waits for the device.

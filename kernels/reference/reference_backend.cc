@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queue and the thread around ReferenceMatmul.
+// The queue and the thread around ReferenceMatmul and ReferenceRun.
 
 #include "kernels/reference/reference_backend.h"
 
 #include <optional>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "base/byte_budget.h"
 #include "base/clock.h"
@@ -14,12 +15,14 @@
 #include "base/host_memory.h"
 #include "base/status_macros.h"
 #include "kernels/host/batch_checks.h"
+#include "kernels/programs/program_runner.h"
 #include "kernels/reference/reference_matmul.h"
+#include "kernels/reference/reference_program.h"
 
 namespace qgemm::reference {
 namespace {
 
-class ReferenceBackend final : public Backend {
+class ReferenceBackend final : public Backend, private ProgramRunner {
  public:
   ReferenceBackend(const BackendLimits& limits, int64_t memory_bytes)
       : limits_(limits),
@@ -54,7 +57,25 @@ class ReferenceBackend final : public Backend {
   absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) override {
     RETURN_IF_ERROR(CheckBatch(batch, limits_.max_batch_rows));
     RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
-    queue_.Push({std::move(batch), std::move(completion), SteadyClock().Now()});
+    queue_.Push({QueuedGemm{std::move(batch), std::move(completion)},
+                 SteadyClock().Now()});
+    return absl::OkStatus();
+  }
+
+  ProgramRunner* programs() override { return this; }
+
+  absl::StatusOr<std::shared_ptr<const CompiledProgram>> Compile(
+      std::shared_ptr<const CheckedProgram> program,
+      WeightsOfProgram weights) override {
+    RETURN_IF_ERROR(CheckProgramSupport(*this, *program, weights));
+    return NewReferenceProgram(std::move(program), std::move(weights));
+  }
+
+  absl::Status EnqueueProgram(ProgramBatch batch,
+                              ProgramCompletion completion) override {
+    RETURN_IF_ERROR(CheckProgramBatch(batch, limits_.max_batch_rows));
+    queue_.Push({QueuedProgram{std::move(batch), std::move(completion)},
+                 SteadyClock().Now()});
     return absl::OkStatus();
   }
 
@@ -71,21 +92,38 @@ class ReferenceBackend final : public Backend {
   }
 
  private:
-  struct Entry {
+  struct QueuedGemm {
     GemmBatch batch;
     BatchCompletion completion;
+
+    void Run() const { ReferenceMatmul(batch); }
+  };
+  struct QueuedProgram {
+    ProgramBatch batch;
+    ProgramCompletion completion;
+
+    void Run() const { ReferenceRun(batch); }
+  };
+  struct Entry {
+    std::variant<QueuedGemm, QueuedProgram> work;
     absl::Time enqueued;
   };
 
   void RunBatches() {
     while (std::optional<Entry> entry = queue_.Pop()) {
-      const absl::Time start = SteadyClock().Now();
-      ReferenceMatmul(entry->batch);
-      BatchTimings timings;
-      timings.wait = start - entry->enqueued;
-      timings.kernel = SteadyClock().Now() - start;
-      entry->completion(absl::OkStatus(), timings, std::move(entry->batch));
+      std::visit([&](auto& work) { RunWork(work, entry->enqueued); },
+                 entry->work);
     }
+  }
+
+  template <typename Work>
+  static void RunWork(Work& work, absl::Time enqueued) {
+    const absl::Time start = SteadyClock().Now();
+    work.Run();
+    BatchTimings timings;
+    timings.wait = start - enqueued;
+    timings.kernel = SteadyClock().Now() - start;
+    work.completion(absl::OkStatus(), timings, std::move(work.batch));
   }
 
   const BackendLimits limits_;

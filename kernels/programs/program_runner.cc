@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kernels/programs/program_runner.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "kernels/programs/op_fields.h"
+
+namespace qgemm {
+
+absl::Status CheckProgramSupport(const Backend& backend,
+                                 const CheckedProgram& program,
+                                 const WeightsOfProgram& weights) {
+  CHECK_EQ(weights.size(), program.weights_ids().size());
+  const int64_t ops = static_cast<int64_t>(program.ops().size());
+  for (int64_t op = 0; op < ops; ++op) {
+    if (program.ops()[op].kind != OpKind::kGemm) continue;
+    const absl::Status status = backend.CheckSupport(
+        *weights[program.weights_of(op)], program.signature_of(op));
+    if (status.ok()) continue;
+    return absl::Status(
+        status.code(), absl::StrCat("op ", op, " (", LabelOf(program.ops()[op]),
+                                    "): ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckProgramBatch(const ProgramBatch& batch, int64_t max_rows) {
+  if (batch.program == nullptr) {
+    return absl::InvalidArgumentError("batch: no program");
+  }
+  int64_t rows = 0;
+  for (const ProgramSegment& segment : batch.segments) {
+    if (segment.first < 0 || segment.rows < 1 ||
+        segment.rows > segment.m - segment.first) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("batch: a segment of ", segment.rows, " rows from ",
+                       segment.first, " on of a request of ", segment.m));
+    }
+    if (segment.rows > max_rows - rows) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("batch: a segment of ", segment.rows, " rows after ",
+                       rows, " others; a batch has at most ", max_rows));
+    }
+    if (segment.inputs == nullptr || segment.outputs == nullptr) {
+      return absl::InvalidArgumentError("batch: a segment without operands");
+    }
+    rows += segment.rows;
+  }
+  if (rows > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("batch: no rows");
+}
+
+}  // namespace qgemm
