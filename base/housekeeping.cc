@@ -16,7 +16,7 @@
 namespace qgemm {
 namespace {
 
-constexpr int64_t kWorthwhileBytes = int64_t{64} << 20;
+constexpr int64_t kWorthwhileBytes = int64_t{32} << 20;
 constexpr absl::Duration kIdleInterval = absl::Seconds(5);
 constexpr absl::Duration kBusyInterval = absl::Seconds(30);
 // So much lies free after a flood only; it goes back though others are served.

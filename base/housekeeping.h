@@ -32,7 +32,7 @@ class ProcessHeap {
 // This process's. Thread-safe.
 ProcessHeap& SystemHeap();
 
-// Trims when it is worth it: at least 64 MiB lie free, and the free bytes or
+// Trims when it is worth it: at least 32 MiB lie free, and the free bytes or
 // the resident size have grown by as much since the last time. It looks every 5
 // s while the process is idle (a twentieth of a core for the time between two
 // ticks), and every 30 s while it is busy, because requests may wait for malloc

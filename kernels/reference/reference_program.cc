@@ -16,7 +16,9 @@ namespace {
 
 class ReferenceProgram final : public CompiledProgram {
  public:
-  using CompiledProgram::CompiledProgram;
+  ReferenceProgram(std::shared_ptr<const CheckedProgram> program,
+                   WeightsOfProgram weights)
+      : CompiledProgram(std::move(program), std::move(weights)) {}
 
   int64_t resident_bytes() const override { return 0; }
 

@@ -2,7 +2,7 @@
 //
 // Limits of what gRPC lets an HTTP/2 client do without end: open calls before
 // it has acknowledged our SETTINGS, from which on it is held to theirs, and
-// reset those that it has opened, which then count no more.
+// reset those that it has just opened, which then count no more.
 
 #ifndef QGEMM_SERVER_NET_CLIENT_FRAMES_H_
 #define QGEMM_SERVER_NET_CLIENT_FRAMES_H_
@@ -10,7 +10,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
@@ -27,10 +29,9 @@ class ClientFrames {
   // True if more than 256 calls came before the acknowledgement.
   bool must_end() const;
 
-  // Time before which no more should be read: a connection may reset 250 calls
-  // at once, twice as many as it may have open, and 2000 a second. A second
-  // after the latest bytes at most.
-  absl::Time read_after() const;
+  // Calls since the last time that were reset less than 10 to 20 ms after they
+  // had come. Older ones are as many as may be open in such a time at most.
+  int64_t TakeYoungResets() { return std::exchange(young_resets_, 0); }
 
  private:
   static constexpr size_t kPrefaceBytes = 24;
@@ -44,8 +45,26 @@ class ClientFrames {
   size_t header_bytes_ = 0;  // of it that have come
   int64_t first_calls_ = 0;
   bool acknowledged_ = false;
-  int64_t resets_ = 0;      // of the bytes that are being added
-  absl::Time resets_paid_;  // at 2000 a second
+  int64_t young_resets_ = 0;
+  // Streams, which a client numbers upwards: the latest, and those up to which
+  // all came before the mark was set, and before the one before it.
+  uint32_t latest_stream_ = 0;
+  uint32_t marked_stream_ = 0;
+  uint32_t old_stream_ = 0;
+  absl::Time marked_;
+};
+
+// Young resets that each client may make: 500 at once and 4000 a second. Not
+// thread-safe.
+class ResetAllowances {
+ public:
+  // Counts resets of the client's, which were read at `now`. Returns the time
+  // before which nothing more should be read of their connection: a second
+  // later at most.
+  absl::Time Add(uint64_t client, int64_t resets, absl::Time now);
+
+ private:
+  absl::flat_hash_map<uint64_t, absl::Time> paid_;  // until when
 };
 
 }  // namespace qgemm

@@ -45,6 +45,13 @@ void CountForNotice(int64_t bytes) {
   errno = error;
 }
 
+absl::Time AddResets(uint64_t client, int64_t resets, absl::Time now) {
+  static Mutex mutex;
+  static auto& allowances = *new ResetAllowances;
+  const MutexLock lock(&mutex);
+  return allowances.Add(client, resets, now);
+}
+
 // The indices of the greatest, which together are half of all.
 std::vector<size_t> Heaviest(const std::vector<int64_t>& bytes) {
   std::vector<size_t> by_bytes;
@@ -84,10 +91,16 @@ void ConnectionTransit::Begin(Reader reader, ino_t inode) {
 }
 
 void ConnectionTransit::Follow(absl::string_view bytes, absl::Time now) {
-  const MutexLock lock(&frames_mutex_);
-  frames_.Add(bytes, now);
-  if (frames_.must_end()) Cut();
-  const int64_t until = absl::ToUnixNanos(frames_.read_after());
+  int64_t resets = 0;
+  {
+    const MutexLock lock(&frames_mutex_);
+    frames_.Add(bytes, now);
+    if (frames_.must_end()) Cut();
+    resets = frames_.TakeYoungResets();
+  }
+  if (resets == 0) return;
+  const int64_t until =
+      absl::ToUnixNanos(AddResets(reader().client, resets, now));
   paused_until_.store(until, std::memory_order_relaxed);
   int64_t latest = latest_pause.load(std::memory_order_relaxed);
   while (latest < until && !latest_pause.compare_exchange_weak(

@@ -50,8 +50,8 @@ class alignas(64) ConnectionTransit {
   void Cut() { cut_.store(true, std::memory_order_relaxed); }
   bool is_cut() const { return cut_.load(std::memory_order_relaxed); }
 
-  // Follows the next bytes, which were read at `now`: they may cut or pause the
-  // connection (client_frames.h).
+  // Follows the next bytes, read at `now` by SteadyClock: they may cut the
+  // connection, or pause it (client_frames.h).
   void Follow(absl::string_view bytes, absl::Time now);
 
   // Until then, by SteadyClock, nothing more should be read.

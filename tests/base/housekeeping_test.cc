@@ -72,7 +72,7 @@ TEST_F(HeapTrimmerTest, TrimsAfterALargeFloodThoughOthersAreServed) {
 
 TEST_F(HeapTrimmerTest, LeavesWhatIsInUse) {
   heap_.used_bytes += 10'000 * kMib;  // weights
-  heap_.free_resident_bytes = 63 * kMib;
+  heap_.free_resident_bytes = 31 * kMib;
   Tick(120, kNothing);
   EXPECT_EQ(heap_.trims, 0);
 }

@@ -82,31 +82,58 @@ TEST(ClientFramesTest, PrefaceIsNoFrame) {
   EXPECT_TRUE(frames.must_end());
 }
 
-TEST(ClientFramesTest, ReadsOnWhileFewAreReset) {
+// A call, and its reset, so long after each other.
+int64_t YoungResetsAfter(absl::Duration age) {
   ClientFrames frames;
-  frames.Add(Preface() + Frames(250, kResetStream, kNoFlags, 4), kNow);
-  EXPECT_LE(frames.read_after(), kNow);
+  frames.Add(Preface() + Frame(kHeaders, kNoFlags, 30), kNow);
+  frames.Add(Frame(kData, kNoFlags, 3), kNow + age / 2);
+  frames.Add(Frame(kResetStream, kNoFlags, 4), kNow + age);
+  return frames.TakeYoungResets();
+}
+
+TEST(ClientFramesTest, ResetsOfYoungCallsCount) {
+  EXPECT_EQ(YoungResetsAfter(absl::ZeroDuration()), 1);
+  EXPECT_EQ(YoungResetsAfter(absl::Milliseconds(9)), 1);
+  EXPECT_EQ(YoungResetsAfter(absl::Milliseconds(20)), 0);
+}
+
+TEST(ClientFramesTest, ResetsAreTakenOnce) {
+  ClientFrames frames;
+  frames.Add(Preface() + Frames(3, kResetStream, kNoFlags, 4), kNow);
+  EXPECT_EQ(frames.TakeYoungResets(), 3);
+  EXPECT_EQ(frames.TakeYoungResets(), 0);
+}
+
+TEST(ResetAllowancesTest, ReadsOnWhileFewAreReset) {
+  ResetAllowances allowances;
+  EXPECT_LE(allowances.Add(1, 500, kNow), kNow);
   for (int i = 1; i <= 1000; ++i) {
     const absl::Time now = kNow + i * absl::Milliseconds(1);
-    frames.Add(Frames(2, kResetStream, kNoFlags, 4), now);
-    EXPECT_LE(frames.read_after(), now);
+    EXPECT_LE(allowances.Add(1, 4, now), now);
   }
 }
 
-TEST(ClientFramesTest, WaitsAfterManyResets) {
-  ClientFrames frames;
-  frames.Add(Preface() + Frames(250, kResetStream, kNoFlags, 4), kNow);
-  frames.Add(Frames(20, kResetStream, kNoFlags, 4), kNow);
-  EXPECT_EQ(frames.read_after(), kNow + absl::Milliseconds(10));
+TEST(ResetAllowancesTest, ClientThatResetsMoreWaits) {
+  ResetAllowances allowances;
+  EXPECT_EQ(allowances.Add(1, 500, kNow), kNow);
+  EXPECT_EQ(allowances.Add(1, 40, kNow), kNow + absl::Milliseconds(10));
   const absl::Time later = kNow + absl::Milliseconds(10);
-  frames.Add(Frame(kResetStream, kNoFlags, 4), later);
-  EXPECT_EQ(frames.read_after(), later + absl::Microseconds(500));
+  EXPECT_EQ(allowances.Add(1, 1, later), later + absl::Microseconds(250));
+  EXPECT_LE(allowances.Add(2, 1, later), later);
 }
 
-TEST(ClientFramesTest, WaitsForASecondAtMost) {
-  ClientFrames frames;
-  frames.Add(Preface() + Frames(10'000, kResetStream, kNoFlags, 4), kNow);
-  EXPECT_EQ(frames.read_after(), kNow + absl::Seconds(1));
+TEST(ResetAllowancesTest, WaitsForASecondAtMost) {
+  ResetAllowances allowances;
+  EXPECT_EQ(allowances.Add(1, 100'000, kNow), kNow + absl::Seconds(1));
+}
+
+TEST(ResetAllowancesTest, ForgetsOnlyClientsThatHavePaid) {
+  ResetAllowances allowances;
+  allowances.Add(0, 1000, kNow);
+  for (uint64_t client = 1; client < 3000; ++client) {
+    allowances.Add(client, 1, kNow);
+  }
+  EXPECT_GT(allowances.Add(0, 1, kNow), kNow + absl::Milliseconds(125));
 }
 
 }  // namespace
