@@ -31,31 +31,35 @@ int64_t TilesPerItem(const PackedLayout& layout, int threads) {
 
 absl::Status BatchRunner::Run(const GemmBatch& batch) {
   const auto& weights = static_cast<const CpuWeights&>(*batch.weights);
-  choice_ = ChooseFamilies(table_, KeysOf(weights, batch.signature));
-  RowSource source{batch.signature, table_.half_conversions, weights.k(),
-                   weights.permutation()};
-  ListRows(batch, weights.k());
-  const int64_t step = PreparedRows::RowsThatFit(source);
-  for (int64_t first = 0; first < rows_.size(); first += step) {
-    RETURN_IF_ERROR(RunBlock(
-        {weights, source, absl::MakeConstSpan(rows_).subspan(first, step)},
-        absl::MakeConstSpan(families_).subspan(first, step)));
-  }
-  return absl::OkStatus();
-}
-
-void BatchRunner::ListRows(const GemmBatch& batch, int64_t k) {
+  const int64_t a_bytes = weights.k() * SizeOf(batch.signature.a_type);
+  const int64_t c_bytes = weights.n() * SizeOf(batch.signature.c_type);
   rows_.clear();
-  families_.clear();
-  const int64_t a_bytes = k * SizeOf(batch.signature.a_type);
-  const int64_t c_bytes = batch.weights->n() * SizeOf(batch.signature.c_type);
   for (const RowSegment& segment : batch.segments) {
-    const RowFamily family = FamilyOf(choice_, segment.rows);
     for (int64_t row = 0; row < segment.rows; ++row) {
-      rows_.push_back({segment.a + row * a_bytes, segment.c + row * c_bytes});
-      families_.push_back(family);
+      rows_.push_back(
+          {segment.a + row * a_bytes, segment.c + row * c_bytes, segment.rows});
     }
   }
+  return RunRows(weights, batch.signature, rows_);
+}
+
+absl::Status BatchRunner::RunRows(const CpuWeights& weights,
+                                  const MatmulSignature& signature,
+                                  absl::Span<const Row> rows) {
+  choice_ = ChooseFamilies(table_, KeysOf(weights, signature));
+  families_.clear();
+  for (const Row& row : rows) {
+    families_.push_back(FamilyOf(choice_, row.request_rows));
+  }
+  RowSource source{signature, table_.half_conversions, weights.k(),
+                   weights.permutation()};
+  const int64_t step = PreparedRows::RowsThatFit(source);
+  for (int64_t first = 0; first < rows.size(); first += step) {
+    RETURN_IF_ERROR(
+        RunBlock({weights, source, rows.subspan(first, step)},
+                 absl::MakeConstSpan(families_).subspan(first, step)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status BatchRunner::RunBlock(const RowBlock& block,

@@ -25,10 +25,21 @@ namespace qgemm::cpu {
 // allocate.
 class BatchRunner {
  public:
+  // One row of a product, borrowed.
+  struct Row {
+    const uint8_t* a;  // [k] of the signature's a_type
+    uint8_t* c;        // [n] of its c_type
+    // Rows of its request, which decide its microkernels (support.h).
+    int64_t request_rows;
+  };
+
   BatchRunner(CpuIsa isa, int threads)
       : table_(TableOf(isa)), pool_(threads), prepared_(table_.split_row) {}
 
   int threads() const { return pool_.threads(); }
+  // For loops between runs, on the thread that runs batches.
+  ThreadPool& pool() { return pool_; }
+  HalfConversions half_conversions() const { return table_.half_conversions; }
 
   // Grows with every piece of a batch that a thread begins: a row to prepare,
   // or some tiles for all rows of a block. Thread-safe.
@@ -38,12 +49,13 @@ class BatchRunner {
   // RESOURCE_EXHAUSTED if there is no memory for its rows.
   absl::Status Run(const GemmBatch& batch);
 
- private:
-  struct Row {
-    const uint8_t* a;
-    uint8_t* c;
-  };
+  // Multiplies rows from anywhere, under a signature that CheckSignature
+  // passes. Errors are those of Run.
+  absl::Status RunRows(const CpuWeights& weights,
+                       const MatmulSignature& signature,
+                       absl::Span<const Row> rows);
 
+ private:
   // Rows that fit in memory at once; all tiles are multiplied with them.
   struct RowBlock {
     const CpuWeights& weights;
@@ -51,7 +63,6 @@ class BatchRunner {
     absl::Span<const Row> rows;
   };
 
-  void ListRows(const GemmBatch& batch, int64_t k);
   absl::Status RunBlock(const RowBlock& block,
                         absl::Span<const RowFamily> families);
   void MultiplyTile(const RowBlock& block, const RowStrip& strip,
@@ -63,7 +74,7 @@ class BatchRunner {
   ThreadPool pool_;
   FamilyChoice choice_;
   PreparedRows prepared_;
-  std::vector<Row> rows_;
+  std::vector<Row> rows_;            // of Run's batch
   std::vector<RowFamily> families_;  // of each row
   std::vector<RowStrip> strips_;     // of the row block
 };
