@@ -29,8 +29,8 @@ LAYERS = (
     ("kernels/reference", "kernels/host kernels/programs kernels/formats "
                           "kernels/matrix base"),
     ("kernels/cpu/microkernels", "kernels/matrix base"),
-    ("kernels/cpu", "kernels/cpu kernels/host kernels/formats kernels/matrix "
-                    "base"),
+    ("kernels/cpu", "kernels/cpu kernels/host kernels/programs kernels/formats "
+                    "kernels/matrix base"),
     ("kernels/cuda/layout", "kernels/formats kernels/matrix base"),
     ("kernels/cuda/plan", "kernels/cuda kernels/formats kernels/matrix base"),
     ("kernels/cuda/runtime", "kernels/cuda/layout kernels/cuda/plan base"),

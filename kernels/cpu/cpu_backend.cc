@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -24,11 +25,14 @@
 #include "base/status_macros.h"
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/batch_runner.h"
+#include "kernels/cpu/cpu_program.h"
 #include "kernels/cpu/cpu_weights.h"
+#include "kernels/cpu/program_executor.h"
 #include "kernels/cpu/support.h"
 #include "kernels/host/batch_checks.h"
 #include "kernels/host/staging_pool.h"
 #include "kernels/host/sticky_failure.h"
+#include "kernels/programs/program_runner.h"
 
 namespace qgemm::cpu {
 namespace {
@@ -84,7 +88,7 @@ class HangGate {
   CondVar opened_;
 };
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public Backend, private ProgramRunner {
  public:
   CpuBackend(const CpuOptions& options, CpuIsa isa)
       : options_(options),
@@ -95,6 +99,7 @@ class CpuBackend final : public Backend {
         staging_({options.max_pooled_staging_bytes, options.max_staging_bytes},
                  AlignedMemory::Allocate),
         runner_(isa, options.threads),
+        executor_(&runner_),
         dispatcher_([this] { Dispatch(); }) {}
 
   ~CpuBackend() override {
@@ -131,7 +136,27 @@ class CpuBackend final : public Backend {
     RETURN_IF_ERROR(failure());
     RETURN_IF_ERROR(CheckBatch(batch, options_.max_batch_rows));
     RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
-    queue_.Push({std::move(batch), std::move(completion), SteadyClock().Now()});
+    queue_.Push({QueuedGemm{std::move(batch), std::move(completion)},
+                 SteadyClock().Now()});
+    return absl::OkStatus();
+  }
+
+  ProgramRunner* programs() override { return this; }
+
+  absl::StatusOr<std::shared_ptr<const CompiledProgram>> Compile(
+      std::shared_ptr<const CheckedProgram> program,
+      WeightsOfProgram weights) override {
+    RETURN_IF_ERROR(failure());
+    RETURN_IF_ERROR(CheckProgramSupport(*this, *program, weights));
+    return CpuProgram::Create(std::move(program), std::move(weights));
+  }
+
+  absl::Status EnqueueProgram(ProgramBatch batch,
+                              ProgramCompletion completion) override {
+    RETURN_IF_ERROR(failure());
+    RETURN_IF_ERROR(CheckProgramBatch(batch, options_.max_batch_rows));
+    queue_.Push({QueuedProgram{std::move(batch), std::move(completion)},
+                 SteadyClock().Now()});
     return absl::OkStatus();
   }
 
@@ -175,24 +200,40 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  struct QueuedBatch {
+  struct QueuedGemm {
     GemmBatch batch;
     BatchCompletion completion;
+  };
+  struct QueuedProgram {
+    ProgramBatch batch;
+    ProgramCompletion completion;
+  };
+  struct Entry {
+    std::variant<QueuedGemm, QueuedProgram> work;
     absl::Time enqueued;
   };
 
   void Dispatch() {
-    while (std::optional<QueuedBatch> next = queue_.Pop()) {
-      const absl::Time start = SteadyClock().Now();
-      hang_gate_.Pass();
-      absl::Status status = runner_.Run(next->batch);
-      BatchTimings timings;
-      timings.wait = start - next->enqueued;
-      timings.kernel = SteadyClock().Now() - start;
-      std::move(next->completion)(std::move(status), timings,
-                                  std::move(next->batch));
+    while (std::optional<Entry> next = queue_.Pop()) {
+      std::visit([&](auto& work) { RunWork(work, next->enqueued); },
+                 next->work);
     }
   }
+
+  template <typename Work>
+  void RunWork(Work& work, absl::Time enqueued) {
+    const absl::Time start = SteadyClock().Now();
+    hang_gate_.Pass();
+    absl::Status status = Run(work.batch);
+    BatchTimings timings;
+    timings.wait = start - enqueued;
+    timings.kernel = SteadyClock().Now() - start;
+    std::move(work.completion)(std::move(status), timings,
+                               std::move(work.batch));
+  }
+
+  absl::Status Run(const GemmBatch& batch) { return runner_.Run(batch); }
+  absl::Status Run(const ProgramBatch& batch) { return executor_.Run(batch); }
 
   const CpuOptions options_;
   const CpuIsa isa_;
@@ -201,10 +242,11 @@ class CpuBackend final : public Backend {
   const int64_t default_weights_bytes_ = MemoryLimitBytes() / 2;
   ByteBudget weights_budget_;
   StagingPool<AlignedMemory> staging_;
-  FifoQueue<QueuedBatch> queue_;
+  FifoQueue<Entry> queue_;
   HangGate hang_gate_;
   StickyFailure failure_;
-  BatchRunner runner_;  // runs on the dispatcher alone
+  BatchRunner runner_;        // runs on the dispatcher alone
+  ProgramExecutor executor_;  // likewise
   std::thread dispatcher_;
 };
 

@@ -8,13 +8,17 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/checked_math.h"
 #include "gtest/gtest.h"
 #include "kernels/matrix/canonical_weights.h"
+#include "kernels/programs/program_runner.h"
 #include "tests/kernels/cpu/one_request.h"
 #include "tests/support/panel_writer.h"
+#include "tests/support/program_layers.h"
 #include "tests/support/random_matrix.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/seeds.h"
@@ -221,6 +225,45 @@ TEST(CpuBackendFaultTest, AHungBackendCanBeGivenUpAndDestroyed) {
   weights.reset();
   a.reset();
   c.reset();
+  backend.reset();
+  EXPECT_TRUE(completed);
+}
+
+// x + x of 3 columns.
+std::shared_ptr<const CheckedProgram> Doubling() {
+  ProgramDraft draft(NumberType::kFloat32);
+  const ValueNumber x = draft.Input(NumberType::kFloat32, 3);
+  absl::StatusOr<CheckedProgram> program =
+      CheckProgram(draft.Finish({draft.Add(x, x)}), {});
+  CHECK_OK(program.status());
+  return std::make_shared<const CheckedProgram>(*std::move(program));
+}
+
+TEST(CpuBackendFaultTest, ProgramsHangAndFailAsOtherBatches) {
+  std::unique_ptr<Backend> backend = WithThreads(2);
+  auto lease = std::make_shared<StagingLease>(*backend->AcquireStaging(256));
+  auto program = *backend->programs()->Compile(Doubling(), {});
+  std::atomic<bool> completed{false};
+  const auto enqueue = [&] {
+    uint8_t* const memory = lease->data();
+    return backend->programs()->EnqueueProgram(
+        {program, {{1, 0, 1, memory, memory + 128}}},
+        [&completed, lease](const absl::Status&, const BatchTimings&,
+                            ProgramBatch) { completed = true; });
+  };
+  ASSERT_EQ(backend->InjectFault(BackendFault::kHang), absl::OkStatus());
+  const uint64_t progress = backend->progress();
+  ASSERT_EQ(enqueue(), absl::OkStatus());
+  EXPECT_EQ(backend->progress(), progress);
+
+  backend->GiveUp(absl::UnavailableError("a launch hangs"));
+
+  EXPECT_EQ(enqueue(), backend->failure());
+  EXPECT_EQ(backend->programs()->Compile(Doubling(), {}).status(),
+            backend->failure());
+  EXPECT_FALSE(completed);
+  program.reset();
+  lease.reset();
   backend.reset();
   EXPECT_TRUE(completed);
 }
