@@ -187,22 +187,21 @@ TEST_P(ProgramOpsTest, ARowOfZerosWithoutEpsHasANormOfNan) {
   RunAndJudge(program, {}, {1, std::vector<uint8_t>(5 * sizeof(float)), {}});
 }
 
-// Few values, so that most elements have equals.
+// Few values, so that most elements have equals; both zeros are equal.
 TEST_P(ProgramOpsTest, TopKTakesTheLowerColumnOfEquals) {
   constexpr int64_t kWidth = 700;
   constexpr int64_t kRows = 4;
+  constexpr float kValues[] = {-2, -1, -0.0f, 0, 1};
   for (const NumberType type : kFloatTypes) {
     for (const int64_t k : {1, 300, 700}) {
       ProgramDraft draft(type);
       const ValueNumber best = draft.TopK(draft.Input(type, kWidth), k);
       const CheckedProgram program =
           CheckedOrDie(draft.Finish({best + 1, best}));
-      std::vector<uint8_t> inputs;
-      for (int64_t i = 0; i < kRows * kWidth; ++i) {
-        inputs.resize(inputs.size() + SizeOf(type));
-        const auto value = static_cast<float>(RandomInt(-2, 2, random()));
-        StoreFloat(FloatTypeOf(type), value * (value == 0 ? -1 : 1),
-                   &inputs[inputs.size() - SizeOf(type)]);
+      std::vector<uint8_t> inputs(kRows * kWidth * SizeOf(type));
+      for (size_t at = 0; at < inputs.size(); at += SizeOf(type)) {
+        StoreFloat(FloatTypeOf(type), RandomElement(kValues, random()),
+                   &inputs[at]);
       }
       RunAndJudge(program, {}, {kRows, inputs, {}});
     }
