@@ -1,6 +1,13 @@
 """C++ code generation for one .proto file, with the system's protoc."""
 
-def cc_grpc_proto(name, src, proto_root, services = True, **kwargs):
+def cc_grpc_proto(
+        name,
+        src,
+        proto_root,
+        services = True,
+        imports = [],
+        deps = [],
+        **kwargs):
     """Generates and compiles the messages and service stubs of one file.
 
     Args:
@@ -9,6 +16,8 @@ def cc_grpc_proto(name, src, proto_root, services = True, **kwargs):
       proto_root: the folder, relative to the workspace, that imports and
         C++ includes start from.
       services: whether the file declares a gRPC service.
+      imports: the .proto files that it imports, relative to this package.
+      deps: the libraries that this makes of them.
       **kwargs: passed to the cc_library.
     """
     stem = src[:-len(".proto")]
@@ -19,10 +28,10 @@ def cc_grpc_proto(name, src, proto_root, services = True, **kwargs):
               if services else "")
     native.genrule(
         name = name + "_codegen",
-        srcs = [src],
+        srcs = [src] + imports,
         outs = messages + stubs,
         cmd = "/usr/bin/protoc --proto_path=" + proto_root +
-              " --cpp_out=$(RULEDIR) " + plugin + "$(SRCS)",
+              " --cpp_out=$(RULEDIR) " + plugin + "$(location " + src + ")",
     )
     generated = messages + stubs
     native.cc_library(
@@ -31,6 +40,6 @@ def cc_grpc_proto(name, src, proto_root, services = True, **kwargs):
         hdrs = [f for f in generated if f.endswith(".h")],
         copts = ["-Wno-unused-parameter"],
         includes = ["."],
-        deps = ["//third_party/grpc"],
+        deps = ["//third_party/grpc"] + deps,
         **kwargs
     )
