@@ -83,7 +83,7 @@ absl::Status Queries::List(const v1::ListWeightsRequest& request,
         place, std::min(kLayersALock, std::max(int64_t{1}, room.layers)));
     for (const WeightsPage::Entry& entry : part.entries) {
       v1::WeightsInfo info;
-      ToMessage(entry.weights, &info);
+      ToMessage(entry.named, &info);
       const int64_t bytes =
           static_cast<int64_t>(info.ByteSizeLong()) + kFieldBytes;
       // A page has a layer at least, or the next one would be the same.

@@ -185,7 +185,7 @@ absl::Duration RetryDelayFor(const absl::Status& status) {
 }
 
 void ToMessage(const NamedWeights& listing, v1::WeightsInfo* info) {
-  const Weights& weights = *listing.weights;
+  const Weights& weights = *listing.record;
   info->set_id(weights.id);
   for (const std::string& name : listing.names) info->add_names(name);
   info->set_name_count(listing.name_count);

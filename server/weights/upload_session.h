@@ -23,6 +23,7 @@
 #include "kernels/formats/weights_decoder.h"
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/backend.h"
+#include "server/weights/name_binding.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {

@@ -36,22 +36,21 @@ NameBinding Named(const std::string& name) {
   return binding;
 }
 
-TEST(ValidateWeightsNameTest, AcceptsEveryLegalCharacter) {
-  EXPECT_TRUE(ValidateWeightsName("AZaz09._/-").ok());
+TEST(ValidateNameTest, AcceptsEveryLegalCharacter) {
+  EXPECT_TRUE(ValidateName("AZaz09._/-").ok());
 }
 
-TEST(ValidateWeightsNameTest, AcceptsTheLongestName) {
-  EXPECT_TRUE(ValidateWeightsName(std::string(128, 'n')).ok());
+TEST(ValidateNameTest, AcceptsTheLongestName) {
+  EXPECT_TRUE(ValidateName(std::string(128, 'n')).ok());
 }
 
-TEST(ValidateWeightsNameTest, RefusesOthers) {
+TEST(ValidateNameTest, RefusesOthers) {
   for (const std::string& name :
        {std::string(), std::string(129, 'n'), std::string("a b"),
         std::string("a\n"), std::string("a\0", 2), std::string("\xc3\xa4"),
         std::string("a:b"), Id(0xabc), absl::AsciiStrToUpper(Id(0xabc))}) {
     SCOPED_TRACE(name);
-    EXPECT_EQ(ValidateWeightsName(name).code(),
-              absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(ValidateName(name).code(), absl::StatusCode::kInvalidArgument);
   }
 }
 
@@ -91,7 +90,7 @@ class WeightStoreTest : public testing::Test {
       const WeightsPage page = store_->List(place, page_layers);
       EXPECT_LE(page.entries.size(), static_cast<size_t>(page_layers));
       for (const WeightsPage::Entry& entry : page.entries) {
-        ids.push_back(entry.weights.weights->id);
+        ids.push_back(entry.named.record->id);
         place = entry.place;
       }
       is_last = page.is_last;
@@ -198,8 +197,8 @@ TEST_F(WeightStoreTest, PagesGoOnThoughLayersComeAndGo) {
   store_->Unload("2").value();
   Commit(7, "0");
   const WeightsPage second = store_->List(first.entries.back().place, 2);
-  EXPECT_EQ(second.entries[0].weights.weights->id, Id(3));
-  EXPECT_EQ(second.entries[1].weights.weights->id, Id(4));
+  EXPECT_EQ(second.entries[0].named.record->id, Id(3));
+  EXPECT_EQ(second.entries[1].named.record->id, Id(4));
   EXPECT_FALSE(second.is_last);
 }
 
@@ -215,7 +214,7 @@ TEST_F(WeightStoreTest, DescribesAHundredNamesAndCountsAll) {
   EXPECT_EQ(next.names.front(), "n100");
   EXPECT_EQ(store_->Get(Id(1), "n199")->names.size(), 50u);
   EXPECT_THAT(store_->Get(Id(1), "n249")->names, IsEmpty());
-  EXPECT_EQ(store_->List("", 1).entries[0].weights.names.size(), 100u);
+  EXPECT_EQ(store_->List("", 1).entries[0].named.names.size(), 100u);
 }
 
 TEST_F(WeightStoreTest, NamesTakeOfTheBudgetAndGiveBack) {
