@@ -48,6 +48,8 @@ LAYERS = (
     ("server/net", "server/metrics base"),
     ("server/health", "server/metrics base"),
     ("server/weights", "server/metrics kernels/formats kernels/matrix base"),
+    ("server/programs", "server/metrics server/weights kernels/programs "
+                        "kernels/formats kernels/matrix base"),
     ("server/scheduling", "server/metrics server/weights kernels/matrix base"),
     ("server/rpc", "server rpc proto kernels/programs kernels/formats "
                    "kernels/matrix base"),

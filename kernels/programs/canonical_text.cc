@@ -62,7 +62,11 @@ std::string CanonicalText(const CheckedProgram& program) {
 }
 
 std::string ProgramId(const CheckedProgram& program) {
-  return HashOf(CanonicalText(program));
+  return ProgramIdOf(CanonicalText(program));
+}
+
+std::string ProgramIdOf(absl::string_view canonical_text) {
+  return HashOf(canonical_text);
 }
 
 }  // namespace qgemm

@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "kernels/programs/checked_program.h"
 
 namespace qgemm {
@@ -27,6 +28,8 @@ std::string CanonicalText(const CheckedProgram& program);
 
 // The SHA-256 of the canonical text, 64 hexadecimal digits.
 std::string ProgramId(const CheckedProgram& program);
+// The same for a text that is there: that of constants takes a hash of each.
+std::string ProgramIdOf(absl::string_view canonical_text);
 
 }  // namespace qgemm
 

@@ -183,6 +183,16 @@ struct WeightsFamilies {
   prometheus::Counter* uploaded;
 };
 
+struct ProgramFamilies {
+  explicit ProgramFamilies(prometheus::Registry& r)
+      : programs(AddGauge(r, "qgemm_programs", "Programs that are held.")),
+        names(AddGauge(r, "qgemm_program_names",
+                       "Names that are bound to programs.")) {}
+
+  prometheus::Gauge* programs;
+  prometheus::Gauge* names;
+};
+
 }  // namespace
 
 struct ServerMetrics::Families final : public prometheus::Collectable {
@@ -204,6 +214,7 @@ struct ServerMetrics::Families final : public prometheus::Collectable {
   MemoryFamilies memory;
   MemoryLimitFamilies limits{counters_and_gauges};
   WeightsFamilies weights{counters_and_gauges};
+  ProgramFamilies programs{counters_and_gauges};
   TrafficFamilies traffic;
   HealthFamily health{counters_and_gauges};
   TransportFamilies transport{counters_and_gauges};
@@ -277,6 +288,11 @@ void ServerMetrics::SetWeightsBudget(int64_t bytes) {
 
 void ServerMetrics::AddUploadedBytes(int64_t bytes) {
   families_->weights.uploaded->Increment(static_cast<double>(bytes));
+}
+
+void ServerMetrics::SetProgramCounts(int64_t programs, int64_t names) {
+  families_->programs.programs->Set(static_cast<double>(programs));
+  families_->programs.names->Set(static_cast<double>(names));
 }
 
 void ServerMetrics::SampleMemory(absl::AnyInvocable<MemoryFigures()> sample) {

@@ -121,11 +121,13 @@ class ServerMetrics {
   // Sets the number of visible layers and of names bound to them.
   void SetLayerCounts(int64_t layers, int64_t names);
   // Sets the bytes of the weights budget in use: by resident layers, layers
-  // that launches still use, uploads in progress.
+  // that launches or programs still use, programs, uploads in progress.
   void SetWeightsBytes(int64_t bytes);
   // Sets the weights budget; 0 = no limit.
   void SetWeightsBudget(int64_t bytes);
   void AddUploadedBytes(int64_t bytes);
+  // Sets the number of visible programs and of names bound to them.
+  void SetProgramCounts(int64_t programs, int64_t names);
   // Return counters of one layer, by its first name or the first digits of its
   // id, and of one client, by its identity. Their number is bounded
   // (traffic.h), so whoever counts more than once keeps the pointer; it may

@@ -30,7 +30,7 @@ namespace qgemm {
 struct ClientUsage {
   // Null where the table counts nothing.
   std::shared_ptr<Traffic> traffic;
-  // Counted by server/rpc/operands.h: operands, and answers of ListWeights that
+  // Counted by server/rpc/operands.h: operands, and answers of lists that
   // are not read.
   std::atomic<int64_t> staged_bytes{0};
   std::atomic<int64_t> listed_bytes{0};

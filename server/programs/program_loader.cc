@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Weights are looked up once by each name, and held from there on: the program
+// that is compiled is the one that was checked, whatever is unloaded meanwhile.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/byte_budget.h"
+#include "base/status_macros.h"
+#include "kernels/formats/weights_spec.h"
+#include "kernels/programs/canonical_text.h"
+#include "kernels/programs/checked_program.h"
+#include "kernels/programs/program_runner.h"
+#include "server/programs/program_store.h"
+
+namespace qgemm {
+namespace {
+
+// Weights by the program's names for them.
+using LeasedWeights =
+    std::map<std::string, std::shared_ptr<const Weights>, std::less<>>;
+
+// Weights that are unknown are left out: the check finds the op that names
+// them. So are all of a program with too many ops, which it refuses.
+LeasedWeights Lease(const Program& declared, const WeightStore& store) {
+  LeasedWeights leased;
+  const int64_t ops = static_cast<int64_t>(declared.ops.size());
+  if (ops > ProgramLimits().max_ops) return leased;
+  for (const ProgramOp& op : declared.ops) {
+    if (op.kind != OpKind::kGemm || leased.count(op.weights) != 0) continue;
+    auto weights = store.Find(op.weights);
+    if (weights.ok()) leased.emplace(op.weights, *std::move(weights));
+  }
+  return leased;
+}
+
+ProgramWeightsMap ShapesOf(const LeasedWeights& leased) {
+  ProgramWeightsMap shapes;
+  for (const auto& [name, weights] : leased) {
+    shapes[name] = {weights->id, ShapeOf(weights->spec)};
+  }
+  return shapes;
+}
+
+// In the order of the program's ids. Of two layers with one id, of which one
+// was loaded while the names were looked up, either will do.
+WeightsOfProgram InOrder(const LeasedWeights& leased,
+                         const CheckedProgram& program) {
+  std::map<absl::string_view, const Weights*> by_id;
+  for (const auto& [name, weights] : leased) {
+    by_id.emplace(weights->id, weights.get());
+  }
+  WeightsOfProgram ordered;
+  for (const std::string& id : program.weights_ids()) {
+    ordered.push_back(by_id.at(id)->resident);
+  }
+  return ordered;
+}
+
+absl::Status RunsNoPrograms(const Backend& backend) {
+  return absl::UnimplementedError(
+      absl::StrCat("backend ", backend.describe().name,
+                   " runs no programs yet; cpu and reference do"));
+}
+
+}  // namespace
+
+absl::StatusOr<LoadProgramResult> ProgramLoader::Load(
+    Program declared, const NameBinding& binding) const {
+  ProgramRunner* const runner = backend_->programs();
+  if (runner == nullptr) return RunsNoPrograms(*backend_);
+  RETURN_IF_ERROR(Validate(binding));
+  const LeasedWeights leased = Lease(declared, *weights_);
+  ASSIGN_OR_RETURN(CheckedProgram checked,
+                   CheckProgram(std::move(declared), ShapesOf(leased)));
+  ResidentProgram program;
+  program.text = CanonicalText(checked);
+  program.id = ProgramIdOf(program.text);
+  ASSIGN_OR_RETURN(auto held, programs_->BindIfHeld(program.id, binding));
+  if (held != nullptr) {
+    return LoadProgramResult{std::move(held), /*deduplicated=*/true};
+  }
+  RETURN_IF_ERROR(programs_->CheckCommit(binding, program.id));
+  ASSIGN_OR_RETURN(
+      ByteReservation reservation,
+      weights_->Reserve(ProgramRecordBytes(checked, program.text)));
+  WeightsOfProgram ordered = InOrder(leased, checked);
+  ASSIGN_OR_RETURN(program.compiled,
+                   runner->Compile(std::make_shared<const CheckedProgram>(
+                                       std::move(checked)),
+                                   std::move(ordered)));
+  RETURN_IF_ERROR(reservation.Resize(reservation.bytes() +
+                                     program.compiled->resident_bytes()));
+  const CompiledProgram* const ours = program.compiled.get();
+  ASSIGN_OR_RETURN(held, programs_->Commit(std::move(program),
+                                           std::move(reservation), binding));
+  const bool deduplicated = held->compiled.get() != ours;
+  return LoadProgramResult{std::move(held), deduplicated};
+}
+
+}  // namespace qgemm
