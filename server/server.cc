@@ -33,6 +33,7 @@
 #include "server/net/listen.h"
 #include "server/net/listener.h"
 #include "server/net/peer_table.h"
+#include "server/programs/program_store.h"
 #include "server/rpc/qgemm_service.h"
 #include "server/scheduling/batch_dispatcher.h"
 #include "server/weights/weight_store.h"
@@ -86,45 +87,10 @@ ConnectionLimits FittedLimits(const ServerOptions& options) {
   return limits;
 }
 
-// A quarter of the memory leaves room for weights on the CPU.
-int64_t StagingBytes(const ServerOptions& options) {
-  constexpr int64_t kMostStagingBytes = int64_t{4} << 30;
-  return options.max_staging_bytes > 0
-             ? options.max_staging_bytes
-             : std::min(kMostStagingBytes, MemoryLimitBytes() / 4);
-}
-
-// Half of it leaves others what they need beside a client that does not read.
-int64_t ClientStagingBytes(const ServerOptions& options) {
-  return options.max_client_staging_bytes > 0 ? options.max_client_staging_bytes
-                                              : StagingBytes(options) / 2;
-}
-
-BackendOptions ToBackendOptions(const ServerOptions& options) {
-  const int64_t staging_bytes = StagingBytes(options);
-  BackendOptions backend = options.backend;
-  backend.cpu.max_staging_bytes = staging_bytes;
-  backend.cuda.max_staging_bytes = staging_bytes;
-  return backend;
-}
-
 int64_t WeightsBudget(const ServerOptions& options, const Backend& backend) {
   return options.weights_budget_bytes > 0
              ? options.weights_budget_bytes
              : backend.memory().default_weights_bytes;
-}
-
-// A launch may hold as many requests as rows: each has at least one.
-SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
-                                    const BackendLimits& limits) {
-  SchedulerOptions scheduler = options.scheduler;
-  scheduler.policy.tile_rows = limits.tile_rows;
-  BatchingOptions& batching = scheduler.batching;
-  batching.max_rows = limits.merge_rows;
-  batching.max_requests = options.batching ? batching.max_rows : 1;
-  batching.chunks = {limits.chunk_rows, limits.chunk_multiply_adds};
-  batching.max_multiply_adds = limits.launch_multiply_adds;
-  return scheduler;
 }
 
 // The transport's share of the cores; on 16, half gave most requests a second
@@ -175,6 +141,8 @@ class GrpcServer final : public Server {
         store_({WeightsBudget(options, *backend_), options.max_layers,
                 options.max_names},
                &metrics_),
+        programs_({options.max_programs, options.max_program_names}, &store_,
+                  &metrics_),
         dispatcher_(backend_.get(), &clock_, &metrics_),
         scheduler_(ToSchedulerOptions(options, backend_->limits()),
                    &dispatcher_, &clock_, &metrics_),
@@ -310,7 +278,8 @@ class GrpcServer final : public Server {
   }
 
   ServerParts MakeParts() {
-    return {backend_.get(), &store_, &scheduler_, &metrics_, &clock_, &peers_};
+    return {backend_.get(), &store_, &scheduler_, &metrics_,
+            &clock_,        &peers_, &programs_};
   }
 
   // The other backends use no GPU, whatever the host has.
@@ -361,6 +330,7 @@ class GrpcServer final : public Server {
   PeerTable peers_{&metrics_};
   const std::unique_ptr<Backend> backend_;
   WeightStore store_;
+  ProgramStore programs_;
   BatchDispatcher dispatcher_;
   BatchScheduler scheduler_;
   QgemmService service_;

@@ -4,11 +4,13 @@
 
 #include "server/server_options.h"
 
+#include <algorithm>
 #include <iterator>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/host_memory.h"
 #include "base/status_macros.h"
 #include "flags/command_line.h"
 #include "server/net/listener.h"
@@ -102,9 +104,9 @@ void AddBackendFlags(CLI::App* app, BackendOptions* options) {
 
 void AddSizeFlags(CLI::App* app, ServerOptions* options) {
   AddBytes(app, "weights_budget_bytes", &options->weights_budget_bytes,
-           "Memory for resident weights and uploads in progress. 0: 80% of "
-           "the GPU's free memory at the start, or half of the memory that "
-           "the process may take.");
+           "Memory for resident weights, programs and uploads in progress. 0: "
+           "80% of the GPU's free memory at the start, or half of the memory "
+           "that the process may take.");
   AddBytes(app, "max_staging_bytes", &options->max_staging_bytes,
            "Memory for operands and answers. 0: a quarter of the memory that "
            "the process may take, 4 GiB at most.");
@@ -122,6 +124,12 @@ void AddSizeFlags(CLI::App* app, ServerOptions* options) {
             "memory.");
   AddOption(app, "max_names", &options->max_names,
             "Names of all layers; more are refused with RESOURCE_EXHAUSTED. "
+            "Each takes 384 bytes of the budget.");
+  AddOption(app, "max_programs", &options->max_programs,
+            "Programs that the server holds; more are refused with "
+            "RESOURCE_EXHAUSTED. Each takes its bytes of the budget.");
+  AddOption(app, "max_program_names", &options->max_program_names,
+            "Names of all programs; more are refused with RESOURCE_EXHAUSTED. "
             "Each takes 384 bytes of the budget.");
   AddOption(app, "max_stream_requests", &options->stream.max_requests,
             "Requests of one GemmStream that may wait for their launch or to "
@@ -281,6 +289,41 @@ absl::Status CheckSchedulerOptions(const SchedulerOptions& options) {
 
 }  // namespace
 
+// A quarter of the memory leaves room for weights on the CPU.
+int64_t StagingBytes(const ServerOptions& options) {
+  constexpr int64_t kMostStagingBytes = int64_t{4} << 30;
+  return options.max_staging_bytes > 0
+             ? options.max_staging_bytes
+             : std::min(kMostStagingBytes, MemoryLimitBytes() / 4);
+}
+
+// Half of it leaves others what they need beside a client that does not read.
+int64_t ClientStagingBytes(const ServerOptions& options) {
+  return options.max_client_staging_bytes > 0 ? options.max_client_staging_bytes
+                                              : StagingBytes(options) / 2;
+}
+
+BackendOptions ToBackendOptions(const ServerOptions& options) {
+  const int64_t staging_bytes = StagingBytes(options);
+  BackendOptions backend = options.backend;
+  backend.cpu.max_staging_bytes = staging_bytes;
+  backend.cuda.max_staging_bytes = staging_bytes;
+  return backend;
+}
+
+// A launch may hold as many requests as rows: each has at least one.
+SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
+                                    const BackendLimits& limits) {
+  SchedulerOptions scheduler = options.scheduler;
+  scheduler.policy.tile_rows = limits.tile_rows;
+  BatchingOptions& batching = scheduler.batching;
+  batching.max_rows = limits.merge_rows;
+  batching.max_requests = options.batching ? batching.max_rows : 1;
+  batching.chunks = {limits.chunk_rows, limits.chunk_multiply_adds};
+  batching.max_multiply_adds = limits.launch_multiply_adds;
+  return scheduler;
+}
+
 std::unique_ptr<CLI::App> MakeServerApp(ServerOptions* options) {
   std::unique_ptr<CLI::App> app = flags::MakeApp(
       "Serves quantized matrix multiplication over gRPC.", "qgemm_server");
@@ -317,6 +360,10 @@ absl::Status Validate(const ServerOptions& options) {
   RETURN_IF_ERROR(CheckRange("max_uploads", options.max_uploads, 1, 64));
   RETURN_IF_ERROR(CheckRange("max_layers", options.max_layers, 1, kMaxInt32));
   RETURN_IF_ERROR(CheckRange("max_names", options.max_names, 1, kMaxInt32));
+  RETURN_IF_ERROR(
+      CheckRange("max_programs", options.max_programs, 1, kMaxInt32));
+  RETURN_IF_ERROR(
+      CheckRange("max_program_names", options.max_program_names, 1, kMaxInt32));
   RETURN_IF_ERROR(CheckStreamLimits(options.stream));
   RETURN_IF_ERROR(CheckLaunchTimeout(options.launch_timeout));
   RETURN_IF_ERROR(CheckClientLimits(options));

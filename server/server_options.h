@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "kernels/backends/backends.h"
 #include "kernels/formats/weights_spec.h"
+#include "kernels/matrix/backend.h"
 #include "rpc/message_limits.h"
 #include "server/net/connection_table.h"
 #include "server/net/grpc_settings.h"
@@ -50,6 +51,8 @@ struct ServerOptions {
   int max_uploads = 4;
   int64_t max_layers = 65536;
   int64_t max_names = 131072;
+  int64_t max_programs = 4096;
+  int64_t max_program_names = 16384;
   StreamLimits stream;  // of each GemmStream
   int max_streams = 2048;
   // Operands of one client's requests and unread answers; 0 = half of the
@@ -86,6 +89,15 @@ std::unique_ptr<CLI::App> MakeServerApp(ServerOptions* options);
 // Returns OK, or INVALID_ARGUMENT with the flag's name, its value and its
 // bounds. Addresses and the backend's options are checked by their users.
 absl::Status Validate(const ServerOptions& options);
+
+// Bounds of the memory for operands and answers: of all, and of one client.
+int64_t StagingBytes(const ServerOptions& options);
+int64_t ClientStagingBytes(const ServerOptions& options);
+
+// Options of parts of the server, with all that is derived filled in.
+BackendOptions ToBackendOptions(const ServerOptions& options);
+SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
+                                    const BackendLimits& limits);
 
 }  // namespace qgemm
 

@@ -22,6 +22,7 @@
 #include "server/rpc/request_log.h"
 #include "server/rpc/server_call.h"
 #include "server/rpc/unary_handler.h"
+#include "server/rpc/upload_message.h"
 
 namespace qgemm {
 namespace {
@@ -45,7 +46,7 @@ constexpr int64_t kMaxListBytes = int64_t{64} << 20;
 
 ByteBudgetOptions ListAnswers() {
   ByteBudgetOptions options;
-  options.name = "answers of ListWeights that clients have not read";
+  options.name = "lists that clients have not read";
   options.limit_bytes = kMaxListBytes;
   options.advice = "try again later, with a smaller page_size";
   return options;
@@ -54,6 +55,83 @@ ByteBudgetOptions ListAnswers() {
 ClientShare ListShare() {
   return {&ClientUsage::listed_bytes, kMaxListBytes / 2, "lists", "",
           "ask for a smaller page_size"};
+}
+
+void LogLoad(const v1::LoadProgramRequest& request,
+             const v1::LoadProgramResponse& response, const Peer& peer) {
+  const v1::ProgramInfo& program = response.program();
+  LogProgram({program.id(), request.name(), program.ops(),
+              program.resident_bytes(), response.deduplicated()},
+             peer);
+}
+
+void LogUnloaded(const v1::UnloadProgramRequest& request,
+                 const v1::UnloadProgramResponse& response, const Peer& peer) {
+  LogProgramUnload(request.program(), response.freed(), peer);
+}
+
+// Thread-safe. Must outlive the calls it accepts.
+class ProgramHandlers {
+ public:
+  // `service` must outlive the handlers. `lists` bounds the answers of
+  // ListPrograms.
+  ProgramHandlers(const CallServices& services, const ProgramQueries& queries,
+                  AsyncQgemm* service, const LongAnswers& lists);
+
+  // Waits for one more call of each on `queue`; each accepted call makes room
+  // for the next.
+  void Accept(CompletionQueue* queue);
+
+  const ProgramQueries& queries() const { return queries_; }
+
+ private:
+  template <typename Request, typename Response>
+  using Query = UnaryHandler<AsyncQgemm, Request, Response>;
+  using Load = UnaryHandler<AsyncQgemm, v1::LoadProgramRequest,
+                            v1::LoadProgramResponse, &ReadProgramMessage>;
+
+  const ProgramQueries queries_;
+  // The hashes of a MiB of constants, and a compilation, would hold up a
+  // completion queue.
+  WorkerPool load_executor_{1};
+  Load load_;
+  Query<v1::UnloadProgramRequest, v1::UnloadProgramResponse> unload_;
+  Query<v1::ListProgramsRequest, v1::ListProgramsResponse> list_;
+  Query<v1::GetProgramRequest, v1::GetProgramResponse> get_;
+};
+
+ProgramHandlers::ProgramHandlers(const CallServices& services,
+                                 const ProgramQueries& queries,
+                                 AsyncQgemm* service, const LongAnswers& lists)
+    : queries_(queries),
+      load_(
+          services, service, "LoadProgram", &AsyncQgemm::RequestLoadProgram,
+          [this](const auto& request, auto* response) {
+            return queries_.Load(request, response);
+          },
+          {&load_executor_, nullptr, {}}, &LogLoad),
+      unload_(
+          services, service, "UnloadProgram", &AsyncQgemm::RequestUnloadProgram,
+          [this](const auto& request, auto* response) {
+            return queries_.Unload(request, response);
+          },
+          LongAnswers(), &LogUnloaded),
+      list_(
+          services, service, "ListPrograms", &AsyncQgemm::RequestListPrograms,
+          [this](const auto& request, auto* response) {
+            return queries_.List(request, response);
+          },
+          lists),
+      get_(services, service, "GetProgram", &AsyncQgemm::RequestGetProgram,
+           [this](const auto& request, auto* response) {
+             return queries_.Get(request, response);
+           }) {}
+
+void ProgramHandlers::Accept(CompletionQueue* queue) {
+  load_.Accept(queue);
+  unload_.Accept(queue);
+  list_.Accept(queue);
+  get_.Accept(queue);
 }
 
 }  // namespace
@@ -93,8 +171,13 @@ class QgemmService::Handlers {
         info_(Services(parts), &service_, "GetServerInfo",
               &AsyncQgemm::RequestGetServerInfo,
               [this](const auto& request, auto* response) {
+                programs_.queries().AddServerInfo(response);
                 return queries_.ServerInfo(request, response);
               }),
+        programs_(Services(parts),
+                  {parts.backend, parts.store, parts.programs,
+                   options.max_message_bytes},
+                  &service_, {&list_executor_, &list_answers_, ListShare()}),
         debug_(Services(parts), parts.backend, parts.scheduler, options),
         health_(&live_calls_, parts.peers, v1::Qgemm::service_full_name()) {}
 
@@ -119,6 +202,7 @@ class QgemmService::Handlers {
         list_.Accept(queue.get());
         get_.Accept(queue.get());
         info_.Accept(queue.get());
+        programs_.Accept(queue.get());
         health_.Accept(queue.get());
       }
       debug_.Accept(queue.get(), kGemmCallsAwaited);
@@ -193,6 +277,7 @@ class QgemmService::Handlers {
   Query<v1::ListWeightsRequest, v1::ListWeightsResponse> list_;
   Query<v1::GetWeightsRequest, v1::GetWeightsResponse> get_;
   Query<v1::GetServerInfoRequest, v1::GetServerInfoResponse> info_;
+  ProgramHandlers programs_;
   DebugService debug_;
   HealthService health_;
   std::vector<std::unique_ptr<CompletionQueue>> queues_;

@@ -17,6 +17,7 @@
 #include "server/health/health.h"
 #include "server/metrics/server_metrics.h"
 #include "server/net/peer_table.h"
+#include "server/programs/program_store.h"
 #include "server/rpc/rpc_options.h"
 #include "server/scheduling/batch_scheduler.h"
 #include "server/weights/weight_store.h"
@@ -31,6 +32,7 @@ struct ServerParts {
   ServerMetrics* metrics = nullptr;
   const Clock* clock = nullptr;
   const PeerTable* peers = nullptr;
+  ProgramStore* programs = nullptr;
 };
 
 // The life of the service, in this order: Register, the server is built,

@@ -5,14 +5,12 @@
 #include "server/rpc/queries.h"
 
 #include <algorithm>
-#include <limits>
-#include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "base/process_cpu.h"
 #include "base/status_macros.h"
-#include "rpc/message_limits.h"
+#include "server/rpc/list_pages.h"
 #include "server/rpc/translate.h"
 
 namespace qgemm {
@@ -21,40 +19,6 @@ namespace {
 // Every name that WeightsInfo.format may have.
 constexpr const char* kFormats[] = {"kbit2", "kbit3",   "kbit4", "kbit5",
                                     "q4_0",  "ternary", "int4",  "dense"};
-
-constexpr int64_t kMaxPageLayers = 10000;
-constexpr int64_t kMaxPageBytes = int64_t{1} << 20;
-// Layers that are described under one hold of the store's lock, which every
-// Gemm takes.
-constexpr int64_t kLayersALock = 128;
-// Tag and length of one element of a repeated field, at most.
-constexpr int64_t kFieldBytes = 8;
-
-// Room that is left in a page.
-struct PageRoom {
-  int64_t layers = 0;
-  int64_t bytes = 0;
-};
-
-absl::StatusOr<PageRoom> RoomOf(const v1::ListWeightsRequest& request,
-                                int64_t max_message_bytes) {
-  ASSIGN_OR_RETURN(
-      const int64_t page_size,
-      CountFromWire("page_size", request.page_size(), kMaxPageLayers));
-  const std::string& token = request.page_token();
-  if (!token.empty() && token[0] != '0' && token[0] != '1') {
-    return absl::InvalidArgumentError(
-        "page_token is not the next_page_token of a page; leave it empty for "
-        "the first page");
-  }
-  PageRoom room;
-  room.layers =
-      page_size == 0 ? std::numeric_limits<int64_t>::max() : page_size;
-  room.bytes = std::min(
-      max_message_bytes - kMessageOverheadBytes,
-      page_size == 0 && token.empty() ? kDefaultFragmentBytes : kMaxPageBytes);
-  return room;
-}
 
 }  // namespace
 
@@ -77,28 +41,12 @@ absl::Status Queries::Unload(const v1::UnloadWeightsRequest& request,
 absl::Status Queries::List(const v1::ListWeightsRequest& request,
                            v1::ListWeightsResponse* response) const {
   ASSIGN_OR_RETURN(PageRoom room, RoomOf(request, options_.max_message_bytes));
-  std::string place = request.page_token();
-  for (bool is_last = false; !is_last;) {
-    const WeightsPage part = store_->List(
-        place, std::min(kLayersALock, std::max(int64_t{1}, room.layers)));
-    for (const WeightsPage::Entry& entry : part.entries) {
-      v1::WeightsInfo info;
-      ToMessage(entry.named, &info);
-      const int64_t bytes =
-          static_cast<int64_t>(info.ByteSizeLong()) + kFieldBytes;
-      // A page has a layer at least, or the next one would be the same.
-      const bool fits = bytes <= room.bytes || response->weights().empty();
-      if (room.layers == 0 || !fits) {
-        response->set_next_page_token(place);
-        return absl::OkStatus();
-      }
-      --room.layers;
-      room.bytes -= bytes;
-      place = entry.place;
-      *response->add_weights() = std::move(info);
-    }
-    is_last = part.is_last;
-  }
+  FillPage(
+      std::move(room), *store_,
+      [](const NamedWeights& named, v1::WeightsInfo* info) {
+        ToMessage(named, info);
+      },
+      response->mutable_weights(), response->mutable_next_page_token());
   return absl::OkStatus();
 }
 

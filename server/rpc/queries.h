@@ -5,11 +5,14 @@
 #ifndef QGEMM_SERVER_RPC_QUERIES_H_
 #define QGEMM_SERVER_RPC_QUERIES_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "kernels/matrix/backend.h"
 #include "qgemm/v1/qgemm.pb.h"
+#include "server/programs/program_store.h"
 #include "server/rpc/rpc_options.h"
 #include "server/weights/weight_store.h"
 
@@ -37,6 +40,33 @@ class Queries {
   const Clock* const clock_;
   const RpcOptions options_;
   const absl::Time started_;
+};
+
+// The same for the RPCs about programs but Run. // Thread-safe.
+class ProgramQueries {
+ public:
+  // All must outlive the object. No answer is longer than `max_message_bytes`.
+  ProgramQueries(Backend* backend, WeightStore* weights, ProgramStore* programs,
+                 int64_t max_message_bytes);
+
+  // Takes milliseconds for a program with 1 MiB of constants, and as long as
+  // the backend compiles.
+  absl::Status Load(const v1::LoadProgramRequest& request,
+                    v1::LoadProgramResponse* response) const;
+  absl::Status Unload(const v1::UnloadProgramRequest& request,
+                      v1::UnloadProgramResponse* response) const;
+  absl::Status List(const v1::ListProgramsRequest& request,
+                    v1::ListProgramsResponse* response) const;
+  absl::Status Get(const v1::GetProgramRequest& request,
+                   v1::GetProgramResponse* response) const;
+  // Sets the fields about programs.
+  void AddServerInfo(v1::GetServerInfoResponse* response) const;
+
+ private:
+  Backend* const backend_;
+  ProgramStore* const programs_;
+  const ProgramLoader loader_;
+  const int64_t max_message_bytes_;
 };
 
 }  // namespace qgemm

@@ -54,6 +54,24 @@ void LogUnload(absl::string_view weights, bool freed, const Peer& peer) {
       .With("address", peer.address);
 }
 
+void LogProgram(const LoggedProgram& program, const Peer& peer) {
+  EVENT(INFO, program.deduplicated ? "program_bound" : "program_loaded")
+      .With("id", program.id)
+      .With("name", program.name)
+      .With("ops", program.ops)
+      .With("bytes", program.bytes)
+      .With("client", peer.identity)
+      .With("address", peer.address);
+}
+
+void LogProgramUnload(absl::string_view program, bool freed, const Peer& peer) {
+  EVENT(INFO, "program_unloaded")
+      .With("program", program)
+      .With("freed", freed)
+      .With("client", peer.identity)
+      .With("address", peer.address);
+}
+
 void LogRefusal(absl::string_view method, const absl::Status& status,
                 PeerFinder find_peer) {
   if (status.ok() || absl::IsCancelled(status)) return;

@@ -6,6 +6,7 @@
 #ifndef QGEMM_SERVER_RPC_REQUEST_LOG_H_
 #define QGEMM_SERVER_RPC_REQUEST_LOG_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/functional/function_ref.h"
@@ -32,6 +33,21 @@ void LogSlowRequest(const SlowRequest& slow, const WeightStore& store);
 
 // "weights_unloaded", by a name or an id.
 void LogUnload(absl::string_view weights, bool freed, const Peer& peer);
+
+// A program that a call loaded, or bound a name to. Borrowed.
+struct LoggedProgram {
+  absl::string_view id;
+  absl::string_view name;  // bound to it; may be empty
+  uint64_t ops = 0;
+  uint64_t bytes = 0;  // beside its weights
+  bool deduplicated = false;
+};
+
+// "program_loaded", or "program_bound" for one that the server had already.
+void LogProgram(const LoggedProgram& program, const Peer& peer);
+
+// "program_unloaded", by a name or an id.
+void LogProgramUnload(absl::string_view program, bool freed, const Peer& peer);
 
 // Finds the client of a call; runs only if its line is written.
 using PeerFinder = absl::FunctionRef<std::shared_ptr<const Peer>()>;

@@ -19,13 +19,16 @@ namespace qgemm {
 
 // Every RPC of the service, asynchronous. All take and give bytes, so that
 // messages are bounded before they are parsed (rpc/payload_message.h).
+using AsyncPrograms =
+    v1::Qgemm::WithRawMethod_LoadProgram<v1::Qgemm::WithRawMethod_UnloadProgram<
+        v1::Qgemm::WithRawMethod_ListPrograms<
+            v1::Qgemm::WithRawMethod_GetProgram<v1::Qgemm::Service>>>>;
 using AsyncQgemm = v1::Qgemm::WithRawMethod_LoadWeights<
     v1::Qgemm::WithRawMethod_Gemm<v1::Qgemm::WithRawMethod_GemmStream<
         v1::Qgemm::WithRawMethod_UnloadWeights<
             v1::Qgemm::WithRawMethod_ListWeights<
                 v1::Qgemm::WithRawMethod_GetWeights<
-                    v1::Qgemm::WithRawMethod_GetServerInfo<
-                        v1::Qgemm::Service>>>>>>>;
+                    v1::Qgemm::WithRawMethod_GetServerInfo<AsyncPrograms>>>>>>>;
 
 struct RpcOptions {
   int64_t max_message_bytes = kDefaultMaxMessageBytes;

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/types.h"
+#include "kernels/programs/program.h"
 #include "qgemm/v1/qgemm.pb.h"
 #include "server/scheduling/gemm_request.h"
 #include "server/weights/upload_session.h"
@@ -65,6 +66,15 @@ absl::Time DeadlineAfter(absl::Time arrival, uint64_t timeout_ns);
 // The delay after which a request may succeed that lacked memory or a place in
 // the queue: a few launches if the status is RESOURCE_EXHAUSTED, else zero.
 absl::Duration RetryDelayFor(const absl::Status& status);
+
+// The program with its defaults filled in. Whether it makes sense is left to
+// CheckProgram; counts beyond int64 become the largest int64, which that
+// refuses. Errors:
+//   UNIMPLEMENTED     a later revision, or a field that this server does not
+//                     know, at any depth: it would be dropped silently
+//   INVALID_ARGUMENT  an enumerator that does not exist, an op without a kind,
+//                     a type that neither a value nor the program names
+absl::StatusOr<Program> ToProgram(const v1::Program& message);
 
 void ToMessage(const NamedWeights& listing, v1::WeightsInfo* info);
 void ToMessage(const GemmTimings& timings, absl::Duration total,

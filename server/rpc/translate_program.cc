@@ -2,8 +2,6 @@
 //
 // Unknown fields first, then inputs, constants and ops in order.
 
-#include "server/rpc/translate_program.h"
-
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/unknown_field_set.h>
@@ -19,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "kernels/programs/checked_program.h"
+#include "server/rpc/translate.h"
 
 namespace qgemm {
 namespace {

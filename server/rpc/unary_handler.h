@@ -43,9 +43,18 @@ struct LongAnswers {
   ClientShare share;
 };
 
-// One RPC of the asynchronous Service, which takes and gives bytes.
-// Thread-safe; must outlive the calls it accepts.
-template <typename Service, typename Request, typename Response>
+// Reads a request as those of most RPCs are bounded.
+template <typename Request>
+absl::Status ReadQuery(grpc::ByteBuffer* buffer, Request* request) {
+  return ReadBoundedMessage(buffer, kMaxQueryBytes, request);
+}
+
+// One RPC of the asynchronous Service, which takes and gives bytes. kRead
+// parses a request and bounds it. Thread-safe; must outlive the calls it
+// accepts.
+template <typename Service, typename Request, typename Response,
+          absl::Status (*kRead)(grpc::ByteBuffer*, Request*) =
+              &ReadQuery<Request>>
 class UnaryHandler {
  public:
   // The generated method that waits for a call.
@@ -125,7 +134,7 @@ class UnaryHandler {
 
     absl::Status Make(grpc::ByteBuffer* answer) {
       Request request;
-      RETURN_IF_ERROR(ReadBoundedMessage(&request_, kMaxQueryBytes, &request));
+      RETURN_IF_ERROR(kRead(&request_, &request));
       Response response;
       RETURN_IF_ERROR(handler_->answer_(request, &response));
       if (handler_->long_answers_.budget != nullptr) {

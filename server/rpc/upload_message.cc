@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A walk over an upload's message adds up the bytes of chunks and stops where
-// the others are too many.
+// A walk over a message adds up the bytes of the field that may be long, and
+// stops where the others are too many.
 
 #include "server/rpc/upload_message.h"
 
@@ -12,9 +12,13 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "base/status_macros.h"
+#include "kernels/programs/checked_program.h"
 #include "rpc/message_limits.h"
 
 namespace qgemm {
@@ -23,90 +27,119 @@ namespace {
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
-constexpr uint32_t kChunkTag =
-    WireFormatLite::MakeTag(v1::LoadWeightsRequest::kChunkFieldNumber,
-                            WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
-constexpr uint32_t kBytesTag =
-    WireFormatLite::MakeTag(v1::WeightsChunk::kBytesFieldNumber,
-                            WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+// Numbers of the fields from a message down to one of type `bytes`.
+using FieldPath = absl::Span<const int>;
 
-bool IsTooMuch(const CodedInputStream& in, int64_t chunk_bytes) {
-  return in.CurrentPosition() - chunk_bytes > kMaxFieldBytes;
+constexpr int kChunkPath[] = {v1::LoadWeightsRequest::kChunkFieldNumber,
+                              v1::WeightsChunk::kBytesFieldNumber};
+constexpr int kConstantsPath[] = {v1::LoadProgramRequest::kProgramFieldNumber,
+                                  v1::Program::kConstantsFieldNumber,
+                                  v1::Program::Constant::kValuesFieldNumber};
+
+bool IsTooMuch(const CodedInputStream& in, int64_t bytes) {
+  return in.CurrentPosition() - bytes > kMaxFieldBytes;
 }
 
-// Adds the bytes of chunk.bytes to `bytes`, up to `end` in the stream or where
-// the other bytes are too many. False at what does not parse.
-bool AddChunkBytes(CodedInputStream* in, int end, int64_t* bytes) {
+// Adds the contents of the path's last field to `bytes`, up to `end` in the
+// stream or where the other bytes are too many. False at what does not parse.
+bool AddContents(CodedInputStream* in, int end, FieldPath path,
+                 int64_t* bytes) {
+  const uint32_t tag_on_path = WireFormatLite::MakeTag(
+      path.front(), WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
   while (in->CurrentPosition() < end && !IsTooMuch(*in, *bytes)) {
     const uint32_t tag = in->ReadTag();
-    if (tag != kBytesTag) {
+    if (tag != tag_on_path) {
       if (tag == 0 || !WireFormatLite::SkipField(in, tag)) return false;
       continue;
     }
     uint32_t length = 0;
-    if (!in->ReadVarint32(&length) ||
-        length > static_cast<uint32_t>(std::numeric_limits<int>::max()) ||
-        !in->Skip(static_cast<int>(length))) {
-      return false;
-    }
-    *bytes += length;
-  }
-  return true;
-}
-
-bool AddMessageBytes(CodedInputStream* in, int end, int64_t* bytes) {
-  while (in->CurrentPosition() < end && !IsTooMuch(*in, *bytes)) {
-    const uint32_t tag = in->ReadTag();
-    if (tag != kChunkTag) {
-      if (tag == 0 || !WireFormatLite::SkipField(in, tag)) return false;
-      continue;
-    }
-    uint32_t length = 0;
-    if (!in->ReadVarint32(&length) ||
-        length > static_cast<uint32_t>(end - in->CurrentPosition()) ||
-        !AddChunkBytes(in, in->CurrentPosition() + static_cast<int>(length),
-                       bytes)) {
+    if (!in->ReadVarint32(&length)) return false;
+    const int left = end - in->CurrentPosition();
+    if (left < 0 || length > static_cast<uint32_t>(left)) return false;
+    const int content = static_cast<int>(length);
+    if (path.size() == 1) {
+      if (!in->Skip(content)) return false;
+      *bytes += content;
+    } else if (!AddContents(in, in->CurrentPosition() + content,
+                            path.subspan(1), bytes)) {
       return false;
     }
   }
   return true;
 }
 
-absl::Status DoesNotParse() {
+constexpr absl::string_view kUpload =
+    "LoadWeightsRequest; an upload is a header, then chunks";
+constexpr absl::string_view kProgram = "LoadProgramRequest";
+
+absl::Status DoesNotParse(absl::string_view message) {
   return absl::InvalidArgumentError(
-      "the message does not parse as qgemm.v1.LoadWeightsRequest; an upload is "
-      "a header, then chunks");
+      absl::StrCat("the message does not parse as qgemm.v1.", message));
 }
 
-// OK, or INVALID_ARGUMENT as ReadUploadMessage says.
-absl::Status CheckSize(grpc::ByteBuffer* buffer) {
-  const auto size = static_cast<int64_t>(buffer->Length());
-  if (size <= kMaxFieldBytes) return absl::OkStatus();
+// The bytes of the path's last field, wherever it stands; some of them if the
+// other bytes are too many. Nothing if the message does not parse.
+std::optional<int64_t> ContentsOf(grpc::ByteBuffer* buffer, FieldPath path) {
   grpc::ProtoBufferReader reader(buffer);
-  if (!reader.status().ok()) return DoesNotParse();
+  if (!reader.status().ok()) return std::nullopt;
   CodedInputStream in(&reader);
   in.SetTotalBytesLimit(std::numeric_limits<int>::max());
-  int64_t chunk_bytes = 0;
-  if (!AddMessageBytes(&in, static_cast<int>(size), &chunk_bytes)) {
-    return DoesNotParse();
+  int64_t bytes = 0;
+  if (!AddContents(&in, static_cast<int>(buffer->Length()), path, &bytes)) {
+    return std::nullopt;
   }
-  if (size - chunk_bytes <= kMaxFieldBytes) return absl::OkStatus();
+  return bytes;
+}
+
+absl::Status CheckOtherBytes(int64_t bytes, absl::string_view whose) {
+  if (bytes <= kMaxFieldBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("the message has ", size - chunk_bytes,
-                   " bytes beside those of its chunk; it may have at most ",
-                   kMaxFieldBytes));
+      absl::StrCat("the message has ", bytes, " bytes beside those of its ",
+                   whose, "; it may have at most ", kMaxFieldBytes));
+}
+
+absl::Status CheckUploadSize(grpc::ByteBuffer* buffer) {
+  const auto size = static_cast<int64_t>(buffer->Length());
+  if (size <= kMaxFieldBytes) return absl::OkStatus();
+  const std::optional<int64_t> chunk = ContentsOf(buffer, kChunkPath);
+  if (!chunk.has_value()) return DoesNotParse(kUpload);
+  return CheckOtherBytes(size - *chunk, "chunk");
+}
+
+// In the words of CheckProgram where that would refuse it too.
+absl::Status CheckProgramSize(grpc::ByteBuffer* buffer) {
+  const auto size = static_cast<int64_t>(buffer->Length());
+  if (size <= kMaxFieldBytes) return absl::OkStatus();
+  const std::optional<int64_t> constants = ContentsOf(buffer, kConstantsPath);
+  if (!constants.has_value()) return DoesNotParse(kProgram);
+  RETURN_IF_ERROR(CheckOtherBytes(size - *constants, "constants"));
+  const int64_t limit = ProgramLimits().max_constant_bytes;
+  if (*constants <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "constants: ", *constants, " bytes in all; at most ", limit));
+}
+
+template <typename Message>
+absl::Status Parse(absl::string_view name, grpc::ByteBuffer* buffer,
+                   Message* message) {
+  const grpc::Status parsed =
+      grpc::SerializationTraits<Message>::Deserialize(buffer, message);
+  buffer->Clear();
+  return parsed.ok() ? absl::OkStatus() : DoesNotParse(name);
 }
 
 }  // namespace
 
 absl::Status ReadUploadMessage(grpc::ByteBuffer* buffer,
                                v1::LoadWeightsRequest* message) {
-  RETURN_IF_ERROR(CheckSize(buffer));
-  const grpc::Status parsed =
-      grpc::SerializationTraits<v1::LoadWeightsRequest>::Deserialize(buffer,
-                                                                     message);
-  buffer->Clear();
-  return parsed.ok() ? absl::OkStatus() : DoesNotParse();
+  RETURN_IF_ERROR(CheckUploadSize(buffer));
+  return Parse(kUpload, buffer, message);
+}
+
+absl::Status ReadProgramMessage(grpc::ByteBuffer* buffer,
+                                v1::LoadProgramRequest* message) {
+  RETURN_IF_ERROR(CheckProgramSize(buffer));
+  return Parse(kProgram, buffer, message);
 }
 
 }  // namespace qgemm

@@ -36,9 +36,11 @@ def channel_to(address):
 class EndToEnd(unittest.TestCase):
     """Its subclasses hold the tests; self.name() names a test's own layer."""
 
+    flags = ()  # of the server
+
     @classmethod
     def setUpClass(cls):
-        cls.server = ServerProcess(SERVER_BINARY)
+        cls.server = ServerProcess(SERVER_BINARY, *cls.flags)
         cls.addClassCleanup(cls.server.__exit__, None, None, None)
         cls.server.__enter__()
         cls.channel = channel_to(cls.server.address)

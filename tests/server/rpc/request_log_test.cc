@@ -69,6 +69,23 @@ TEST_F(RequestLogTest, AnUnloadTellsItsClient) {
                         "client=\"uid 1000\" address=127.0.0.1:40312\n"));
 }
 
+TEST_F(RequestLogTest, AProgramTellsWhetherItWasThereAlready) {
+  LoggedProgram program = {"9f2c", "layer.0", 12, 4096, false};
+  LogProgram(program, TestPeer());
+  program.deduplicated = true;
+  LogProgram(program, TestPeer());
+  LogProgramUnload("layer.0", /*freed=*/true, TestPeer());
+  const std::string captured = Captured();
+  const std::string fields =
+      " id=9f2c name=layer.0 ops=12 bytes=4096 client=\"uid 1000\" "
+      "address=127.0.0.1:40312\n";
+  EXPECT_THAT(captured, HasSubstr("] program_loaded" + fields));
+  EXPECT_THAT(captured, HasSubstr("] program_bound" + fields));
+  EXPECT_THAT(captured,
+              HasSubstr("] program_unloaded program=layer.0 freed=true "
+                        "client=\"uid 1000\" address=127.0.0.1:40312\n"));
+}
+
 TEST_F(RequestLogTest, ARefusalTellsItsErrorAndItsClient) {
   Refuse("Gemm", absl::ResourceExhaustedError("the queue is full"));
   const std::string captured = Captured();

@@ -3,8 +3,6 @@
 // A message of every op gives the program that the tests of kernels/programs
 // write by hand; what no program can say is refused.
 
-#include "server/rpc/translate_program.h"
-
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/unknown_field_set.h>
 
@@ -17,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "kernels/programs/canonical_text.h"
 #include "kernels/programs/checked_program.h"
+#include "server/rpc/translate.h"
 #include "tests/support/program_layers.h"
 
 namespace qgemm {

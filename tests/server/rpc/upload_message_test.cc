@@ -104,5 +104,76 @@ TEST(UploadMessage, SaysThatAMessageDoesNotParse) {
   }
 }
 
+v1::LoadProgramRequest ProgramOf(int constants, int64_t constant_bytes) {
+  v1::LoadProgramRequest message;
+  message.set_name("layer");
+  message.mutable_program()->set_revision(1);
+  for (int i = 0; i < constants; ++i) {
+    v1::Program::Constant* added = message.mutable_program()->add_constants();
+    added->set_name("c");
+    added->set_values(std::string(constant_bytes, 'x'));
+  }
+  return message;
+}
+
+absl::Status Read(const std::string& bytes, v1::LoadProgramRequest* message) {
+  grpc::ByteBuffer buffer = BufferOf(bytes);
+  return ReadProgramMessage(&buffer, message);
+}
+
+TEST(ProgramMessage, ReadsConstantsUpToTheLimit) {
+  for (const v1::LoadProgramRequest& sent :
+       {ProgramOf(0, 0), ProgramOf(3, 5), ProgramOf(1, 1 << 20),
+        ProgramOf(128, 8192)}) {
+    v1::LoadProgramRequest read;
+    const absl::Status status = Read(sent.SerializeAsString(), &read);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(read.SerializeAsString(), sent.SerializeAsString());
+  }
+}
+
+TEST(ProgramMessage, RefusesLongerConstantsWithoutParsingThem) {
+  for (const v1::LoadProgramRequest& sent :
+       {ProgramOf(1, (1 << 20) + 1), ProgramOf(300, 8192)}) {
+    v1::LoadProgramRequest read;
+    const absl::Status status = Read(sent.SerializeAsString(), &read);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("bytes in all; at most 1048576"));
+    EXPECT_EQ(read.ByteSizeLong(), 0u);
+  }
+}
+
+TEST(ProgramMessage, RefusesManySmallFieldsWithoutParsingThem) {
+  v1::LoadProgramRequest ops = ProgramOf(1, 1 << 20);
+  for (int i = 0; i < kMaxFieldBytes; ++i) ops.mutable_program()->add_ops();
+  v1::LoadProgramRequest inside = ProgramOf(1, 1 << 20);
+  inside.mutable_program()->mutable_constants(0)->MergeFromString(
+      UnknownFields(2 * kMaxFieldBytes));
+  for (const std::string& bytes :
+       {ops.SerializeAsString(), inside.SerializeAsString(),
+        ProgramOf(kMaxFieldBytes, 1).SerializeAsString(),
+        UnknownFields(2 * kMaxFieldBytes)}) {
+    v1::LoadProgramRequest read;
+    const absl::Status status = Read(bytes, &read);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("beside those of its constants"));
+    EXPECT_EQ(read.ByteSizeLong(), 0u);
+  }
+}
+
+// A message inside whose last field ends behind it.
+TEST(ProgramMessage, SaysThatAMessageDoesNotParse) {
+  const std::string program = ProgramOf(1, 1 << 20).SerializeAsString();
+  for (const std::string& bytes :
+       {program.substr(0, program.size() - 1), std::string(100000, '\xff'),
+        std::string("\x12\x04\x22\x02\x1a\x70") + std::string(100000, 'x')}) {
+    v1::LoadProgramRequest read;
+    const absl::Status status = Read(bytes, &read);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(),
+                HasSubstr("does not parse as qgemm.v1.LoadProgramRequest"));
+  }
+}
+
 }  // namespace
 }  // namespace qgemm
