@@ -50,7 +50,8 @@ LAYERS = (
     ("server/weights", "server/metrics kernels/formats kernels/matrix base"),
     ("server/programs", "server/metrics server/weights kernels/programs "
                         "kernels/formats kernels/matrix base"),
-    ("server/scheduling", "server/metrics server/weights kernels/matrix base"),
+    ("server/scheduling", "server/metrics server/weights kernels/programs "
+                          "kernels/matrix base"),
     ("server/rpc", "server rpc proto kernels/programs kernels/formats "
                    "kernels/matrix base"),
     ("server", "server rpc proto kernels/backends kernels/formats "

@@ -2,11 +2,24 @@
 
 #include "kernels/programs/program_runner.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "kernels/programs/op_fields.h"
 
 namespace qgemm {
+
+CompiledProgram::CompiledProgram(std::shared_ptr<const CheckedProgram> program,
+                                 WeightsOfProgram weights)
+    : program_(std::move(program)), weights_(std::move(weights)) {
+  const int64_t ops = static_cast<int64_t>(program_->ops().size());
+  for (int64_t op = 0; op < ops; ++op) {
+    if (program_->ops()[op].kind != OpKind::kGemm) continue;
+    const ResidentWeights& layer = *weights_[program_->weights_of(op)];
+    row_multiply_adds_ += layer.n() * layer.k();
+  }
+}
 
 absl::Status CheckProgramSupport(const Backend& backend,
                                  const CheckedProgram& program,

@@ -33,15 +33,17 @@ class CompiledProgram {
   const WeightsOfProgram& weights() const { return weights_; }
   // Memory held for it beside the weights, in bytes.
   virtual int64_t resident_bytes() const = 0;
+  // Multiply-adds of its GEMMs for one row.
+  int64_t row_multiply_adds() const { return row_multiply_adds_; }
 
  protected:
   CompiledProgram(std::shared_ptr<const CheckedProgram> program,
-                  WeightsOfProgram weights)
-      : program_(std::move(program)), weights_(std::move(weights)) {}
+                  WeightsOfProgram weights);
 
  private:
   const std::shared_ptr<const CheckedProgram> program_;
   const WeightsOfProgram weights_;
+  int64_t row_multiply_adds_ = 0;
 };
 
 // Rows [first, first + rows) of one request inside a batch, which are those of

@@ -26,6 +26,7 @@ struct BatchDispatcher::Launch {
     StagingLease a;
     StagingLease c;
     std::shared_ptr<const ResidentWeights> weights;
+    std::shared_ptr<const CompiledProgram> program;
   };
 
   uint64_t number = 0;
@@ -50,7 +51,7 @@ struct BatchDispatcher::Launch {
     for (ScheduledRequest& scheduled : batch.requests) {
       AdmittedRequest& request = *scheduled.request;
       kept.push_back({std::move(request.a), std::move(request.c),
-                      std::move(request.weights)});
+                      std::move(request.weights), std::move(request.program)});
     }
     keeper = self;
   }
@@ -94,6 +95,27 @@ GemmBatch ToGemmBatch(const ClosedBatch& closed) {
   }
   batch.hint = closed.hint;
   return batch;
+}
+
+ProgramBatch ToProgramBatch(const ClosedBatch& closed) {
+  ProgramBatch batch{closed.requests.front().request->program, {}};
+  batch.segments.reserve(closed.requests.size());
+  for (const ScheduledRequest& scheduled : closed.requests) {
+    const AdmittedRequest& request = *scheduled.request;
+    const RowRange& range = scheduled.state.in_launch;
+    batch.segments.push_back({request.m, range.first, range.count,
+                              request.a.data(), request.c.data()});
+  }
+  batch.hint = closed.hint;
+  return batch;
+}
+
+int64_t RowsOf(const ClosedBatch& closed) {
+  int64_t rows = 0;
+  for (const ScheduledRequest& scheduled : closed.requests) {
+    rows += scheduled.state.in_launch.count;
+  }
+  return rows;
 }
 
 void CountComputed(const ScheduledRequest& scheduled, absl::Time now,
@@ -147,25 +169,30 @@ void BatchDispatcher::Submit(ClosedBatch batch, Finished finished) {
   launch->batch = std::move(batch);
   launch->finished = std::move(finished);
   launch->start = clock_->Now();
-  GemmBatch gemm_batch = ToGemmBatch(launch->batch);
-  launch->rows = gemm_batch.rows();
+  launch->rows = RowsOf(launch->batch);
   absl::Status refused = Enter(launch);
-  if (refused.ok()) {
-    refused = backend_->Enqueue(
-        std::move(gemm_batch),
-        [this, launch](const absl::Status& status, const BatchTimings& timings,
-                       GemmBatch ended) {
-          // Released before the requests complete: this may be the last
-          // reference to unloaded weights.
-          ended.weights.reset();
-          // The dispatcher may be gone if Fail ended the launch.
-          if (!launch->Claim()) return launch->ReleaseMemory();
-          EndLaunch(launch, {status, timings});
-        });
-  }
+  if (refused.ok()) refused = Enqueue(launch);
   if (refused.ok()) return;
   if (!launch->Claim()) return launch->ReleaseMemory();
   EndLaunch(launch, {std::move(refused), {}});
+}
+
+absl::Status BatchDispatcher::Enqueue(const std::shared_ptr<Launch>& launch) {
+  const auto completion = [this, launch](const absl::Status& status,
+                                         const BatchTimings& timings,
+                                         auto ended) {
+    // Released before the requests complete: this may be the last reference to
+    // unloaded weights.
+    ended = {};
+    // The dispatcher may be gone if Fail ended the launch.
+    if (!launch->Claim()) return launch->ReleaseMemory();
+    EndLaunch(launch, {status, timings});
+  };
+  if (launch->batch.requests.front().request->program == nullptr) {
+    return backend_->Enqueue(ToGemmBatch(launch->batch), completion);
+  }
+  return backend_->programs()->EnqueueProgram(ToProgramBatch(launch->batch),
+                                              completion);
 }
 
 absl::Status BatchDispatcher::Enter(const std::shared_ptr<Launch>& launch) {

@@ -91,6 +91,8 @@ class BatchDispatcher final : public BatchSink {
 
   // Counts the launch as in flight, unless Fail has run: returns its status.
   absl::Status Enter(const std::shared_ptr<Launch>& launch);
+  // Hands the launch's batch to the backend.
+  absl::Status Enqueue(const std::shared_ptr<Launch>& launch);
   // The launch is in flight no more.
   void Leave(const Launch* launch);
   // Completes the requests, or posts their completions, then ends the launch,

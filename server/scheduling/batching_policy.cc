@@ -76,20 +76,21 @@ int64_t Preferred(const Candidates& candidates, const PolicyOptions& options) {
   });
 }
 
-// Rows of the layer's products that keep within the bound of a launch; at least
-// 1.
+// Rows that keep within the bound of a launch; at least 1.
 int64_t BoundedRows(const AdmittedRequest& request,
                     const BatchingOptions& options) {
   if (options.max_multiply_adds == 0) {
     return std::numeric_limits<int64_t>::max();
   }
-  const int64_t row = request.weights->n() * request.weights->k();
+  const int64_t row = std::max<int64_t>(request.row_multiply_adds(), 1);
   return std::max(options.max_multiply_adds / row, int64_t{1});
 }
 
-// The least power of two rows after which both operands are at a 64-byte
-// boundary again; divides kChunkRowAlignment.
+// The least power of two rows after which both operands of a product are at a
+// 64-byte boundary again; divides kChunkRowAlignment. A part of a program's
+// request begins where the request does.
 int64_t AlignedRows(const AdmittedRequest& request) {
+  if (request.program != nullptr) return 1;
   const int64_t a_bytes =
       request.weights->k() * SizeOf(request.signature.a_type);
   const int64_t c_bytes =
@@ -151,19 +152,20 @@ LaunchKind KindOf(const AdmittedRequest& request,
 int64_t RowsPerLaunch(const AdmittedRequest& request,
                       const BatchingOptions& options) {
   if (KindOf(request, options) == LaunchKind::kMerged) return request.m;
-  const ResidentWeights& weights = *request.weights;
   const int64_t chunk =
-      ChunkRows(request.m, weights.n(), weights.k(), options.chunks);
+      ChunkRows(request.m, request.row_multiply_adds(), options.chunks);
   const int64_t bound = BoundedRows(request, options);
   if (chunk <= bound) return chunk;
   const int64_t aligned = AlignedRows(request);
   return std::max(bound / aligned, int64_t{1}) * aligned;
 }
 
-int64_t ChunkRows(int64_t m, int64_t n, int64_t k, const ChunkLimits& limits) {
+int64_t ChunkRows(int64_t m, int64_t row_multiply_adds,
+                  const ChunkLimits& limits) {
   int64_t most = limits.max_rows;
   if (limits.max_multiply_adds > 0) {
-    most = std::min(most, limits.max_multiply_adds / (n * k));
+    most = std::min(most, limits.max_multiply_adds /
+                              std::max<int64_t>(row_multiply_adds, 1));
   }
   most = std::max(most / kChunkRowAlignment, int64_t{1}) * kChunkRowAlignment;
   const int64_t chunks = CeilDiv(m, most);

@@ -116,10 +116,11 @@ int64_t RowsPerLaunch(const AdmittedRequest& request,
 // the operands themselves, whatever k and n are.
 inline constexpr int64_t kChunkRowAlignment = 32;
 
-// Returns the rows of each chunk but the last of an [m, k] by [k, n] product:
+// Returns the rows of each chunk but the last of m rows with so much work each:
 // chunks of about equal size within the limits, or of the alignment if the
 // limits are below it.
-int64_t ChunkRows(int64_t m, int64_t n, int64_t k, const ChunkLimits& limits);
+int64_t ChunkRows(int64_t m, int64_t row_multiply_adds,
+                  const ChunkLimits& limits);
 
 }  // namespace qgemm
 

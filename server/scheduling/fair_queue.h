@@ -25,17 +25,16 @@ namespace qgemm {
 
 // Requests share a launch only if their keys are equal.
 struct QueueKey {
-  const ResidentWeights* weights = nullptr;  // compared, never read
+  const void* work = nullptr;  // weights or a program; compared, never read
   MatmulSignature signature;
   LaunchKind kind = LaunchKind::kMerged;
 
   friend bool operator==(const QueueKey& a, const QueueKey& b) {
-    return a.weights == b.weights && a.signature == b.signature &&
-           a.kind == b.kind;
+    return a.work == b.work && a.signature == b.signature && a.kind == b.kind;
   }
   template <typename H>
   friend H AbslHashValue(H h, const QueueKey& key) {
-    return H::combine(std::move(h), key.weights, key.signature.a_type,
+    return H::combine(std::move(h), key.work, key.signature.a_type,
                       key.signature.c_type, key.signature.mode,
                       key.signature.rounding, key.kind);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One Gemm request as the transport hands it to the scheduler, and what the
-// scheduler keeps of it until it is complete.
+// One request, of a product or a program, as the transport hands it to the
+// scheduler, and what the scheduler keeps of it until it is complete.
 
 #ifndef QGEMM_SERVER_SCHEDULING_GEMM_REQUEST_H_
 #define QGEMM_SERVER_SCHEDULING_GEMM_REQUEST_H_
@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "base/task_runner.h"
 #include "kernels/matrix/backend.h"
+#include "kernels/programs/program_runner.h"
 #include "server/metrics/server_metrics.h"
 #include "server/metrics/traffic.h"
 
@@ -31,13 +32,15 @@ enum class Priority : uint8_t { kLow, kNormal, kHigh };
 // Input of the scheduler: filled in by the transport, read only from Enqueue
 // until `done` hands it back.
 struct AdmittedRequest {
-  std::shared_ptr<const ResidentWeights> weights;
-  std::shared_ptr<const Weights>
-      layer;  // their record, for the log; may be null
+  // Work of a row: a product with weights, or a program.
+  std::shared_ptr<const ResidentWeights> weights;  // null for a program
   MatmulSignature signature;
+  std::shared_ptr<const CompiledProgram> program;  // null for a product
+  // Record of the weights, for the log; may be null.
+  std::shared_ptr<const Weights> layer;
   int64_t m = 0;
-  StagingLease a;  // [m, k]
-  StagingLease c;  // [m, n], written by the launches
+  StagingLease a;  // [m, k], or the inputs
+  StagingLease c;  // [m, n], or the outputs; written by the launches
   absl::Time arrival;
   absl::Time deadline = absl::InfiniteFuture();
   // Peer that fairness and quotas count the request for; the server found it
@@ -61,6 +64,10 @@ struct AdmittedRequest {
   TaskRunner* completion_executor = nullptr;
 
   int64_t operand_bytes() const { return a.size_bytes() + c.size_bytes(); }
+  int64_t row_multiply_adds() const {
+    return program != nullptr ? program->row_multiply_adds()
+                              : weights->n() * weights->k();
+  }
   bool is_cancelled() const {
     return cancelled != nullptr && cancelled->load(std::memory_order_acquire);
   }

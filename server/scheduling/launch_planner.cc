@@ -152,7 +152,10 @@ std::vector<ScheduledRequest> LaunchPlanner::TakeAll() {
 
 FairQueue* LaunchPlanner::QueueOf(const AdmittedRequest& request) {
   const LaunchKind kind = KindOf(request, options_.batching);
-  const QueueKey key = {request.weights.get(), request.signature, kind};
+  const void* const work = request.program != nullptr
+                               ? static_cast<const void*>(request.program.get())
+                               : request.weights.get();
+  const QueueKey key = {work, request.signature, kind};
   const auto found = queues_.find(key);
   if (found != queues_.end()) return found->second.get();
   if (queues_.size() >= kMaxQueues) ForgetIdleQueues();

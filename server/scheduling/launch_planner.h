@@ -35,8 +35,8 @@ struct SchedulerOptions : QueueLimits {
   PolicyOptions policy;
 };
 
-// Requests that run in one launch: equal weights, equal signature, and the rows
-// that each one's state.in_launch says.
+// Requests that run in one launch: equal weights and equal signature, or one
+// program, and the rows that each one's state.in_launch says.
 struct ClosedBatch {
   std::vector<ScheduledRequest> requests;
   // kMayRunInline for one request of few rows while nothing else waits or runs:

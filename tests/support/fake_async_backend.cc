@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "kernels/host/batch_checks.h"
 #include "kernels/reference/reference_matmul.h"
+#include "kernels/reference/reference_program.h"
 
 namespace qgemm {
 
@@ -19,6 +20,18 @@ absl::Status FakeAsyncBackend::Failures::Next() {
   if (count == 0) return absl::OkStatus();
   --count;
   return status;
+}
+
+void FakeAsyncBackend::Entry::Compute() const {
+  if (program.program == nullptr) return reference::ReferenceMatmul(batch);
+  reference::ReferenceRun(program);
+}
+
+void FakeAsyncBackend::Entry::End(const absl::Status& status) {
+  if (program.program == nullptr) {
+    return completion(status, BatchTimings{}, std::move(batch));
+  }
+  program_completion(status, BatchTimings{}, std::move(program));
 }
 
 FakeAsyncBackend::FakeAsyncBackend(const FakeAsyncBackendOptions& options)
@@ -188,12 +201,32 @@ absl::Status FakeAsyncBackend::Enqueue(GemmBatch batch,
   RETURN_IF_ERROR(failure());
   RETURN_IF_ERROR(CheckBatch(batch, options_.limits.max_batch_rows));
   RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
+  const int64_t rows = batch.rows();
+  return Take({std::move(batch), std::move(completion), {}, nullptr}, rows);
+}
+
+absl::StatusOr<std::shared_ptr<const CompiledProgram>>
+FakeAsyncBackend::Compile(std::shared_ptr<const CheckedProgram> program,
+                          WeightsOfProgram weights) {
+  RETURN_IF_ERROR(CheckProgramSupport(*this, *program, weights));
+  return reference::NewReferenceProgram(std::move(program), std::move(weights));
+}
+
+absl::Status FakeAsyncBackend::EnqueueProgram(ProgramBatch batch,
+                                              ProgramCompletion completion) {
+  RETURN_IF_ERROR(failure());
+  RETURN_IF_ERROR(CheckProgramBatch(batch, options_.limits.max_batch_rows));
+  const int64_t rows = batch.rows();
+  return Take({{}, nullptr, std::move(batch), std::move(completion)}, rows);
+}
+
+absl::Status FakeAsyncBackend::Take(Entry entry, int64_t rows) {
   {
     MutexLock lock(&mutex_);
     RETURN_IF_ERROR(enqueue_failures_.Next());
-    enqueued_rows_.push_back(batch.rows());
+    enqueued_rows_.push_back(rows);
     std::deque<Entry>& queue = holding_ ? held_ : released_;
-    queue.push_back({std::move(batch), std::move(completion)});
+    queue.push_back(std::move(entry));
   }
   changed_.SignalAll();
   return absl::OkStatus();
@@ -244,8 +277,8 @@ void FakeAsyncBackend::Complete(Entry entry) {
     status = completion_failures_.Next();
   }
   if (status.ok()) status = failure();
-  if (status.ok() && options_.computes) reference::ReferenceMatmul(entry.batch);
-  entry.completion(status, BatchTimings{}, std::move(entry.batch));
+  if (status.ok() && options_.computes) entry.Compute();
+  entry.End(status);
   {
     MutexLock lock(&mutex_);
     ++completed_;

@@ -21,6 +21,7 @@
 #include "base/mutex.h"
 #include "kernels/host/sticky_failure.h"
 #include "kernels/matrix/backend.h"
+#include "kernels/programs/program_runner.h"
 
 namespace qgemm {
 
@@ -34,7 +35,7 @@ struct FakeAsyncBackendOptions {
 
 // Unless held, batches complete in the order of Enqueue. Thread-safe.
 // Destroying it releases the batches that are held and waits for them.
-class FakeAsyncBackend final : public Backend {
+class FakeAsyncBackend final : public Backend, private ProgramRunner {
  public:
   explicit FakeAsyncBackend(const FakeAsyncBackendOptions& options = {});
   ~FakeAsyncBackend() override;
@@ -78,6 +79,7 @@ class FakeAsyncBackend final : public Backend {
   absl::Status CheckSupport(const ResidentWeights& weights,
                             const MatmulSignature& signature) const override;
   absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) override;
+  ProgramRunner* programs() override { return this; }
   absl::Status failure() const override { return failure_.status(); }
   void GiveUp(const absl::Status& reason) override;
   // kHang is Hold; after kLoseDevice batches fail, those held too.
@@ -88,8 +90,13 @@ class FakeAsyncBackend final : public Backend {
 
  private:
   struct Entry {
-    GemmBatch batch;
+    GemmBatch batch;  // without weights: `program`
     BatchCompletion completion;
+    ProgramBatch program;
+    ProgramCompletion program_completion;
+
+    void Compute() const;
+    void End(const absl::Status& status);
   };
   // A status for the next `count` calls of a kind.
   struct Failures {
@@ -98,6 +105,13 @@ class FakeAsyncBackend final : public Backend {
 
     absl::Status Next();
   };
+
+  absl::StatusOr<std::shared_ptr<const CompiledProgram>> Compile(
+      std::shared_ptr<const CheckedProgram> program,
+      WeightsOfProgram weights) override;
+  absl::Status EnqueueProgram(ProgramBatch batch,
+                              ProgramCompletion completion) override;
+  absl::Status Take(Entry entry, int64_t rows);
 
   void WaitWhileStagingIsHeld(int64_t size_bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

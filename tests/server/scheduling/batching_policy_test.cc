@@ -213,7 +213,7 @@ class ChunkRowsTest : public testing::TestWithParam<ChunkCase> {};
 
 TEST_P(ChunkRowsTest, CutsWithinTheLimits) {
   const ChunkCase& row = GetParam();
-  EXPECT_EQ(ChunkRows(row.m, row.n, row.k, row.limits), row.rows);
+  EXPECT_EQ(ChunkRows(row.m, row.n * row.k, row.limits), row.rows);
 }
 
 constexpr int64_t kLargest = (int64_t{1} << 31) - 1;
@@ -240,7 +240,7 @@ TEST(ChunkRowsTest, ChunksStayWithinTheLimitsAndTheAlignment) {
     const int64_t k = RandomInt(1, 30'000, &random);
     const ChunkLimits limits = {RandomInt(32, 2048, &random),
                                 RandomInt(1, 1'000'000'000'000, &random)};
-    const int64_t rows = ChunkRows(m, n, k, limits);
+    const int64_t rows = ChunkRows(m, n * k, limits);
     SCOPED_TRACE(testing::Message()
                  << m << " " << n << " " << k << ": " << rows);
     ASSERT_GT(rows, 0);
