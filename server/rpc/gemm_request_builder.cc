@@ -20,12 +20,14 @@ namespace {
 // and lengths of both fields (at most 13 bytes); rounded up.
 constexpr int64_t kAnswerOverheadBytes = 128;
 
-// rows * columns elements in bytes; the largest int64 if it does not fit.
+// The largest int64 if the product does not fit.
+int64_t CappedMul(int64_t a, int64_t b) {
+  return CheckedMul(a, b).value_or(std::numeric_limits<int64_t>::max());
+}
+
+// rows * columns elements in bytes, or the largest int64.
 int64_t OperandBytes(int64_t rows, int64_t columns, FloatType type) {
-  const std::optional<int64_t> elements = CheckedMul(rows, columns);
-  if (!elements) return std::numeric_limits<int64_t>::max();
-  return CheckedMul(*elements, SizeOf(type))
-      .value_or(std::numeric_limits<int64_t>::max());
+  return CappedMul(CappedMul(rows, columns), SizeOf(type));
 }
 
 absl::StatusOr<int64_t> CheckRows(uint64_t m, int64_t max_rows) {
@@ -79,6 +81,30 @@ absl::StatusOr<GemmSizes> CheckGemmSizes(const GemmShape& shape,
   return sizes;
 }
 
+absl::StatusOr<GemmSizes> CheckRunSizes(uint64_t m, int64_t a_bytes,
+                                        const CheckedProgram& program,
+                                        const GemmLimits& limits) {
+  GemmSizes sizes;
+  ASSIGN_OR_RETURN(sizes.m, CheckRows(m, limits.max_batch_rows));
+  sizes.a_bytes = CappedMul(sizes.m, program.input_row_bytes());
+  if (sizes.a_bytes != a_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "inputs has ", a_bytes, " bytes; m = ", sizes.m, " rows of ",
+        program.program().inputs.size(), " inputs with ",
+        program.input_row_bytes(), " bytes a row have ", sizes.a_bytes));
+  }
+  sizes.c_bytes = CappedMul(sizes.m, program.output_row_bytes());
+  const ResultLimit& limit = limits.result;
+  if (sizes.c_bytes > limit.c_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the answer would have ", sizes.c_bytes, " bytes (m = ", sizes.m, ", ",
+        program.output_row_bytes(), " bytes a row) and the limit is ",
+        limit.c_bytes, " (", limit.flag, " = ", limit.flag_bytes,
+        "); split the rows over several requests"));
+  }
+  return sizes;
+}
+
 absl::Status CheckQueueHolds(const GemmSizes& sizes, int64_t max_queued_bytes) {
   if (sizes.a_bytes <= max_queued_bytes - sizes.c_bytes) {
     return absl::OkStatus();
@@ -125,6 +151,17 @@ void GemmRequestBuilder::Enqueue() && {
   services_->scheduler->Enqueue(std::move(request_));
 }
 
+template <typename Message>
+absl::Status GemmRequestBuilder::SetClient(const Message& message,
+                                           const Peer& peer) {
+  ASSIGN_OR_RETURN(request_->priority, ToPriority(message.priority()));
+  RETURN_IF_ERROR(CheckClientId(message.client_id()));
+  request_->identity = peer.identity;
+  request_->client =
+      message.client_id().empty() ? peer.address : message.client_id();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
                                              const v1::GemmRequest& message,
                                              int64_t a_bytes,
@@ -133,11 +170,7 @@ absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
   GemmRequestBuilder builder(services);
   AdmittedRequest& request = *builder.request_;
   ASSIGN_OR_RETURN(request.signature, ToSignature(message));
-  ASSIGN_OR_RETURN(request.priority, ToPriority(message.priority()));
-  RETURN_IF_ERROR(CheckClientId(message.client_id()));
-  request.identity = peer.identity;
-  request.client =
-      message.client_id().empty() ? peer.address : message.client_id();
+  RETURN_IF_ERROR(builder.SetClient(message, peer));
   ASSIGN_OR_RETURN(request.layer, services.store->Find(message.weights()));
   request.weights = request.layer->resident;
   request.traffic = {request.layer->traffic, peer.usage->traffic};
@@ -153,6 +186,26 @@ absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
           shape, {result_limit, services.backend->limits().max_batch_rows}));
   RETURN_IF_ERROR(
       services.backend->CheckSupport(*request.weights, request.signature));
+  request.m = builder.sizes_.m;
+  return builder;
+}
+
+absl::StatusOr<GemmRequestBuilder> ParseRun(const GemmServices& services,
+                                            const v1::RunRequest& message,
+                                            int64_t a_bytes,
+                                            const ResultLimit& result_limit,
+                                            const Peer& peer) {
+  GemmRequestBuilder builder(services);
+  AdmittedRequest& request = *builder.request_;
+  RETURN_IF_ERROR(builder.SetClient(message, peer));
+  ASSIGN_OR_RETURN(const auto found,
+                   services.programs->Find(message.program()));
+  request.program = found->compiled;
+  request.traffic = {nullptr, peer.usage->traffic};
+  ASSIGN_OR_RETURN(
+      builder.sizes_,
+      CheckRunSizes(message.m(), a_bytes, request.program->program(),
+                    {result_limit, services.backend->limits().max_batch_rows}));
   request.m = builder.sizes_.m;
   return builder;
 }

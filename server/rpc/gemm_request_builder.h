@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Gemm from its message to a request of the scheduler, shared by the unary
-// RPC and the stream: checks, the operands' memory, and who waits for the end.
+// A Gemm or a Run from its message to a request of the scheduler, shared by the
+// unary RPCs and the stream: checks, the operands' memory, and who waits for
+// the end.
 
 #ifndef QGEMM_SERVER_RPC_GEMM_REQUEST_BUILDER_H_
 #define QGEMM_SERVER_RPC_GEMM_REQUEST_BUILDER_H_
@@ -21,6 +22,7 @@
 #include "kernels/matrix/types.h"
 #include "qgemm/v1/qgemm.pb.h"
 #include "server/net/peer_table.h"
+#include "server/programs/program_store.h"
 #include "server/scheduling/batch_scheduler.h"
 #include "server/scheduling/gemm_request.h"
 #include "server/weights/weight_store.h"
@@ -68,6 +70,12 @@ struct GemmSizes {
 absl::StatusOr<GemmSizes> CheckGemmSizes(const GemmShape& shape,
                                          const GemmLimits& limits);
 
+// The same of a program's m rows, whose inputs have `a_bytes`, and of its
+// outputs.
+absl::StatusOr<GemmSizes> CheckRunSizes(uint64_t m, int64_t a_bytes,
+                                        const CheckedProgram& program,
+                                        const GemmLimits& limits);
+
 // RESOURCE_EXHAUSTED if a queue of `max_queued_bytes` can never hold the
 // operands, which are not worth the transfer then.
 absl::Status CheckQueueHolds(const GemmSizes& sizes, int64_t max_queued_bytes);
@@ -78,6 +86,7 @@ class OperandCopiers;
 struct GemmServices {
   Backend* backend = nullptr;
   const WeightStore* store = nullptr;
+  const ProgramStore* programs = nullptr;
   BatchScheduler* scheduler = nullptr;
   // Ends requests whose answers are long, or one of many of a stream.
   TaskRunner* answer_executor = nullptr;
@@ -122,6 +131,13 @@ class GemmRequestBuilder {
   friend absl::StatusOr<GemmRequestBuilder> ParseGemm(
       const GemmServices& services, const v1::GemmRequest& message,
       int64_t a_bytes, const ResultLimit& result_limit, const Peer& peer);
+  friend absl::StatusOr<GemmRequestBuilder> ParseRun(
+      const GemmServices& services, const v1::RunRequest& message,
+      int64_t a_bytes, const ResultLimit& result_limit, const Peer& peer);
+
+  // What both messages have besides their work.
+  template <typename Message>
+  absl::Status SetClient(const Message& message, const Peer& peer);
 
   explicit GemmRequestBuilder(const GemmServices& services)
       : services_(&services), request_(std::make_unique<AdmittedRequest>()) {}
@@ -143,6 +159,13 @@ absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
                                              int64_t a_bytes,
                                              const ResultLimit& result_limit,
                                              const Peer& peer);
+
+// The same for a program, whose inputs have `a_bytes`. NOT_FOUND: the program.
+absl::StatusOr<GemmRequestBuilder> ParseRun(const GemmServices& services,
+                                            const v1::RunRequest& message,
+                                            int64_t a_bytes,
+                                            const ResultLimit& result_limit,
+                                            const Peer& peer);
 
 }  // namespace qgemm
 

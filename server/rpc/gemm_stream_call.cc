@@ -159,11 +159,14 @@ absl::StatusOr<GemmStreamCall::Arriving> GemmStreamCall::ParseRequest(
   const int64_t max_operand_bytes = options.stream.max_operand_bytes;
   RETURN_IF_ERROR(live_calls()->CheckServing());
   RETURN_IF_ERROR(CheckStreamOpen(open, a_.bytes, max_operand_bytes));
+  const auto a_bytes = static_cast<int64_t>(OperandBytes(open, a_.bytes));
+  const ResultLimit result = StreamResultLimit(max_operand_bytes);
+  const GemmServices& gemm = handler_->gemm_;
   Arriving arriving;
   ASSIGN_OR_RETURN(arriving.builder,
-                   ParseGemm(handler_->gemm_, open.gemm(),
-                             static_cast<int64_t>(OperandBytes(open, a_.bytes)),
-                             StreamResultLimit(max_operand_bytes), *peer_));
+                   open.has_run()
+                       ? ParseRun(gemm, open.run(), a_bytes, result, *peer_)
+                       : ParseGemm(gemm, open.gemm(), a_bytes, result, *peer_));
   RETURN_IF_ERROR(
       CheckQueueHolds(arriving.builder.sizes(), options.max_queued_bytes));
   return arriving;

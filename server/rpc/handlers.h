@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handlers of the RPCs that carry operands: Gemm, GemmStream and LoadWeights.
+// Handlers of the RPCs that carry operands: Gemm, Run, GemmStream, LoadWeights.
 // Each accepts its calls; one call is an object in the handler's source, or in
 // gemm_stream_call.h and load_weights_call.h.
 
@@ -28,6 +28,26 @@ class GemmHandler {
   // `service` must outlive the handler.
   GemmHandler(const CallServices& services, const GemmServices& gemm,
               AsyncQgemm* service, int64_t max_message_bytes);
+
+  // Waits for one more call on `queue`; each accepted call makes room for the
+  // next.
+  void Accept(CompletionQueue* queue);
+
+ private:
+  class Call;
+
+  const CallServices services_;
+  const GemmServices gemm_;
+  AsyncQgemm* const service_;
+  const ResultLimit result_limit_;
+};
+
+// The same for programs.
+class RunHandler {
+ public:
+  // `service` must outlive the handler.
+  RunHandler(const CallServices& services, const GemmServices& gemm,
+             AsyncQgemm* service, int64_t max_message_bytes);
 
   // Waits for one more call on `queue`; each accepted call makes room for the
   // next.

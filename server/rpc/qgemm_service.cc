@@ -145,6 +145,8 @@ class QgemmService::Handlers {
         queries_(parts.backend, parts.store, parts.clock, options),
         gemm_(Services(parts), Gemm(parts), &service_,
               options.max_message_bytes),
+        run_(Services(parts), Gemm(parts), &service_,
+             options.max_message_bytes),
         stream_(Services(parts), Gemm(parts), &service_, options),
         load_(Services(parts), parts.backend, parts.store, &service_, options),
         unload_(
@@ -194,7 +196,10 @@ class QgemmService::Handlers {
   void Start() {
     std::vector<CompletionQueue*> queues;
     for (const std::unique_ptr<CompletionQueue>& queue : queues_) {
-      for (int i = 0; i < kGemmCallsAwaited; ++i) gemm_.Accept(queue.get());
+      for (int i = 0; i < kGemmCallsAwaited; ++i) {
+        gemm_.Accept(queue.get());
+        run_.Accept(queue.get());
+      }
       for (int i = 0; i < kOtherCallsAwaited; ++i) {
         stream_.Accept(queue.get());
         load_.Accept(queue.get());
@@ -255,8 +260,13 @@ class QgemmService::Handlers {
     return services;
   }
   GemmServices Gemm(const ServerParts& parts) {
-    return {parts.backend,     parts.store, parts.scheduler,
-            &answer_executor_, &copiers_,   options_.max_client_staging_bytes};
+    return {parts.backend,
+            parts.store,
+            parts.programs,
+            parts.scheduler,
+            &answer_executor_,
+            &copiers_,
+            options_.max_client_staging_bytes};
   }
 
   const RpcOptions options_;
@@ -271,6 +281,7 @@ class QgemmService::Handlers {
   AsyncQgemm service_;
   const Queries queries_;
   GemmHandler gemm_;
+  RunHandler run_;
   GemmStreamHandler stream_;
   LoadWeightsHandler load_;
   Query<v1::UnloadWeightsRequest, v1::UnloadWeightsResponse> unload_;

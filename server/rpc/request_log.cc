@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "kernels/programs/canonical_text.h"
 
 namespace qgemm {
 namespace {
@@ -36,6 +37,9 @@ void LogSlowRequest(const SlowRequest& slow, const WeightStore& store) {
     if (listing.ok() && !listing->names.empty()) {
       event.With("name", listing->names.front());
     }
+  }
+  if (request.program != nullptr) {
+    event.With("program", ProgramId(request.program->program()));
   }
   event.With("m", request.m)
       .With("total", slow.total)

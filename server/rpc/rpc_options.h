@@ -22,7 +22,8 @@ namespace qgemm {
 using AsyncPrograms =
     v1::Qgemm::WithRawMethod_LoadProgram<v1::Qgemm::WithRawMethod_UnloadProgram<
         v1::Qgemm::WithRawMethod_ListPrograms<
-            v1::Qgemm::WithRawMethod_GetProgram<v1::Qgemm::Service>>>>;
+            v1::Qgemm::WithRawMethod_GetProgram<
+                v1::Qgemm::WithRawMethod_Run<v1::Qgemm::Service>>>>>;
 using AsyncQgemm = v1::Qgemm::WithRawMethod_LoadWeights<
     v1::Qgemm::WithRawMethod_Gemm<v1::Qgemm::WithRawMethod_GemmStream<
         v1::Qgemm::WithRawMethod_UnloadWeights<

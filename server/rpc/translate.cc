@@ -147,14 +147,20 @@ absl::Status CheckStreamOpen(const v1::GemmStreamOpen& open,
                              int64_t received_bytes,
                              int64_t max_operand_bytes) {
   const uint64_t a_bytes = OperandBytes(open, received_bytes);
-  if (!open.has_gemm()) {
+  if (open.work_case() == v1::GemmStreamOpen::WORK_NOT_SET) {
     return absl::InvalidArgumentError(
-        "open.gemm is not set; it names the weights and the shape");
+        "neither open.gemm nor open.run is set; they name the weights or the "
+        "program, and the shape");
   }
   if (!open.gemm().a().empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("open.gemm.a has ", open.gemm().a().size(),
                      " bytes; in a stream A is the field a beside open"));
+  }
+  if (!open.run().inputs().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("open.run.inputs has ", open.run().inputs().size(),
+                     " bytes; in a stream they are the field a beside open"));
   }
   if (static_cast<uint64_t>(received_bytes) > a_bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
