@@ -35,14 +35,15 @@ find_program() {
   program="$bin/${path/://}"
 }
 
-# make_stubs PROTO ...: generates the Python code of files below proto/ into
-# STUBS, a folder that goes when the script ends.
+# make_stubs PROTO ...: generates the Python code of files below proto/, and of
+# program.proto, which they import, into STUBS, a folder that goes when the
+# script ends.
 make_stubs() {
   STUBS="$(mktemp -d)"
   readonly STUBS
   trap 'rm -rf "$STUBS"' EXIT
   "$PYTHON" -m grpc_tools.protoc -I "$ROOT/proto" --python_out="$STUBS" \
-    --grpc_python_out="$STUBS" "$@"
+    --grpc_python_out="$STUBS" qgemm/v1/program.proto "$@"
 }
 
 # run_unittests FOLDER [--no_skips]: runs the folder's tests and counts them.
