@@ -170,6 +170,7 @@ std::string Header(const FamilySnapshot& now, const HealthReport& health,
 std::string Load(const FamilyChange& change) {
   const FamilySnapshot& now = *change.now;
   const SeriesName gemm = {"qgemm_rpc_latency_seconds", "method", "Gemm"};
+  const SeriesName run = {"qgemm_rpc_latency_seconds", "method", "Run"};
   const SeriesName stream = {"qgemm_rpc_latency_seconds", "method",
                              "GemmStream"};
   return Section(
@@ -178,6 +179,7 @@ std::string Load(const FamilyChange& change) {
        {"Rows", Rate(change.Rate({"qgemm_rows_computed_total"}))},
        {"Gemm p50", Latency(change.Quantile(gemm, 0.5))},
        {"Gemm p99", Latency(change.Quantile(gemm, 0.99))},
+       {"Run p99", Latency(change.Quantile(run, 0.99))},
        {"GemmStream p99", Latency(change.Quantile(stream, 0.99))},
        {"Computed since the start",
         Count(now.Sum({"qgemm_requests_computed_total"}))}});
