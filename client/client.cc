@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Client: checks, calls and translation; call_engine.h makes the calls.
+// Client: connections, weights and multiplications. programs.cc has the rest,
+// client_impl.h what both share; call_engine.h makes the calls.
 
 #include "qgemm/client.h"
-
-#include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <algorithm>
 #include <limits>
@@ -16,6 +15,7 @@
 #include "base/status_macros.h"
 #include "client/call_engine.h"
 #include "client/channels.h"
+#include "client/client_impl.h"
 #include "client/gemm_wire.h"
 #include "client/retry.h"
 #include "client/stream_call.h"
@@ -26,9 +26,6 @@
 
 namespace qgemm {
 namespace {
-
-// Layers of a page that the server may fill.
-constexpr uint32_t kPageLayers = 1000;
 
 absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low,
                         int64_t high) {
@@ -46,19 +43,6 @@ absl::Status CheckOptions(const ClientOptions& options) {
                              4 * kMessageOverheadBytes,
                              std::numeric_limits<int>::max()));
   return Validate(options.retry);
-}
-
-absl::Status CheckGemm(const GemmRequest& request, int64_t max_message_bytes) {
-  RETURN_IF_ERROR(CheckOperand(request));
-  const int64_t a_bytes = request.a.size();
-  if (a_bytes <= max_message_bytes - kMessageOverheadBytes) {
-    return absl::OkStatus();
-  }
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "a has ", a_bytes, " bytes; ClientOptions::max_message_bytes of ",
-      max_message_bytes, " allows ", max_message_bytes - kMessageOverheadBytes,
-      "; send fewer rows a call, use a stream, or raise the limit here and at "
-      "the server (--max_message_bytes)"));
 }
 
 absl::Status CheckStream(const GemmStreamOptions& options,
@@ -82,87 +66,33 @@ absl::Status CheckStream(const GemmStreamOptions& options,
   return absl::OkStatus();
 }
 
-template <typename Message>
-absl::StatusOr<Message> ParseResponse(CallOutcome* outcome) {
-  RETURN_IF_ERROR(outcome->status);
-  Message message;
-  const grpc::Status parsed = grpc::SerializationTraits<Message>::Deserialize(
-      &outcome->response, &message);
-  if (!parsed.ok()) {
-    return absl::InternalError(absl::StrCat(
-        "the server's answer does not parse: ", parsed.error_message()));
-  }
-  return message;
-}
-
-template <typename Message>
-grpc::ByteBuffer Serialize(const Message& message) {
-  const grpc::Slice slice(message.SerializeAsString());
-  return grpc::ByteBuffer(&slice, 1);
-}
-
-absl::StatusOr<GemmResult> ParseGemm(CallOutcome outcome,
-                                     const ExpectedResult& expected) {
-  RETURN_IF_ERROR(outcome.status);
-  ASSIGN_OR_RETURN(GemmResult result, ReadResult(&outcome.response, expected));
-  result.attempts = outcome.attempts;
-  return result;
-}
-
 }  // namespace
 
-class Client::Impl {
- public:
-  Impl(Channels channels, const ClientOptions& options)
-      : max_message_bytes_(options.max_message_bytes),
-        engine_(std::move(channels), options.retry,
-                options.completion_threads) {}
+absl::Status Client::Impl::CheckOperandFits(absl::string_view subject,
+                                            int64_t bytes,
+                                            absl::string_view way_round) const {
+  const int64_t most = max_message_bytes_ - kMessageOverheadBytes;
+  if (bytes <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      subject, " ", bytes, " bytes; ClientOptions::max_message_bytes of ",
+      max_message_bytes_, " allows ", most, "; send fewer rows a call,",
+      way_round,
+      " or raise the limit here and at the server (--max_message_bytes)"));
+}
 
-  CallEngine& engine() { return engine_; }
-  int64_t max_message_bytes() const { return max_message_bytes_; }
-
-  absl::Status CheckMayBlock() const {
-    if (!engine_.OnEngineThread()) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        "a blocking call inside a callback would wait for itself; use the "
-        "asynchronous one");
-  }
-
-  // Makes a call with small messages and waits for it.
-  template <typename Response, typename Request>
-  absl::StatusOr<Response> Call(const char* method, const Request& request,
-                                absl::Time deadline) {
-    RETURN_IF_ERROR(CheckMayBlock());
-    std::promise<CallOutcome> promise;
-    std::future<CallOutcome> future = promise.get_future();
-    UnaryCall call;
-    call.method = method;
-    call.request = Serialize(request);
-    call.deadline = deadline;
-    call.done = [promise = std::move(promise)](CallOutcome outcome) mutable {
-      promise.set_value(std::move(outcome));
-    };
-    engine_.Start(std::move(call));
-    CallOutcome outcome = future.get();
-    return ParseResponse<Response>(&outcome);
-  }
-
-  // The call of a request that is as it should be, without its `done`.
-  absl::StatusOr<UnaryCall> GemmCall(const GemmRequest& request) const {
-    // Made first, so that a borrowed A is released whatever becomes of it.
-    const grpc::Slice operand = OperandToWire(request);
-    RETURN_IF_ERROR(CheckGemm(request, max_message_bytes_));
-    UnaryCall call;
-    call.method = "/qgemm.v1.Qgemm/Gemm";
-    call.request = ToWire(request, operand);
-    call.deadline = request.deadline;
-    return call;
-  }
-
- private:
-  const int64_t max_message_bytes_;
-  CallEngine engine_;
-};
+absl::StatusOr<UnaryCall> Client::Impl::GemmCall(
+    const GemmRequest& request) const {
+  // Made first, so that a borrowed A is released whatever becomes of it.
+  const grpc::Slice operand = OperandToWire(request);
+  RETURN_IF_ERROR(CheckOperand(request));
+  RETURN_IF_ERROR(
+      CheckOperandFits("a has", request.a.size(), " use a stream,"));
+  UnaryCall call;
+  call.method = "/qgemm.v1.Qgemm/Gemm";
+  call.request = ToWire(request, operand);
+  call.deadline = request.deadline;
+  return call;
+}
 
 Client::Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
@@ -217,48 +147,20 @@ absl::StatusOr<LoadResult> Client::LoadWeights(const DenseUpload& dense,
 
 absl::StatusOr<GemmResult> Client::Gemm(const GemmRequest& request) {
   const std::shared_ptr<Impl> impl = impl_;
-  RETURN_IF_ERROR(impl->CheckMayBlock());
-  ASSIGN_OR_RETURN(UnaryCall call, impl->GemmCall(request));
-  // The answer is parsed on this thread: many callers share the few that
-  // complete calls.
-  std::promise<CallOutcome> promise;
-  std::future<CallOutcome> future = promise.get_future();
-  call.done = [promise = std::move(promise)](CallOutcome outcome) mutable {
-    promise.set_value(std::move(outcome));
-  };
-  impl->engine().Start(std::move(call));
-  return ParseGemm(future.get(), ExpectedResult(request));
+  return impl->CallWithOperand<GemmResult>(impl->GemmCall(request),
+                                           ExpectedResult(request));
 }
 
 GemmHandle Client::GemmAsync(const GemmRequest& request,
                              GemmCallback callback) {
-  absl::StatusOr<UnaryCall> call = impl_->GemmCall(request);
-  if (!call.ok()) {
-    impl_->engine().Fail(call.status(), [callback = std::move(callback)](
-                                            CallOutcome outcome) mutable {
-      callback(std::move(outcome.status));
-    });
-    return GemmHandle();
-  }
-  call->done = [callback = std::move(callback),
-                expected =
-                    ExpectedResult(request)](CallOutcome outcome) mutable {
-    callback(ParseGemm(std::move(outcome), expected));
-  };
-  return GemmHandle([started = impl_->engine().Start(*std::move(call))] {
-    CallEngine::Cancel(started);
-  });
+  return impl_->StartWithOperand<GemmResult>(
+      impl_->GemmCall(request), ExpectedResult(request), std::move(callback));
 }
 
 std::future<absl::StatusOr<GemmResult>> Client::GemmFuture(
     const GemmRequest& request) {
-  std::promise<absl::StatusOr<GemmResult>> promise;
-  std::future<absl::StatusOr<GemmResult>> future = promise.get_future();
-  GemmAsync(request, [promise = std::move(promise)](
-                         absl::StatusOr<GemmResult> result) mutable {
-    promise.set_value(std::move(result));
-  });
-  return future;
+  return FutureOf<GemmResult>(
+      [&](GemmCallback callback) { GemmAsync(request, std::move(callback)); });
 }
 
 absl::StatusOr<std::unique_ptr<GemmStream>> Client::GemmStream(
@@ -296,23 +198,16 @@ absl::StatusOr<bool> Client::UnloadWeights(absl::string_view name_or_id,
 absl::StatusOr<std::vector<WeightsInfo>> Client::ListWeights(
     absl::Time deadline) {
   std::vector<WeightsInfo> weights;
-  v1::ListWeightsRequest request;
-  request.set_page_size(kPageLayers);
-  while (true) {
-    ASSIGN_OR_RETURN(const v1::ListWeightsResponse response,
-                     impl_->Call<v1::ListWeightsResponse>(
-                         "/qgemm.v1.Qgemm/ListWeights", request, deadline));
+  const auto take = [&weights](const v1::ListWeightsResponse& response) {
     for (const v1::WeightsInfo& info : response.weights()) {
       weights.push_back(FromWire(info));
     }
-    const std::string& next = response.next_page_token();
-    if (next.empty()) return weights;
-    if (next == request.page_token()) {
-      return absl::InternalError(
-          "the server's next_page_token is that of the page it answered");
-    }
-    request.set_page_token(next);
-  }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(
+      (impl_->CallForPages<v1::ListWeightsResponse, v1::ListWeightsRequest>(
+          "/qgemm.v1.Qgemm/ListWeights", deadline, take)));
+  return weights;
 }
 
 absl::StatusOr<WeightsInfo> Client::GetWeights(absl::string_view name_or_id,

@@ -14,18 +14,6 @@
 namespace qgemm {
 namespace {
 
-v1::Priority ToWire(RequestPriority priority) {
-  switch (priority) {
-    case RequestPriority::kLow:
-      return v1::PRIORITY_LOW;
-    case RequestPriority::kNormal:
-      return v1::PRIORITY_NORMAL;
-    case RequestPriority::kHigh:
-      return v1::PRIORITY_HIGH;
-  }
-  return v1::PRIORITY_UNSPECIFIED;
-}
-
 v1::ComputeMode ToWire(ComputeMode mode) {
   switch (mode) {
     case ComputeMode::kA16:
@@ -56,6 +44,18 @@ v1::FloatType ToWire(FloatType type) {
   return v1::FLOAT_TYPE_UNSPECIFIED;
 }
 
+v1::Priority ToWire(RequestPriority priority) {
+  switch (priority) {
+    case RequestPriority::kLow:
+      return v1::PRIORITY_LOW;
+    case RequestPriority::kNormal:
+      return v1::PRIORITY_NORMAL;
+    case RequestPriority::kHigh:
+      return v1::PRIORITY_HIGH;
+  }
+  return v1::PRIORITY_UNSPECIFIED;
+}
+
 absl::Status CheckOperand(const GemmRequest& request) {
   if (request.m < 1) {
     return absl::InvalidArgumentError(
@@ -72,6 +72,7 @@ absl::Status CheckOperand(const GemmRequest& request) {
   }
   return absl::OkStatus();
 }
+
 std::string PayloadPrefix(uint64_t bytes) {
   constexpr int kLengthDelimited = 2;
   std::string prefix(1, static_cast<char>(v1::GemmRequest::kAFieldNumber << 3 |

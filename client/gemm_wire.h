@@ -24,6 +24,7 @@
 namespace qgemm {
 
 v1::FloatType ToWire(FloatType type);
+v1::Priority ToWire(RequestPriority priority);
 
 // INVALID_ARGUMENT unless A has m rows, one or more, of whole elements.
 absl::Status CheckOperand(const GemmRequest& request);

@@ -56,12 +56,14 @@ LAYERS = (
                    "kernels/matrix base"),
     ("server", "server rpc proto kernels/backends kernels/formats "
                "kernels/matrix flags base"),
-    ("client/include/qgemm", "kernels/formats kernels/matrix base"),
-    ("client", "client/include/qgemm rpc proto kernels/formats "
-               "kernels/matrix base"),
+    ("client/include/qgemm", "kernels/programs kernels/formats "
+                             "kernels/matrix base"),
+    ("client", "client/include/qgemm rpc proto kernels/programs "
+               "kernels/formats kernels/matrix base"),
     ("client/examples", "client/include/qgemm"),
     ("cli/tensor_files", "kernels/matrix base"),
-    ("cli", "cli client kernels/formats kernels/matrix flags base"),
+    ("cli", "cli client kernels/programs kernels/formats kernels/matrix flags "
+            "base"),
     ("loadtest/schedule", "base"),
     ("loadtest/workload", "kernels/formats kernels/matrix base"),
     ("loadtest/report", "client/include/qgemm base"),

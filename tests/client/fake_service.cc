@@ -54,6 +54,22 @@ void FakeService::set_gemm(GemmHandler handler) {
   gemm_ = std::move(handler);
 }
 
+void FakeService::set_run(RunHandler handler) {
+  MutexLock lock(&mutex_);
+  run_ = std::move(handler);
+}
+
+void FakeService::set_weights(
+    std::map<std::string, std::pair<int64_t, int64_t>> shapes) {
+  MutexLock lock(&mutex_);
+  weights_ = std::move(shapes);
+}
+
+void FakeService::set_program(v1::ProgramInfo program) {
+  MutexLock lock(&mutex_);
+  program_ = std::move(program);
+}
+
 void FakeService::FailNext(int count, grpc::Status status) {
   MutexLock lock(&mutex_);
   failures_left_ = count;
@@ -114,6 +130,21 @@ std::vector<std::string> FakeService::unloaded() const {
 v1::UnloadWeightsRequest FakeService::unload_request() const {
   MutexLock lock(&mutex_);
   return unload_request_;
+}
+
+v1::RunRequest FakeService::run_request() const {
+  MutexLock lock(&mutex_);
+  return run_request_;
+}
+
+v1::LoadProgramRequest FakeService::load_program_request() const {
+  MutexLock lock(&mutex_);
+  return load_program_request_;
+}
+
+v1::UnloadProgramRequest FakeService::unload_program_request() const {
+  MutexLock lock(&mutex_);
+  return unload_program_request_;
 }
 
 grpc::Status FakeService::Admit() {
@@ -228,12 +259,89 @@ grpc::Status FakeService::GetWeights(grpc::ServerContext*,
   info->set_id("id");
   info->set_n(7);
   info->set_k(32);
+  MutexLock lock(&mutex_);
+  if (weights_.has_value()) {
+    const auto found = weights_->find(request->weights());
+    if (found == weights_->end()) {
+      return grpc::Status(grpc::StatusCode::NOT_FOUND, "no such weights");
+    }
+    info->set_n(found->second.first);
+    info->set_k(found->second.second);
+  }
   info->set_format("kbit3");
   info->set_resident_bytes(11);
   info->set_uploaded_bytes(13);
   info->set_has_bias(true);
   info->set_spec("spec");
   return grpc::Status::OK;
+}
+
+grpc::Status FakeService::LoadProgram(grpc::ServerContext*,
+                                      const v1::LoadProgramRequest* request,
+                                      v1::LoadProgramResponse* response) {
+  const grpc::Status admitted = Admit();
+  if (!admitted.ok()) return admitted;
+  MutexLock lock(&mutex_);
+  load_program_request_ = *request;
+  *response->mutable_program() = program_;
+  response->set_deduplicated(deduplicates_);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeService::UnloadProgram(grpc::ServerContext*,
+                                        const v1::UnloadProgramRequest* request,
+                                        v1::UnloadProgramResponse* response) {
+  const grpc::Status admitted = Admit();
+  if (!admitted.ok()) return admitted;
+  MutexLock lock(&mutex_);
+  unload_program_request_ = *request;
+  response->set_freed(true);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeService::ListPrograms(grpc::ServerContext*,
+                                       const v1::ListProgramsRequest* request,
+                                       v1::ListProgramsResponse* response) {
+  const grpc::Status admitted = Admit();
+  if (!admitted.ok()) return admitted;
+  MutexLock lock(&mutex_);
+  // Two pages.
+  if (!request->page_token().empty()) {
+    response->add_programs()->set_id("second");
+    return grpc::Status::OK;
+  }
+  *response->add_programs() = program_;
+  response->set_next_page_token("page");
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeService::GetProgram(grpc::ServerContext*,
+                                     const v1::GetProgramRequest*,
+                                     v1::GetProgramResponse* response) {
+  const grpc::Status admitted = Admit();
+  if (!admitted.ok()) return admitted;
+  MutexLock lock(&mutex_);
+  *response->mutable_program() = program_;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeService::Run(grpc::ServerContext* context,
+                              const v1::RunRequest* request,
+                              v1::RunResponse* response) {
+  const grpc::Status admitted = Admit();
+  if (!admitted.ok()) return admitted;
+  WaitAtGate(context);
+  RunHandler handler;
+  {
+    MutexLock lock(&mutex_);
+    handler = run_;
+    run_request_ = *request;
+  }
+  if (handler == nullptr) {
+    response->set_outputs(request->inputs());
+    return grpc::Status::OK;
+  }
+  return handler(*request, response);
 }
 
 grpc::Status FakeService::GetServerInfo(grpc::ServerContext*,

@@ -8,9 +8,13 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -24,7 +28,8 @@ class FakeService final : public v1::Qgemm::Service {
  public:
   using GemmHandler =
       std::function<grpc::Status(const v1::GemmRequest&, v1::GemmResponse*)>;
-
+  using RunHandler =
+      std::function<grpc::Status(const v1::RunRequest&, v1::RunResponse*)>;
   using StreamHandler = std::function<grpc::Status(
       grpc::ServerReaderWriter<v1::GemmStreamResponse,
                                v1::GemmStreamRequest>*)>;
@@ -38,6 +43,13 @@ class FakeService final : public v1::Qgemm::Service {
   const std::string& unix_address() const { return unix_address_; }
 
   void set_gemm(GemmHandler handler);
+  // Without a handler a Run answers its inputs.
+  void set_run(RunHandler handler);
+  // The weights that GetWeights knows by name, with n and k; all names, if it
+  // was never called.
+  void set_weights(std::map<std::string, std::pair<int64_t, int64_t>> shapes);
+  // The program that a load, a list and a description answer.
+  void set_program(v1::ProgramInfo program);
   // Serves each GemmStream from its start to its end.
   void set_stream(StreamHandler handler);
   // The next `count` calls of any kind end with this status.
@@ -48,10 +60,10 @@ class FakeService final : public v1::Qgemm::Service {
   // Every page of a list is said to be followed by the first.
   void set_repeats_pages(bool repeats_pages);
 
-  // Gemm calls wait here until OpenGate; the gate is open at first.
+  // Gemm and Run calls wait here until OpenGate; the gate is open at first.
   void CloseGate();
   void OpenGate();
-  // Returns when `count` Gemm calls wait at the gate.
+  // Returns when `count` of them wait at the gate.
   void AwaitAtGate(int count);
 
   int calls() const;
@@ -63,6 +75,10 @@ class FakeService final : public v1::Qgemm::Service {
   std::vector<std::string> unloaded() const;
   // The last UnloadWeights request.
   v1::UnloadWeightsRequest unload_request() const;
+  // The last requests of their kinds.
+  v1::RunRequest run_request() const;
+  v1::LoadProgramRequest load_program_request() const;
+  v1::UnloadProgramRequest unload_program_request() const;
 
  private:
   grpc::Status Gemm(grpc::ServerContext* context,
@@ -84,6 +100,20 @@ class FakeService final : public v1::Qgemm::Service {
   grpc::Status GetWeights(grpc::ServerContext* context,
                           const v1::GetWeightsRequest* request,
                           v1::GetWeightsResponse* response) override;
+  grpc::Status LoadProgram(grpc::ServerContext* context,
+                           const v1::LoadProgramRequest* request,
+                           v1::LoadProgramResponse* response) override;
+  grpc::Status UnloadProgram(grpc::ServerContext* context,
+                             const v1::UnloadProgramRequest* request,
+                             v1::UnloadProgramResponse* response) override;
+  grpc::Status ListPrograms(grpc::ServerContext* context,
+                            const v1::ListProgramsRequest* request,
+                            v1::ListProgramsResponse* response) override;
+  grpc::Status GetProgram(grpc::ServerContext* context,
+                          const v1::GetProgramRequest* request,
+                          v1::GetProgramResponse* response) override;
+  grpc::Status Run(grpc::ServerContext* context, const v1::RunRequest* request,
+                   v1::RunResponse* response) override;
   grpc::Status GetServerInfo(grpc::ServerContext* context,
                              const v1::GetServerInfoRequest* request,
                              v1::GetServerInfoResponse* response) override;
@@ -107,6 +137,13 @@ class FakeService final : public v1::Qgemm::Service {
   std::vector<v1::WeightsChunk> chunks_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> unloaded_ ABSL_GUARDED_BY(mutex_);
   v1::UnloadWeightsRequest unload_request_ ABSL_GUARDED_BY(mutex_);
+  RunHandler run_ ABSL_GUARDED_BY(mutex_);
+  v1::RunRequest run_request_ ABSL_GUARDED_BY(mutex_);
+  v1::ProgramInfo program_ ABSL_GUARDED_BY(mutex_);
+  v1::LoadProgramRequest load_program_request_ ABSL_GUARDED_BY(mutex_);
+  v1::UnloadProgramRequest unload_program_request_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::map<std::string, std::pair<int64_t, int64_t>>> weights_
+      ABSL_GUARDED_BY(mutex_);
   bool repeats_pages_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::string address_;

@@ -6,7 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
+
+#include "qgemm/program.h"
 
 namespace qgemm {
 namespace {
@@ -56,6 +59,27 @@ TEST(ParsePriority, ReadsNamesAndNothingElse) {
   EXPECT_EQ(ParsePriority("low"), RequestPriority::kLow);
   EXPECT_EQ(ParsePriority("high"), RequestPriority::kHigh);
   EXPECT_FALSE(ParsePriority("High").has_value());
+}
+
+TEST(RunResultTest, OutputsAreFoundByTheProgramsDescription) {
+  ProgramInfo program;
+  program.outputs = {{"a", NumberType::kBFloat16, 2},
+                     {"ids", NumberType::kInt32, 1}};
+  RunResult result;
+  result.m = 2;
+  result.outputs = "aaaaAAAAiiiiIIII";
+  const auto ids = result.Output(program, 1);
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_EQ(std::string(ids->begin(), ids->end()), "iiiiIIII");
+  EXPECT_EQ(result.Output(program, 0)->size(), 8u);
+  EXPECT_FALSE(result.Output(program, 2).ok());
+  EXPECT_FALSE(result.Output(program, -1).ok());
+  program.outputs[1].width = 2;
+  EXPECT_FALSE(result.Output(program, 0).ok());
+  program.outputs[1].width = int64_t{1} << 62;
+  EXPECT_FALSE(result.Output(program, 0).ok());
+  program.outputs.pop_back();
+  EXPECT_FALSE(result.Output(program, 0).ok());
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client library: holds connections to one qgemm server, uploads weights
-// and multiplies with them. gRPC stays behind this header.
+// The client library: holds connections to one qgemm server, uploads weights,
+// multiplies with them and runs programs over them. gRPC stays behind this
+// header.
 
 #ifndef QGEMM_CLIENT_INCLUDE_QGEMM_CLIENT_H_
 #define QGEMM_CLIENT_INCLUDE_QGEMM_CLIENT_H_
@@ -18,6 +19,7 @@
 #include "qgemm/client_options.h"
 #include "qgemm/gemm.h"
 #include "qgemm/gemm_stream.h"
+#include "qgemm/program.h"
 #include "qgemm/server_info.h"
 #include "qgemm/weights.h"
 
@@ -26,10 +28,10 @@ namespace qgemm {
 // Calls one qgemm server; methods are named as the RPCs are. Nothing here
 // throws or ends the process; failures are statuses with the server's codes:
 //   INVALID_ARGUMENT    the request is wrong; the message says which field
-//   NOT_FOUND           unknown weights
+//   NOT_FOUND           unknown weights or program
 //   ALREADY_EXISTS, FAILED_PRECONDITION
-//                       the name is bound to other weights than a condition
-//                       of LoadOptions or UnloadWeights says
+//                       the name is bound to something else than a condition
+//                       of the options or of an Unload says
 //   RESOURCE_EXHAUSTED  queue, memory budget or message limit
 //   ABORTED, DATA_LOSS  the upload was damaged on its way; load again
 //   DEADLINE_EXCEEDED   not answered in time
@@ -99,6 +101,43 @@ class Client {
       absl::Time deadline = absl::InfiniteFuture());
 
   absl::StatusOr<WeightsInfo> GetWeights(
+      absl::string_view name_or_id,
+      absl::Time deadline = absl::InfiniteFuture());
+
+  // Registers a program (docs/programs.md), by the RPC LoadProgram: a Run then
+  // has it by name or id. Free if the server has it already, and it keeps its
+  // weights, whatever becomes of their names. Errors of the check name the op:
+  // INVALID_ARGUMENT, NOT_FOUND (weights), UNIMPLEMENTED (a later revision; a
+  // mode that the weights lack).
+  absl::StatusOr<RegisterResult> RegisterProgram(
+      const Program& program, const RegisterOptions& options = {});
+  // The same of a text, which the server alone checks, whatever options.check
+  // says. INVALID_ARGUMENT with line and column if it does not parse.
+  absl::StatusOr<RegisterResult> RegisterProgram(
+      const ProgramText& program, const RegisterOptions& options = {});
+
+  // Runs a program; blocks until the answer is there. A Run has no effect on
+  // the server, so retries are safe.
+  absl::StatusOr<RunResult> Run(const RunRequest& request);
+
+  // The same without blocking: `callback` runs exactly once, and never inside
+  // this call.
+  CallHandle RunAsync(const RunRequest& request, RunCallback callback);
+  std::future<absl::StatusOr<RunResult>> RunFuture(const RunRequest& request);
+
+  // Drops a name, and the program with its last one; or, given an id, the
+  // program with all its names. True if the program is gone. Retries and
+  // `if_match` are as UnloadWeights has them.
+  absl::StatusOr<bool> UnloadProgram(
+      absl::string_view name_or_id,
+      absl::Time deadline = absl::InfiniteFuture(),
+      absl::string_view if_match = "");
+
+  // All programs without their texts, as ListWeights lists layers.
+  absl::StatusOr<std::vector<ProgramInfo>> ListPrograms(
+      absl::Time deadline = absl::InfiniteFuture());
+
+  absl::StatusOr<ProgramInfo> GetProgram(
       absl::string_view name_or_id,
       absl::Time deadline = absl::InfiniteFuture());
 

@@ -108,13 +108,13 @@ struct GemmResult {
 // other calls of the client finish on the same thread.
 using GemmCallback = absl::AnyInvocable<void(absl::StatusOr<GemmResult>)>;
 
-// A handle for giving up a call made by Client::GemmAsync. Copies stand for
-// the same call, a default-constructed handle for none. Thread-safe; it may
-// outlive the call and the client.
-class GemmHandle {
+// A handle for giving up a call that Client::GemmAsync or RunAsync made. Copies
+// stand for the same call, a default-constructed handle for none. Thread-safe;
+// it may outlive the call and the client.
+class CallHandle {
  public:
-  GemmHandle() = default;
-  explicit GemmHandle(std::function<void()> cancel)
+  CallHandle() = default;
+  explicit CallHandle(std::function<void()> cancel)
       : cancel_(std::move(cancel)) {}
 
   // Ends the call with CANCELLED unless its answer has come; the callback runs
@@ -126,6 +126,8 @@ class GemmHandle {
  private:
   std::function<void()> cancel_;
 };
+
+using GemmHandle = CallHandle;
 
 }  // namespace qgemm
 
