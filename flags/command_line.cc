@@ -53,36 +53,6 @@ int64_t EditDistance(absl::string_view a, absl::string_view b) {
   return row.back();
 }
 
-void AddOptionNames(const CLI::App& app, std::vector<std::string>* names) {
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      std::string text = absl::StrCat("--", name);
-      if (std::find(names->begin(), names->end(), text) == names->end()) {
-        names->push_back(std::move(text));
-      }
-    }
-  }
-}
-
-// The options that may follow: a command that falls through to the program
-// takes the program's options too.
-std::vector<std::string> OptionNames(const CLI::App& app) {
-  std::vector<std::string> names;
-  AddOptionNames(app, &names);
-  if (app.get_fallthrough() && app.get_parent() != nullptr) {
-    AddOptionNames(*app.get_parent(), &names);
-  }
-  return names;
-}
-
-std::vector<std::string> CommandNames(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) {
-    names.push_back(command->get_name());
-  }
-  return names;
-}
-
 // The subcommand that was given, or the program.
 const CLI::App& InnermostApp(const CLI::App& app) {
   const std::vector<CLI::App*> given = app.get_subcommands();
@@ -92,11 +62,12 @@ const CLI::App& InnermostApp(const CLI::App& app) {
 // The error of an argument that nothing takes.
 std::string UnknownArgument(const CLI::App& app, const std::string& argument) {
   const CLI::App& innermost = InnermostApp(app);
-  const std::vector<std::string> commands = CommandNames(innermost);
+  const std::vector<std::string> commands = internal::CommandNames(innermost);
   const std::string name = argument.substr(0, argument.find('='));
   if (absl::StartsWith(name, "-")) {
-    return absl::StrCat(name, " is not an option",
-                        internal::Suggestion(name, OptionNames(innermost)));
+    return absl::StrCat(
+        name, " is not an option",
+        internal::Suggestion(name, internal::OptionNames(innermost)));
   }
   if (commands.empty()) {
     return absl::StrCat("\"", argument,
@@ -129,52 +100,11 @@ std::vector<std::string> SplitEmptyValues(
   return split;
 }
 
-// The shell's case branch that completes the choices of each option.
-std::string ChoiceBranches(const CLI::App& app) {
-  std::string branches;
-  for (const CLI::Option* option : app.get_options()) {
-    const std::string choices = option->get_type_name();
-    if (!absl::StrContains(choices, '|')) continue;
-    absl::StrAppend(&branches, "    --", option->get_lnames().front(),
-                    ") words=\"", absl::StrReplaceAll(choices, {{"|", " "}}),
-                    "\" ;;\n");
-  }
-  return branches;
-}
-
-// A word that begins an option and an "=" between them are words of their own
-// to bash.
-std::string BashCompletion(const CLI::App& app) {
-  const std::string& program = app.get_name();
-  std::string commands;
-  std::string choices = ChoiceBranches(app);
-  for (const CLI::App* command : app.get_subcommands({})) {
-    absl::StrAppend(&commands, "    ", command->get_name(), ") words=\"",
-                    absl::StrJoin(OptionNames(*command), " "), "\" ;;\n");
-    absl::StrAppend(&choices, ChoiceBranches(*command));
-  }
-  std::vector<std::string> words = CommandNames(app);
-  for (std::string& name : OptionNames(app)) words.push_back(std::move(name));
-  return absl::StrCat(
-      "_", program, "() {\n",
-      "  local word=\"${COMP_WORDS[COMP_CWORD]}\" option=\"\"\n",
-      "  local words=\"", absl::StrJoin(words, " "), "\"\n",
-      "  case \"${COMP_WORDS[1]}\" in\n", commands, "    *) ;;\n  esac\n",
-      "  if [ \"$word\" = \"=\" ]; then\n",
-      "    option=\"${COMP_WORDS[COMP_CWORD-1]}\" word=\"\"\n",
-      "  elif [ \"${COMP_WORDS[COMP_CWORD-1]}\" = \"=\" ]; then\n",
-      "    option=\"${COMP_WORDS[COMP_CWORD-2]}\"\n", "  fi\n",
-      "  if [ -n \"$option\" ]; then words=\"\"; fi\n",
-      "  case \"$option\" in\n", choices, "    *) ;;\n  esac\n",
-      "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n", "}\n",
-      "complete -o default -F _", program, " ", program, "\n");
-}
-
 // OK; INVALID_ARGUMENT with an error; CANCELLED with a text for stdout.
 absl::Status Run(CLI::App* app, std::vector<std::string> arguments) {
   for (const std::string& argument : arguments) {
     if (argument == "--completion=bash") {
-      return absl::CancelledError(BashCompletion(*app));
+      return absl::CancelledError(internal::BashCompletion(*app));
     }
   }
   arguments = SplitEmptyValues(arguments);

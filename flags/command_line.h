@@ -104,6 +104,16 @@ namespace internal {
 std::string Suggestion(absl::string_view name,
                        const std::vector<std::string>& names);
 
+// The options that may follow: a command that falls through to the program, or
+// to the command that it belongs to, takes those options too.
+std::vector<std::string> OptionNames(const CLI::App& app);
+
+std::vector<std::string> CommandNames(const CLI::App& app);
+
+// The script by which bash completes a program's commands, which may have
+// commands of their own, options and choices (bash_completion.cc).
+std::string BashCompletion(const CLI::App& app);
+
 template <typename T>
 absl::Status ReadValue(const std::string& text, T* value) {
   if constexpr (std::is_same_v<T, std::string>) {

@@ -178,6 +178,62 @@ TEST(CommandLine, SuggestsCommands) {
       HasSubstr("--n is not an option"));
 }
 
+// program group (inner | other), program list.
+class NestedCommandsTest : public ::testing::Test {
+ protected:
+  NestedCommandsTest() : app_(MakeApp("works.", "program")) {
+    AddOption(app_.get(), "server", &server_, "Address");
+    CLI::App* const group = app_->add_subcommand("group", "Has commands");
+    group->fallthrough()->require_subcommand(1);
+    inner_ = group->add_subcommand("inner", "Works");
+    inner_->fallthrough();
+    AddOption(inner_, "rows", &rows_, "Rows");
+    group->add_subcommand("other", "Works too")->fallthrough();
+    app_->add_subcommand("list", "Lists")->fallthrough();
+    app_->require_subcommand(1);
+  }
+
+  std::string ErrorOf(const std::vector<std::string>& arguments) {
+    const absl::Status status = ParseArguments(app_.get(), arguments);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  }
+
+  const std::unique_ptr<CLI::App> app_;
+  CLI::App* inner_ = nullptr;
+  std::string server_;
+  int64_t rows_ = 1;
+};
+
+TEST_F(NestedCommandsTest, TakeTheProgramsOptionsToo) {
+  const absl::Status status = ParseArguments(
+      app_.get(), {"group", "inner", "--rows=3", "--server=here"});
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(inner_->parsed());
+  EXPECT_EQ(rows_, 3);
+  EXPECT_EQ(server_, "here");
+}
+
+TEST_F(NestedCommandsTest, AreSuggested) {
+  EXPECT_EQ(ErrorOf({"group", "iner"}),
+            "\"iner\" is not a command; did you mean inner?; there are inner, "
+            "other");
+  EXPECT_THAT(ErrorOf({"group", "inner", "--servr=x"}),
+              HasSubstr("did you mean --server?"));
+  EXPECT_THAT(ErrorOf({"group", "inner", "--row=1"}),
+              HasSubstr("did you mean --rows?"));
+  EXPECT_NE(ErrorOf({"group"}), "");
+}
+
+TEST_F(NestedCommandsTest, AreCompletedInBash) {
+  const absl::Status script = ParseArguments(app_.get(), {"--completion=bash"});
+  const std::string text(script.message());
+  EXPECT_THAT(text, HasSubstr("    group) words=\"inner other --help"));
+  EXPECT_THAT(text, HasSubstr("    group:inner) words=\"--help --rows"));
+  EXPECT_THAT(text, HasSubstr("    list) words=\"--help"));
+  EXPECT_THAT(text, HasSubstr("    group) if [ \"$COMP_CWORD\" -gt 2 ]"));
+}
+
 TEST(CommandLine, FormatsBytesAsItReadsThem) {
   for (const int64_t bytes :
        {int64_t{0}, int64_t{1}, int64_t{4096}, int64_t{16'000'000'000},
