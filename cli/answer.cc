@@ -54,14 +54,6 @@ double Microseconds(absl::Duration duration) {
   return absl::ToDoubleMicroseconds(duration);
 }
 
-OrderedJson ServerJson(const Timings& times) {
-  return {{"queue", Microseconds(times.queue)},
-          {"host_to_device", Microseconds(times.host_to_device)},
-          {"kernel", Microseconds(times.kernel)},
-          {"device_to_host", Microseconds(times.device_to_host)},
-          {"total", Microseconds(times.total)}};
-}
-
 OrderedJson ReportJson(const GemmReport& report) {
   const GemmResult& result = report.result;
   OrderedJson object = {{"weights", report.weights.id},
@@ -73,7 +65,7 @@ OrderedJson ReportJson(const GemmReport& report) {
                         {"a_type", std::string(Name(report.signature.a_type))},
                         {"c_type", std::string(Name(report.signature.c_type))},
                         {"round_trip_us", Microseconds(report.round_trip)},
-                        {"server_us", ServerJson(result.timings)},
+                        {"server_us", ToJson(result.timings)},
                         {"launch_rows", result.timings.launch_rows},
                         {"launch_requests", result.timings.launch_requests}};
   if (report.verified.has_value()) {
@@ -105,7 +97,6 @@ std::string VerifyText(const OracleReport& verified) {
 
 std::string ReportText(const GemmReport& report) {
   const GemmResult& result = report.result;
-  const Timings& times = result.timings;
   std::vector<std::pair<std::string, std::string>> fields = {
       {"C", absl::StrCat(
                 "[", result.m, ", ", result.n, "] ",
@@ -114,10 +105,7 @@ std::string ReportText(const GemmReport& report) {
                 report.weights.format, ", mode ", Name(report.signature.mode))},
       {"round trip",
        absl::StrFormat("%.0f us", Microseconds(report.round_trip))},
-      {"server",
-       absl::StrFormat("%.0f us: queue %.0f, kernel %.0f",
-                       Microseconds(times.total), Microseconds(times.queue),
-                       Microseconds(times.kernel))},
+      {"server", FormatTimings(result.timings)},
       {"C starts with", FirstValues(result)}};
   if (!report.out_path.empty()) {
     fields.emplace_back("written to", report.out_path);

@@ -15,6 +15,38 @@
 #include "base/status_macros.h"
 
 namespace qgemm::cli {
+namespace {
+
+void AddArgument(CLI::App* command, const std::string& argument,
+                 std::string* value) {
+  command
+      ->add_option(argument, *value, "A name, an id, or the beginning of an id")
+      ->required();
+}
+
+// ResolveWeights of whatever has an id and names.
+template <typename Info>
+absl::StatusOr<std::string> Resolve(const std::string& text,
+                                    absl::Span<const Info> infos) {
+  if (!MayBeginId(text)) return text;
+  std::vector<std::string> candidates;
+  for (const Info& info : infos) {
+    if (std::find(info.names.begin(), info.names.end(), text) !=
+        info.names.end()) {
+      return text;
+    }
+    if (absl::StartsWithIgnoreCase(info.id, text)) {
+      candidates.push_back(info.id);
+    }
+  }
+  if (candidates.empty()) return text;
+  if (candidates.size() == 1) return candidates.front();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text, "' begins ", candidates.size(),
+      " ids; give more digits: ", absl::StrJoin(candidates, ", ")));
+}
+
+}  // namespace
 
 void CommonOptions::AddTo(CLI::App* app) {
   flags::AddOption(app, "server", &server,
@@ -38,10 +70,23 @@ absl::StatusOr<std::unique_ptr<Client>> CommonOptions::Connect() const {
 }
 
 void AddWeightsArgument(CLI::App* command, std::string* weights) {
-  command
-      ->add_option("WEIGHTS", *weights,
-                   "A name, an id, or the beginning of an id")
-      ->required();
+  AddArgument(command, "WEIGHTS", weights);
+}
+
+void AddProgramArgument(CLI::App* command, std::string* program) {
+  AddArgument(command, "PROGRAM", program);
+}
+
+void AddOrderOptions(CLI::App* command, RequestPriority* priority,
+                     std::string* client_id) {
+  flags::AddChoice(command, "priority", priority,
+                   {{"low", RequestPriority::kLow},
+                    {"normal", RequestPriority::kNormal},
+                    {"high", RequestPriority::kHigh}},
+                   "Order among requests that wait at the server");
+  flags::AddOption(command, "client_id", client_id,
+                   "Client that fairness and quotas at the server count the "
+                   "request for");
 }
 
 bool MayBeginId(absl::string_view text) {
@@ -54,22 +99,7 @@ bool MayBeginId(absl::string_view text) {
 
 absl::StatusOr<std::string> ResolveWeights(
     const std::string& text, absl::Span<const WeightsInfo> layers) {
-  if (!MayBeginId(text)) return text;
-  std::vector<std::string> candidates;
-  for (const WeightsInfo& layer : layers) {
-    if (std::find(layer.names.begin(), layer.names.end(), text) !=
-        layer.names.end()) {
-      return text;
-    }
-    if (absl::StartsWithIgnoreCase(layer.id, text)) {
-      candidates.push_back(layer.id);
-    }
-  }
-  if (candidates.empty()) return text;
-  if (candidates.size() == 1) return candidates.front();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "'", text, "' begins ", candidates.size(),
-      " ids; give more digits: ", absl::StrJoin(candidates, ", ")));
+  return Resolve(text, layers);
 }
 
 absl::StatusOr<std::string> ResolveWeights(const std::string& text,
@@ -79,6 +109,15 @@ absl::StatusOr<std::string> ResolveWeights(const std::string& text,
   ASSIGN_OR_RETURN(const std::vector<WeightsInfo> layers,
                    client->ListWeights(deadline));
   return ResolveWeights(text, layers);
+}
+
+absl::StatusOr<std::string> ResolveProgram(const std::string& text,
+                                           absl::Time deadline,
+                                           Client* client) {
+  if (!MayBeginId(text)) return text;
+  ASSIGN_OR_RETURN(const std::vector<ProgramInfo> programs,
+                   client->ListPrograms(deadline));
+  return Resolve(text, absl::MakeConstSpan(programs));
 }
 
 }  // namespace qgemm::cli

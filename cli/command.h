@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A command of qgemm: its options, its arguments and the work it does; the
-// options that all commands share; and weights as a user names them.
+// options that all commands share; and weights and programs as a user names
+// them.
 
 #ifndef QGEMM_CLI_COMMAND_H_
 #define QGEMM_CLI_COMMAND_H_
@@ -56,8 +57,21 @@ std::unique_ptr<Command> NewGemmCommand();
 std::unique_ptr<Command> NewUnloadCommand();
 std::unique_ptr<Command> NewInfoCommand();
 
+// Those of `qgemm program`.
+std::unique_ptr<Command> NewProgramLoadCommand();
+std::unique_ptr<Command> NewProgramListCommand();
+std::unique_ptr<Command> NewProgramDescribeCommand();
+std::unique_ptr<Command> NewProgramRunCommand();
+std::unique_ptr<Command> NewProgramUnloadCommand();
+
 // Adds the required argument WEIGHTS.
 void AddWeightsArgument(CLI::App* command, std::string* weights);
+// Adds the required argument PROGRAM.
+void AddProgramArgument(CLI::App* command, std::string* program);
+
+// Adds --priority and --client_id of a request.
+void AddOrderOptions(CLI::App* command, RequestPriority* priority,
+                     std::string* client_id);
 
 // True if `text` may be the beginning of an id, as `qgemm list` prints it: 4 to
 // 63 hexadecimal digits.
@@ -71,6 +85,10 @@ absl::StatusOr<std::string> ResolveWeights(
 
 // The same among the server's layers, which are asked for only if MayBeginId.
 absl::StatusOr<std::string> ResolveWeights(const std::string& text,
+                                           absl::Time deadline, Client* client);
+
+// The same of a program.
+absl::StatusOr<std::string> ResolveProgram(const std::string& text,
                                            absl::Time deadline, Client* client);
 
 }  // namespace qgemm::cli

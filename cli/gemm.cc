@@ -13,55 +13,11 @@
 #include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/layer_source.h"
+#include "cli/matrices.h"
 #include "cli/output.h"
-#include "cli/tensor_files/npy.h"
 
 namespace qgemm::cli {
 namespace {
-
-// Activations [m, k] as they are sent.
-struct Activations {
-  int64_t m = 0;
-  std::vector<uint8_t> bytes;
-};
-
-Activations Pack(int64_t m, const std::vector<float>& values, FloatType type) {
-  Activations a;
-  a.m = m;
-  a.bytes.resize(values.size() * SizeOf(type));
-  for (size_t i = 0; i < values.size(); ++i) {
-    StoreFloat(type, values[i], a.bytes.data() + i * SizeOf(type));
-  }
-  return a;
-}
-
-absl::StatusOr<Activations> ReadActivations(const std::string& path, int64_t k,
-                                            FloatType type) {
-  ASSIGN_OR_RETURN(const auto file, TensorFile::Open(path));
-  ASSIGN_OR_RETURN(const TensorMatrix matrix, file->Matrix(""));
-  if (matrix.type == TensorType::kQ4_0 || matrix.k != k) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": the matrix is ", Name(matrix.type), " [", matrix.n, ", ",
-        matrix.k, "]; floats [m, ", k, "] are needed"));
-  }
-  ASSIGN_OR_RETURN(const std::vector<float> values, file->ReadFloats(matrix));
-  return Pack(matrix.n, values, type);
-}
-
-// Writes bfloat16, which .npy lacks, as fp32, which is exact.
-absl::Status WriteResult(const std::string& path, const GemmResult& result) {
-  if (result.c_type != FloatType::kBFloat16) {
-    const TensorType type = result.c_type == FloatType::kFloat32
-                                ? TensorType::kFloat32
-                                : TensorType::kFloat16;
-    return WriteNpy(path, NpyHeader(type, result.m, result.n), result.bytes());
-  }
-  const std::vector<float> values = result.ToFloats();
-  return WriteNpy(
-      path, NpyHeader(TensorType::kFloat32, result.m, result.n),
-      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(values.data()),
-                          values.size() * sizeof(float)));
-}
 
 absl::StatusOr<GemmResult> MultiplyOverStream(Client* client,
                                               const GemmRequest& request) {
@@ -89,11 +45,10 @@ class GemmCommand final : public Command {
 
  private:
   MatmulSignature signature() const;
-  absl::StatusOr<Activations> MakeActivations(int64_t k) const;
-  GemmRequest RequestFor(const WeightsInfo& weights,
-                         const Activations& a) const;
+  absl::StatusOr<RowMatrix> MakeActivations(int64_t k) const;
+  GemmRequest RequestFor(const WeightsInfo& weights, const RowMatrix& a) const;
   absl::StatusOr<OracleReport> Verify(const WeightsInfo& weights,
-                                      const Activations& a,
+                                      const RowMatrix& a,
                                       const GemmResult& result);
 
   std::string weights_;
@@ -136,14 +91,7 @@ CLI::App* GemmCommand::AddTo(CLI::App* app) {
       command, "rounding", &rounding_,
       {{"fp16", FloatType::kFloat16}, {"bf16", FloatType::kBFloat16}},
       "Mode A16 with fp32: type that activations are rounded to");
-  flags::AddChoice(command, "priority", &priority_,
-                   {{"low", RequestPriority::kLow},
-                    {"normal", RequestPriority::kNormal},
-                    {"high", RequestPriority::kHigh}},
-                   "Order among requests that wait at the server");
-  flags::AddOption(command, "client_id", &client_id_,
-                   "Client that fairness and quotas at the server count the "
-                   "request for");
+  AddOrderOptions(command, &priority_, &client_id_);
   flags::AddOption(command, "out", &out_path_,
                    "Writes the result to this .npy file");
   flags::AddSwitch(command, "stream", &stream_,
@@ -182,21 +130,13 @@ MatmulSignature GemmCommand::signature() const {
   return signature;
 }
 
-absl::StatusOr<Activations> GemmCommand::MakeActivations(int64_t k) const {
-  constexpr int64_t kMaxElements = int64_t{1} << 32;
-  if (!a_path_.empty()) return ReadActivations(a_path_, k, a_type_);
-  if (m_ > kMaxElements / k) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--m is ", m_, "; with k = ", k, " at most ",
-                     kMaxElements / k, " rows are made; give --a a file"));
-  }
-  // Another sequence than that of random weights of the same seed.
-  const uint64_t seed = ~static_cast<uint64_t>(layer_.seed);
-  return Pack(m_, RandomValues(m_ * k, 1.0f, seed), a_type_);
+absl::StatusOr<RowMatrix> GemmCommand::MakeActivations(int64_t k) const {
+  return a_path_.empty() ? MakeMatrix(m_, k, a_type_, layer_.seed)
+                         : ReadMatrix(a_path_, k, a_type_);
 }
 
 GemmRequest GemmCommand::RequestFor(const WeightsInfo& weights,
-                                    const Activations& a) const {
+                                    const RowMatrix& a) const {
   const MatmulSignature signature = this->signature();
   GemmRequest request;
   request.weights = weights.id;  // --verify compares with these
@@ -212,7 +152,7 @@ GemmRequest GemmCommand::RequestFor(const WeightsInfo& weights,
 }
 
 absl::StatusOr<OracleReport> GemmCommand::Verify(const WeightsInfo& weights,
-                                                 const Activations& a,
+                                                 const RowMatrix& a,
                                                  const GemmResult& result) {
   if (layer_.format.empty()) layer_.format = weights.format;
   ASSIGN_OR_RETURN(const auto source, LayerSource::Open(layer_));
@@ -227,7 +167,7 @@ absl::Status GemmCommand::Run(const CommonOptions& common) {
                    ResolveWeights(weights_, deadline, client.get()));
   ASSIGN_OR_RETURN(const WeightsInfo weights,
                    client->GetWeights(name_or_id, deadline));
-  ASSIGN_OR_RETURN(const Activations a, MakeActivations(weights.k));
+  ASSIGN_OR_RETURN(const RowMatrix a, MakeActivations(weights.k));
   GemmRequest request = RequestFor(weights, a);
   request.deadline = deadline;
   const absl::Time start = absl::Now();
@@ -235,7 +175,10 @@ absl::Status GemmCommand::Run(const CommonOptions& common) {
                    stream_ ? MultiplyOverStream(client.get(), request)
                            : client->Gemm(request));
   const absl::Duration elapsed = absl::Now() - start;
-  if (!out_path_.empty()) RETURN_IF_ERROR(WriteResult(out_path_, result));
+  if (!out_path_.empty()) {
+    RETURN_IF_ERROR(
+        WriteMatrix(out_path_, result.c_type, result.m, result.bytes()));
+  }
   std::optional<OracleReport> verified;
   if (verify_) {
     ASSIGN_OR_RETURN(verified, Verify(weights, a, result));

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// qgemm: loads, lists, multiplies with and unloads weights on a server.
+// qgemm: loads, lists, multiplies with and unloads weights on a server, and
+// programs over them.
 // Exit codes: 0 done, 1 failed, 2 wrong usage.
 
 #include <cstdio>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +25,7 @@ constexpr int kExitUsage = 2;
 
 struct AddedCommand {
   std::unique_ptr<Command> command;
-  CLI::App* app;  // the root's
+  CLI::App* app;  // the root's, or a group's
 };
 
 // The root's options, for the help of a subcommand, which takes them too.
@@ -37,20 +39,45 @@ std::string CommonHelp(const CLI::App& root) {
   return text;
 }
 
-std::vector<AddedCommand> AddCommands(CLI::App* root) {
-  std::vector<AddedCommand> commands;
-  for (auto* make : {NewLoadCommand, NewListCommand, NewDescribeCommand,
-                     NewGemmCommand, NewUnloadCommand, NewInfoCommand}) {
+using NewCommand = std::unique_ptr<Command> (*)();
+
+void AddCommands(std::initializer_list<NewCommand> makers,
+                 const std::string& footer, CLI::App* parent,
+                 std::vector<AddedCommand>* commands) {
+  for (const NewCommand make : makers) {
     std::unique_ptr<Command> command = make();
-    CLI::App* const app = command->AddTo(root);
-    app->fallthrough()->footer(CommonHelp(*root));
-    commands.push_back({std::move(command), app});
+    CLI::App* const app = command->AddTo(parent);
+    app->fallthrough()->footer(footer);
+    commands->push_back({std::move(command), app});
   }
+}
+
+std::vector<AddedCommand> AddAllCommands(CLI::App* root) {
+  const std::string footer = CommonHelp(*root);
+  std::vector<AddedCommand> commands;
+  AddCommands({NewLoadCommand, NewListCommand, NewDescribeCommand,
+               NewGemmCommand, NewUnloadCommand, NewInfoCommand},
+              footer, root, &commands);
+  CLI::App* const program = root->add_subcommand(
+      "program", "Loads, lists, describes, runs and unloads programs");
+  program->fallthrough()->require_subcommand(1)->footer(footer);
+  AddCommands(
+      {NewProgramLoadCommand, NewProgramListCommand, NewProgramDescribeCommand,
+       NewProgramRunCommand, NewProgramUnloadCommand},
+      footer, program, &commands);
   return commands;
 }
 
+// "load", "program load".
+std::string NameOf(const CLI::App& command) {
+  const CLI::App& parent = *command.get_parent();
+  return parent.get_parent() == nullptr
+             ? command.get_name()
+             : absl::StrCat(NameOf(parent), " ", command.get_name());
+}
+
 int Run(const CommonOptions& common, const AddedCommand& added) {
-  const std::string name = added.app->get_name();
+  const std::string name = NameOf(*added.app);
   const absl::Status usage = added.command->CheckUsage();
   if (!usage.ok()) {
     std::fprintf(stderr, "qgemm %s: %s; see qgemm %s --help\n", name.c_str(),
@@ -68,12 +95,13 @@ int Run(const CommonOptions& common, const AddedCommand& added) {
 
 int Main(int argc, const char* const* argv) {
   const std::unique_ptr<CLI::App> root = flags::MakeApp(
-      "Loads, lists, multiplies with and unloads weights on a qgemm server.\n"
+      "Loads, lists, multiplies with and unloads weights on a qgemm server, "
+      "and programs over them.\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage.",
       "qgemm");
   CommonOptions common;
   common.AddTo(root.get());
-  const std::vector<AddedCommand> commands = AddCommands(root.get());
+  const std::vector<AddedCommand> commands = AddAllCommands(root.get());
   root->require_subcommand(1);
   const std::optional<int> exit_code = flags::Parse(root.get(), argc, argv);
   if (exit_code.has_value()) return *exit_code;

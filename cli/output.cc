@@ -14,6 +14,25 @@
 #include "base/printable_text.h"
 
 namespace qgemm::cli {
+namespace {
+
+OrderedJson ToJson(const std::vector<ProgramPort>& ports) {
+  OrderedJson array = OrderedJson::array();
+  for (const ProgramPort& port : ports) {
+    array.push_back({{"name", port.name},
+                     {"type", std::string(Name(port.type))},
+                     {"width", port.width}});
+  }
+  return array;
+}
+
+// "bf16 [m, 4096] attention".
+std::string Text(const ProgramPort& port) {
+  return absl::StrCat(Name(port.type), " [m, ", port.width, "]",
+                      port.name.empty() ? "" : " ", port.name);
+}
+
+}  // namespace
 
 std::string FormatTable(const std::vector<std::vector<std::string>>& cells) {
   std::vector<std::vector<std::string>> rows = cells;
@@ -75,12 +94,24 @@ std::string FormatJson(const OrderedJson& json) {
          "\n";
 }
 
-std::string FormatNames(const WeightsInfo& weights) {
-  const int64_t more =
-      weights.name_count - static_cast<int64_t>(weights.names.size());
-  std::string text = absl::StrJoin(weights.names, ", ");
+std::string FormatNames(const std::vector<std::string>& names,
+                        int64_t name_count) {
+  const int64_t more = name_count - static_cast<int64_t>(names.size());
+  std::string text = absl::StrJoin(names, ", ");
   if (more > 0) absl::StrAppend(&text, " and ", more, " more");
   return text;
+}
+
+std::string ShortId(const std::string& id) {
+  constexpr size_t kShownDigits = 12;
+  return id.substr(0, kShownDigits);
+}
+
+std::string FormatTimings(const Timings& times) {
+  return absl::StrFormat("%.0f us: queue %.0f, kernel %.0f",
+                         absl::ToDoubleMicroseconds(times.total),
+                         absl::ToDoubleMicroseconds(times.queue),
+                         absl::ToDoubleMicroseconds(times.kernel));
 }
 
 OrderedJson ToJson(const WeightsInfo& weights) {
@@ -96,10 +127,49 @@ OrderedJson ToJson(const WeightsInfo& weights) {
           {"spec", weights.spec}};
 }
 
+OrderedJson ToJson(const ProgramInfo& program) {
+  return {{"id", program.id},
+          {"names", program.names},
+          {"name_count", program.name_count},
+          {"inputs", ToJson(program.inputs)},
+          {"outputs", ToJson(program.outputs)},
+          {"input_row_bytes", program.input_row_bytes},
+          {"output_row_bytes", program.output_row_bytes},
+          {"ops", program.ops},
+          {"weights", program.weights},
+          {"resident_bytes", program.resident_bytes},
+          {"text", program.text}};
+}
+
+OrderedJson ToJson(const Timings& times) {
+  return {{"queue", absl::ToDoubleMicroseconds(times.queue)},
+          {"host_to_device", absl::ToDoubleMicroseconds(times.host_to_device)},
+          {"kernel", absl::ToDoubleMicroseconds(times.kernel)},
+          {"device_to_host", absl::ToDoubleMicroseconds(times.device_to_host)},
+          {"total", absl::ToDoubleMicroseconds(times.total)}};
+}
+
+std::vector<std::pair<std::string, std::string>> FieldsOf(
+    const ProgramInfo& program) {
+  std::vector<std::pair<std::string, std::string>> fields = {
+      {"id", program.id},
+      {"names", FormatNames(program.names, program.name_count)},
+      {"ops", absl::StrCat(program.ops)},
+      {"weights", absl::StrCat(program.weights.size())},
+      {"resident", FormatBytes(program.resident_bytes)}};
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    fields.emplace_back(absl::StrCat("input ", i), Text(program.inputs[i]));
+  }
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    fields.emplace_back(absl::StrCat("output ", i), Text(program.outputs[i]));
+  }
+  return fields;
+}
+
 std::vector<std::pair<std::string, std::string>> FieldsOf(
     const WeightsInfo& weights) {
   return {{"id", weights.id},
-          {"names", FormatNames(weights)},
+          {"names", FormatNames(weights.names, weights.name_count)},
           {"format", weights.format},
           {"n (output features)", absl::StrCat(weights.n)},
           {"k (input features)", absl::StrCat(weights.k)},

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "qgemm/gemm.h"
+#include "qgemm/program.h"
 #include "qgemm/weights.h"
 
 namespace qgemm::cli {
@@ -39,14 +41,26 @@ std::string PrintableLines(absl::string_view text);
 // To stdout, as it is.
 void Print(const std::string& text);
 
-// "a, b", "a, b and 900 more"; empty without a name.
-std::string FormatNames(const WeightsInfo& weights);
+// "a, b", "a, b and 900 more" of `name_count`; empty without a
+// name.
+std::string FormatNames(const std::vector<std::string>& names,
+                        int64_t name_count);
+
+// The first digits of an id, as lists show them.
+std::string ShortId(const std::string& id);
+
+// "80 us: queue 3, kernel 60".
+std::string FormatTimings(const Timings& times);
 
 OrderedJson ToJson(const WeightsInfo& weights);
+OrderedJson ToJson(const ProgramInfo& program);
+OrderedJson ToJson(const Timings& times);  // microseconds
 
 // The fields as lines of FormatFields.
 std::vector<std::pair<std::string, std::string>> FieldsOf(
     const WeightsInfo& weights);
+std::vector<std::pair<std::string, std::string>> FieldsOf(
+    const ProgramInfo& program);
 
 }  // namespace qgemm::cli
 

@@ -37,14 +37,14 @@ class ListCommand final : public Command {
  private:
   static std::vector<std::vector<std::string>> Rows(
       const std::vector<WeightsInfo>& layers) {
-    constexpr size_t kShownDigits = 12;
     std::vector<std::vector<std::string>> rows = {
         {"NAMES", "FORMAT", "N", "K", "RESIDENT", "ID"}};
     for (const WeightsInfo& layer : layers) {
-      rows.push_back({layer.names.empty() ? "-" : FormatNames(layer),
-                      layer.format, absl::StrCat(layer.n),
-                      absl::StrCat(layer.k), FormatBytes(layer.resident_bytes),
-                      layer.id.substr(0, kShownDigits)});
+      rows.push_back(
+          {layer.names.empty() ? "-"
+                               : FormatNames(layer.names, layer.name_count),
+           layer.format, absl::StrCat(layer.n), absl::StrCat(layer.k),
+           FormatBytes(layer.resident_bytes), ShortId(layer.id)});
     }
     return rows;
   }

@@ -186,10 +186,10 @@ absl::StatusOr<TensorEntry> ParseNpy(ByteReader* reader) {
   return tensor;
 }
 
-std::string NpyHeader(TensorType type, int64_t rows, int64_t columns) {
-  std::string text = absl::StrCat(
-      "{'descr': '", type == TensorType::kFloat32 ? "<f4" : "<f2",
-      "', 'fortran_order': False, 'shape': (", rows, ", ", columns, "), }");
+std::string NpyHeader(absl::string_view descr, int64_t rows, int64_t columns) {
+  std::string text = absl::StrCat("{'descr': '", descr,
+                                  "', 'fortran_order': False, 'shape': (", rows,
+                                  ", ", columns, "), }");
   constexpr int64_t kPreambleBytes = 10;
   while ((kPreambleBytes + text.size() + 1) % kHeaderAlignment != 0) {
     text.push_back(' ');

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "cli/tensor_files/byte_reader.h"
 #include "cli/tensor_files/tensor.h"
@@ -21,11 +22,11 @@ namespace qgemm {
 // Errors: INVALID_ARGUMENT that says what is wrong; the reader's.
 absl::StatusOr<TensorEntry> ParseNpy(ByteReader* reader);
 
-// The bytes of a file before the data: version 1, `type` kFloat32 or
-// kFloat16, shape [rows, columns].
-std::string NpyHeader(TensorType type, int64_t rows, int64_t columns);
+// The bytes of a file before the data: version 1, elements of NumPy's type
+// `descr`, as "<f4" or "<i4", shape [rows, columns].
+std::string NpyHeader(absl::string_view descr, int64_t rows, int64_t columns);
 
-// Writes `bytes`, [rows, columns] elements of `type`, as a file. Errors: those
+// Writes `bytes`, the elements that the header says, as a file. Errors: those
 // of the file system, with the path.
 absl::Status WriteNpy(const std::string& path, const std::string& header,
                       absl::Span<const uint8_t> bytes);

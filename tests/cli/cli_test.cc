@@ -156,8 +156,7 @@ TEST_F(CliTest, GgufQ40GoesStraightThrough) {
 
 TEST_F(CliTest, NpyInputAndOutput) {
   const std::string a_path =
-      Write("a.npy", NpyHeader(TensorType::kFloat32, 2, 32) +
-                         std::string(2 * 32 * 4, '\0'));
+      Write("a.npy", NpyHeader("<f4", 2, 32) + std::string(2 * 32 * 4, '\0'));
   const std::string c_path = testing::TempDir() + "/c.npy";
   Json({"load", "--random=32x5", "--format=dense", "--name=npy"});
   Json({"gemm", "npy", "--a", a_path, "--dtype=fp32", "--out", c_path});
@@ -316,7 +315,7 @@ TEST_F(CliTest, WrongUsageExitsWithTwoAndSaysWhy) {
 
 TEST_F(CliTest, HelpOfEveryCommandSucceeds) {
   for (const char* command :
-       {"load", "list", "describe", "gemm", "unload", "info"}) {
+       {"load", "list", "describe", "gemm", "unload", "info", "program"}) {
     const CommandResult result = RunProgram({"cli/qgemm", command, "--help"});
     EXPECT_EQ(result.exit_code, kDone);
     EXPECT_THAT(result.out, HasSubstr("--server"));

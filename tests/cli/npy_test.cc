@@ -48,11 +48,12 @@ TEST(NpyTest, ReadsHalfPrecision) {
 
 TEST(NpyTest, ReadsTheHeaderThatItWrites) {
   for (const auto type : {TensorType::kFloat32, TensorType::kFloat16}) {
-    const std::string header = NpyHeader(type, 123456789, 3);
-    EXPECT_EQ(header.size() % 64, 0u);
-    const int64_t bytes = type == TensorType::kFloat32 ? 4 : 2;
+    const bool is_fp32 = type == TensorType::kFloat32;
+    const std::string descr = is_fp32 ? "<f4" : "<f2";
+    EXPECT_EQ(NpyHeader(descr, 123456789, 3).size() % 64, 0u);
+    const int64_t bytes = is_fp32 ? 4 : 2;
     const auto tensor = ParseBytes(
-        ParseNpy, NpyHeader(type, 5, 3) + std::string(5 * 3 * bytes, '\0'));
+        ParseNpy, NpyHeader(descr, 5, 3) + std::string(5 * 3 * bytes, '\0'));
     ASSERT_TRUE(tensor.ok()) << tensor.status();
     EXPECT_EQ(tensor->type, type);
     EXPECT_THAT(tensor->shape, ElementsAre(5, 3));

@@ -32,8 +32,7 @@ TEST(TensorFileTest, OpensEachFormat) {
        {Write("t.safetensors", Safetensors(json, 8)),
         Write("gguf.bin",
               GgufFile(GgufPreamble(1, 0) + GgufTensor("w", {2, 1}, 0, 0), 8)),
-        Write("npy.bin",
-              NpyHeader(TensorType::kFloat32, 1, 2) + std::string(8, '\0'))}) {
+        Write("npy.bin", NpyHeader("<f4", 1, 2) + std::string(8, '\0'))}) {
     const auto file = TensorFile::Open(path);
     ASSERT_TRUE(file.ok()) << file.status();
     const auto matrix = (*file)->Matrix("");
@@ -70,7 +69,7 @@ TEST(TensorFileTest, ErrorsNameThePath) {
 }
 
 TEST(TensorFileTest, AFileThatIsShortenedMeanwhileIsAnError) {
-  const std::string header = NpyHeader(TensorType::kFloat32, 1, 2);
+  const std::string header = NpyHeader("<f4", 1, 2);
   const std::string path = Write("cut.npy", header + std::string(8, '\0'));
   const auto file = TensorFile::Open(path);
   ASSERT_TRUE(file.ok()) << file.status();

@@ -37,7 +37,7 @@ std::string WellFormed(Format format) {
               GgufTensor("w", {64, 2}, 2, 0) + GgufTensor("b", {4}, 30, 96),
           104);
     case Format::kNpy:
-      return NpyHeader(TensorType::kFloat32, 2, 3) + std::string(24, '\0');
+      return NpyHeader("<f4", 2, 3) + std::string(24, '\0');
   }
   return "";
 }
