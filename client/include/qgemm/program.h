@@ -76,6 +76,18 @@ struct RegisterResult {
   bool deduplicated = false;  // the server had this program already
 };
 
+// The bytes of elements, which stay where they are: for RunRequest.
+template <typename T>
+absl::Span<const uint8_t> AsBytes(const std::vector<T>& elements) {
+  return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(elements.data()),
+                             elements.size() * sizeof(T));
+}
+template <typename T>
+absl::Span<uint8_t> AsWritableBytes(absl::Span<T> elements) {
+  return absl::MakeSpan(reinterpret_cast<uint8_t*>(elements.data()),
+                        elements.size() * sizeof(T));
+}
+
 // One run on m rows. Spans are borrowed; the fields say for how long.
 struct RunRequest {
   std::string program;  // a name or an id
