@@ -16,7 +16,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../support/python_suite.sh"
 need grpc,grpc_tools,numpy
 find_program //server:qgemm_server \
   ${QGEMM_SERVER_BINARY:+"$QGEMM_SERVER_BINARY"}
-make_stubs qgemm/v1/program.proto qgemm/v1/qgemm.proto
+make_stubs qgemm/v1/qgemm.proto
 # gRPC's handlers of fork abort, now and then, a child that is about to become
 # the server.
 PYTHONPATH="$STUBS:$ROOT/tests/hostile" \

@@ -13,6 +13,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/../support/python_suite.sh"
 
 need grpc_tools chromium prometheus
 find_program //server:qgemm_server "$@"
-make_stubs qgemm/v1/program.proto qgemm/v1/qgemm.proto
+make_stubs qgemm/v1/qgemm.proto
 QGEMM_SERVER="$program" PYTHONPATH="$STUBS:$ROOT/tests/python" \
   run_unittests "$ROOT/tests/ops"

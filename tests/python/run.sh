@@ -13,6 +13,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/../support/python_suite.sh"
 
 need grpc_channelz,grpc_health,grpc_reflection,grpc_tools,numpy
 find_program //server:qgemm_server "$@"
-make_stubs qgemm/v1/program.proto qgemm/v1/qgemm.proto qgemm/v1/debug.proto
+make_stubs qgemm/v1/qgemm.proto qgemm/v1/debug.proto
 QGEMM_SERVER="$program" PYTHONPATH="$STUBS" \
   run_unittests "$ROOT/tests/python" --no_skips
