@@ -59,6 +59,7 @@ WeightsOfProgram InOrder(const LeasedWeights& leased,
     by_id.emplace(weights->id, weights.get());
   }
   WeightsOfProgram ordered;
+  ordered.reserve(program.weights_ids().size());
   for (const std::string& id : program.weights_ids()) {
     ordered.push_back(by_id.at(id)->resident);
   }

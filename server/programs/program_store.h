@@ -36,7 +36,7 @@ struct ResidentProgram {
   int64_t reserved_bytes = 0;  // of the budget, beside its weights
 };
 
-using NamedProgram = Named<ResidentProgram>;
+using NamedProgram = NamedRecord<ResidentProgram>;
 using ProgramsPage = ListPage<ResidentProgram>;
 
 // Bounds of a store.

@@ -63,7 +63,7 @@ absl::StatusOr<PageRoom> RoomOf(const Request& request,
 }
 
 // Fills a page. `store` has the List of a NamedStore; `describe` writes one of
-// its Named records to a message. Leaves `next_token` empty on the last page.
+// its NamedRecords to a message. Leaves `next_token` empty on the last page.
 template <typename Store, typename Describe, typename Message>
 void FillPage(PageRoom room, const Store& store, const Describe& describe,
               google::protobuf::RepeatedPtrField<Message>* messages,

@@ -35,7 +35,7 @@ inline constexpr size_t kMaxListedNames = 100;
 
 // A record and the names bound to it at one moment.
 template <typename Record>
-struct Named {
+struct NamedRecord {
   std::shared_ptr<const Record> record;
   std::vector<std::string> names;  // sorted; the first kMaxListedNames
   int64_t name_count = 0;          // of all
@@ -45,7 +45,7 @@ struct Named {
 template <typename Record>
 struct ListPage {
   struct Entry {
-    Named<Record> named;
+    NamedRecord<Record> named;
     std::string place;  // in the list, as List takes it
   };
   std::vector<Entry> entries;
@@ -93,7 +93,8 @@ class NamedStore {
   // already, that record stays and is returned. On an error nothing changes.
   // Errors: ALREADY_EXISTS (create_only), FAILED_PRECONDITION (if_match),
   // RESOURCE_EXHAUSTED (records, names, budget).
-  absl::StatusOr<Pointer> Commit(Pointer record, const NameBinding& binding);
+  absl::StatusOr<Pointer> Commit(const Pointer& record,
+                                 const NameBinding& binding);
 
   // Binds the name to the record of `id` and returns it; null if `id` is not
   // held. Errors: Commit's.
@@ -108,8 +109,8 @@ class NamedStore {
     return entry->record;
   }
   // With its names that come after `names_after`, in the order of bytes.
-  absl::StatusOr<Named<Record>> Get(absl::string_view name_or_id,
-                                    absl::string_view names_after) const {
+  absl::StatusOr<NamedRecord<Record>> Get(absl::string_view name_or_id,
+                                          absl::string_view names_after) const {
     MutexLock lock(&mutex_);
     const Entry* const entry = FindEntry(name_or_id);
     if (entry == nullptr) return UnknownRecord(options_.noun, name_or_id);
@@ -158,7 +159,8 @@ class NamedStore {
     return names.empty() ? absl::StrCat("1", id)
                          : absl::StrCat("0", *names.begin());
   }
-  static Named<Record> Describe(const Entry& entry, absl::string_view after);
+  static NamedRecord<Record> Describe(const Entry& entry,
+                                      absl::string_view after);
 
   // Null for an unknown record.
   Entry* FindEntry(absl::string_view name_or_id) const
@@ -205,7 +207,8 @@ class NamedStore {
 // The rest of this file implements the template.
 
 template <typename Record>
-auto NamedStore<Record>::Commit(Pointer record, const NameBinding& binding)
+auto NamedStore<Record>::Commit(const Pointer& record,
+                                const NameBinding& binding)
     -> absl::StatusOr<Pointer> {
   Pointer replaced;  // released after the lock
   MutexLock lock(&mutex_);
@@ -272,9 +275,9 @@ absl::StatusOr<bool> NamedStore<Record>::Unload(absl::string_view name_or_id,
 }
 
 template <typename Record>
-Named<Record> NamedStore<Record>::Describe(const Entry& entry,
-                                           absl::string_view after) {
-  Named<Record> described{entry.record, {}, 0};
+NamedRecord<Record> NamedStore<Record>::Describe(const Entry& entry,
+                                                 absl::string_view after) {
+  NamedRecord<Record> described{entry.record, {}, 0};
   described.name_count = static_cast<int64_t>(entry.names.size());
   for (auto name = entry.names.upper_bound(after);
        name != entry.names.end() && described.names.size() < kMaxListedNames;

@@ -46,7 +46,7 @@ struct StoreLimits {
 inline constexpr int64_t kLayerRecordBytes = 2048;
 inline constexpr int64_t kNameRecordBytes = 384;
 
-using NamedWeights = Named<Weights>;
+using NamedWeights = NamedRecord<Weights>;
 using WeightsPage = ListPage<Weights>;
 
 // Thread-safe. Names, ids and the list are NamedStore's. Weights that are
