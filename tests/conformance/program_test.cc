@@ -20,7 +20,7 @@
 namespace qgemm {
 namespace {
 
-constexpr LayerShape kShape = {128, 64, 64, 32, 160};
+constexpr LayerShape kShape = {64, 64, 32, 32, 96};
 
 class ProgramTest : public PerProgramBackendTest {
  protected:
