@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loops without branches, which compile to vectors. They compute in fp64 and
-// round once: the tails of SILU and GELU are x times e^-t with t up to 88, and
-// in fp32 the rounding of t alone would cost 2^6 ulp.
-
-#include "kernels/cpu/activations.h"
+// The activations of programs: loops without branches, which compile to
+// vectors. They compute in fp64 and round once: the tails of SILU and GELU are
+// x times e^-t with t up to 88, and in fp32 the rounding of t alone would cost
+// 2^6 ulp.
 
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+
+#include "kernels/cpu/row_ops.h"
 
 namespace qgemm::cpu {
 namespace {

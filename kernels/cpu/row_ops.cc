@@ -13,7 +13,6 @@
 #include "absl/types/span.h"
 #include "base/check.h"
 #include "base/float16.h"
-#include "kernels/cpu/activations.h"
 
 namespace qgemm::cpu {
 namespace {

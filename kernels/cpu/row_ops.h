@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "kernels/cpu/microkernels/microkernel.h"
 #include "kernels/matrix/types.h"
 #include "kernels/programs/program.h"
@@ -54,6 +55,11 @@ void ComputeColumns(const RowOpArgs& args, int64_t begin, int64_t end);
 
 // Computes the whole row of any op but GEMM.
 void ComputeRow(const RowOpArgs& args);
+
+// The part of ACT between loading and rounding, in activations.cc: replaces
+// each element by its activation, within 1 ulp of fp32 or 2^-120. RELU is
+// exact. Infinities and NaN come out as the formulas have them.
+void Activate(Activation activation, absl::Span<float> elements);
 
 }  // namespace qgemm::cpu
 

@@ -3,8 +3,6 @@
 // Activations against fp64 over all of fp32: every exponent and both signs,
 // densely where the functions bend.
 
-#include "kernels/cpu/activations.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -13,6 +11,7 @@
 
 #include "base/float16.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/row_ops.h"
 #include "kernels/reference/row_ops.h"
 #include "tests/support/op_judge.h"
 #include "tests/support/seeds.h"

@@ -100,6 +100,26 @@ TEST(ValueLayoutTest, AChainTakesTheScratchOfTwoValues) {
   EXPECT_EQ(LayOutValues(program).scratch_bytes, 2 * RoundUp(400, 64));
 }
 
+TEST(CpuProgramTest, RefusesAKOfTopKBeyondItsOwn) {
+  ProgramLimits limits;
+  limits.max_top_k = 2 * kMaxTopK;
+  for (const int64_t k : {kMaxTopK, kMaxTopK + 1}) {
+    ProgramDraft draft(NumberType::kFloat32);
+    const ValueNumber x = draft.Input(NumberType::kFloat32, 2 * kMaxTopK);
+    const ValueNumber best = draft.TopK(x, k);
+    absl::StatusOr<CheckedProgram> checked =
+        CheckProgram(draft.Finish({best}), {}, limits);
+    ASSERT_TRUE(checked.ok()) << checked.status();
+    const absl::Status status =
+        CpuProgram::Create(
+            std::make_shared<const CheckedProgram>(*std::move(checked)), {})
+            .status();
+    EXPECT_EQ(status.code(), k == kMaxTopK ? absl::StatusCode::kOk
+                                           : absl::StatusCode::kUnimplemented)
+        << status;
+  }
+}
+
 // A layer on the CPU, without queue and thread.
 class LoadedLayer {
  public:
