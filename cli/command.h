@@ -57,7 +57,8 @@ std::unique_ptr<Command> NewGemmCommand();
 std::unique_ptr<Command> NewUnloadCommand();
 std::unique_ptr<Command> NewInfoCommand();
 
-// Those of `qgemm program`.
+// Adds `program`, whose commands follow, one of which is required.
+CLI::App* AddProgramGroup(CLI::App* root);
 std::unique_ptr<Command> NewProgramLoadCommand();
 std::unique_ptr<Command> NewProgramListCommand();
 std::unique_ptr<Command> NewProgramDescribeCommand();

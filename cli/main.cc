@@ -58,9 +58,8 @@ std::vector<AddedCommand> AddAllCommands(CLI::App* root) {
   AddCommands({NewLoadCommand, NewListCommand, NewDescribeCommand,
                NewGemmCommand, NewUnloadCommand, NewInfoCommand},
               footer, root, &commands);
-  CLI::App* const program = root->add_subcommand(
-      "program", "Loads, lists, describes, runs and unloads programs");
-  program->fallthrough()->require_subcommand(1)->footer(footer);
+  CLI::App* const program = AddProgramGroup(root);
+  program->fallthrough()->footer(footer);
   AddCommands(
       {NewProgramLoadCommand, NewProgramListCommand, NewProgramDescribeCommand,
        NewProgramRunCommand, NewProgramUnloadCommand},

@@ -239,6 +239,13 @@ class UnloadProgramCommand final : public Command {
 
 }  // namespace
 
+CLI::App* AddProgramGroup(CLI::App* root) {
+  return root
+      ->add_subcommand("program",
+                       "Loads, lists, describes, runs and unloads programs")
+      ->require_subcommand(1);
+}
+
 std::unique_ptr<Command> NewProgramLoadCommand() {
   return std::make_unique<LoadProgramCommand>();
 }
