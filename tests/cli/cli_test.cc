@@ -9,6 +9,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,12 @@ class CliTest : public testing::Test {
     const std::string path = testing::TempDir() + "/" + name;
     std::ofstream(path, std::ios::binary) << bytes;
     return path;
+  }
+
+  static std::string Read(const std::string& path) {
+    std::ostringstream bytes;
+    bytes << std::ifstream(path, std::ios::binary).rdbuf();
+    return bytes.str();
   }
 
   static ServerProcess* server_;
@@ -231,6 +238,48 @@ TEST_F(CliTest, IdsAreAcceptedAsListShowsThem) {
   EXPECT_THAT(Qgemm({"describe", shown}).err, HasSubstr("NOT_FOUND"));
 }
 
+// The product of a program is that of a Gemm, bit by bit.
+TEST_F(CliTest, ProgramsAreLoadedRunAndUnloaded) {
+  const std::string layer = Json(
+      {"load", "--random=32x6", "--format=kbit4", "--name=program/w"})["id"];
+  const std::string text = Write("program.txtpb", R"(
+    revision: 1
+    value_type: NUMBER_TYPE_FP32
+    inputs { name: "x" width: 32 }
+    constants { name: "scale" }
+    ops { gemm { x: 0 weights: "program/w" } }
+    ops { mul { x: 2 y: 1 } }
+    ops { top_k { x: 3 k: 2 } }
+    outputs: [ 2, 4, 5 ])");
+  std::string scale, x;
+  for (int i = 0; i < 6; ++i) scale += Raw(1.5f);
+  for (int i = 0; i < 3 * 32; ++i) x += Raw(0.25f * static_cast<float>(i));
+  const std::vector<std::string> load = {
+      "program", "load", text, "--name=program/p",
+      "--constant=scale=" + Write("scale.npy", NpyHeader("<f4", 1, 6) + scale)};
+  const auto loaded = Json(load);
+  EXPECT_EQ(loaded["weights"], nlohmann::json::array({layer}));
+  EXPECT_EQ(Json(load)["deduplicated"], true);
+  EXPECT_THAT(Qgemm({"program", "list"}).out, HasSubstr("program/p"));
+  EXPECT_EQ(Json({"program", "describe", "program/p"})["id"], loaded["id"]);
+  const std::string x_path = Write("px.npy", NpyHeader("<f4", 3, 32) + x);
+  const std::string out = testing::TempDir() + "/program_";
+  Json({"gemm", "program/w", "--a=" + x_path, "--dtype=fp32",
+        "--out=" + out + "gemm.npy"});
+  const auto run = Json(
+      {"program", "run", "program/p", "--inputs=" + x_path,
+       "--outputs=" + out + "c.npy," + out + "best.npy," + out + "ids.npy"});
+  EXPECT_EQ(run["program"], loaded["id"]);
+  EXPECT_EQ(Read(out + "c.npy"), Read(out + "gemm.npy"));
+  EXPECT_EQ(Read(out + "ids.npy").size(), 128u + 3 * 2 * 4);
+  EXPECT_EQ(Json({"program", "unload", "program/p"})["freed"], true);
+  EXPECT_THAT(Qgemm({"program", "run", "program/p"}).err,
+              HasSubstr("NOT_FOUND"));
+  EXPECT_THAT(
+      Qgemm({"program", "load", Write("wrong.txtpb", "revision: 1")}).err,
+      HasSubstr("program: no inputs"));
+}
+
 TEST_F(CliTest, TheServerMayComeFromTheEnvironmentOrBeforeTheCommand) {
   ASSERT_EQ(Qgemm({"info"}).exit_code, kDone);  // the server listens
   setenv("QGEMM_SERVER", server_->target().c_str(), 1);
@@ -338,8 +387,9 @@ TEST_F(CliTest, NoServerFails) {
 
 TEST_F(CliTest, ExamplesSucceed) {
   EXPECT_EQ(Qgemm({"info"}).exit_code, kDone);  // the server listens
-  for (const char* example : {"load_and_multiply", "async_calls",
-                              "quantize_on_client", "stream_calls"}) {
+  for (const char* example :
+       {"load_and_multiply", "async_calls", "quantize_on_client", "run_program",
+        "stream_calls"}) {
     const CommandResult result = RunProgram(
         {std::string("client/examples/") + example, server_->target()});
     EXPECT_EQ(result.exit_code, kDone) << example << ": " << result.err;
