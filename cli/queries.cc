@@ -129,6 +129,8 @@ OrderedJson InfoJson(const ServerInfo& server) {
           {"weights_bytes", server.weights_bytes},
           {"weights_budget_bytes", server.weights_budget_bytes},
           {"formats", server.formats},
+          {"program_revision", server.program_revision},
+          {"programs", server.programs},
           {"uptime_seconds", absl::ToInt64Seconds(server.uptime)},
           {"process_cpu_seconds", absl::ToDoubleSeconds(server.process_cpu)}};
 }
@@ -148,6 +150,10 @@ std::string InfoText(const ServerInfo& server) {
        {"formats", absl::StrJoin(server.formats, ", ")},
        {"weights",
         absl::StrCat(FormatBytes(server.weights_bytes), " of ", budget)},
+       {"programs", server.program_revision == 0
+                        ? "the backend runs none"
+                        : absl::StrCat(server.programs, ", revision ",
+                                       server.program_revision)},
        {"largest message", FormatBytes(server.max_message_bytes)},
        {"largest operand of a stream",
         FormatBytes(server.max_stream_operand_bytes)},

@@ -173,6 +173,8 @@ ServerInfo FromWire(const v1::GetServerInfoResponse& response) {
   server.weights_bytes = response.weights_bytes();
   server.weights_budget_bytes = response.weights_budget_bytes();
   server.formats.assign(response.formats().begin(), response.formats().end());
+  server.program_revision = response.program_revision();
+  server.programs = response.programs();
   server.uptime = absl::Nanoseconds(static_cast<int64_t>(response.uptime_ns()));
   server.process_cpu =
       absl::Nanoseconds(static_cast<int64_t>(response.process_cpu_ns()));

@@ -606,6 +606,8 @@ TEST_F(ClientTest, ServerInfoTranslates) {
   EXPECT_EQ(server->uptime, absl::Nanoseconds(19));
   EXPECT_EQ(server->process_cpu, absl::Nanoseconds(23));
   EXPECT_THAT(server->formats, ElementsAre("kbit4"));
+  EXPECT_EQ(server->program_revision, 29);
+  EXPECT_EQ(server->programs, 31);
 }
 
 TEST_F(ClientTest, UnloadNamesTheWeightsAndIsRetried) {

@@ -356,6 +356,8 @@ grpc::Status FakeService::GetServerInfo(grpc::ServerContext*,
   response->set_uptime_ns(19);
   response->set_process_cpu_ns(23);
   response->add_formats("kbit4");
+  response->set_program_revision(29);
+  response->set_programs(31);
   return grpc::Status::OK;
 }
 

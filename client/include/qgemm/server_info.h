@@ -28,6 +28,9 @@ struct ServerInfo {
   int64_t weights_bytes = 0;         // resident and being uploaded
   int64_t weights_budget_bytes = 0;  // 0 = no budget
   std::vector<std::string> formats;
+  // The latest revision of programs that it takes; 0: its backend runs none.
+  int64_t program_revision = 0;
+  int64_t programs = 0;  // that it holds
   absl::Duration uptime;
   // Processor time of the server's process, over all its threads.
   absl::Duration process_cpu;
