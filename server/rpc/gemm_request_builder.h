@@ -135,7 +135,7 @@ class GemmRequestBuilder {
       const GemmServices& services, const v1::RunRequest& message,
       int64_t a_bytes, const ResultLimit& result_limit, const Peer& peer);
 
-  // What both messages have besides their work.
+  // Takes over all that both messages have besides their work.
   template <typename Message>
   absl::Status SetClient(const Message& message, const Peer& peer);
 

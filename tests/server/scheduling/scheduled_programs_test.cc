@@ -51,8 +51,8 @@ struct ReadyProgram {
   std::vector<uint8_t> Expected(const std::vector<uint8_t>& inputs,
                                 int64_t m) const {
     return reference::OutputsOf(
-        *checked, reference::InterpretProgram(*checked, loaded.In(*checked),
-                                              inputs, m));
+        *checked,
+        reference::InterpretProgram(*checked, loaded.In(*checked), inputs, m));
   }
 };
 
