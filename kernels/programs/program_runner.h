@@ -33,7 +33,8 @@ class CompiledProgram {
   const WeightsOfProgram& weights() const { return weights_; }
   // Memory held for it beside the weights, in bytes.
   virtual int64_t resident_bytes() const = 0;
-  // Multiply-adds of its GEMMs for one row.
+  // Work of one row, for whoever bounds launches: the multiply-adds of its
+  // GEMMs, and for each element of another result as many as take as long.
   int64_t row_multiply_adds() const { return row_multiply_adds_; }
 
  protected:

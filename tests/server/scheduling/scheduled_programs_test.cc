@@ -211,6 +211,22 @@ TEST_F(ScheduledProgramsTest, LargeRequestRunsInChunks) {
   EXPECT_EQ(answers_.Take(), expected_);
 }
 
+TEST_F(ScheduledProgramsTest, LaunchIsBoundedByTheWorkOfAllOps) {
+  ProgramDraft draft(NumberType::kFloat32);
+  const ValueNumber x = draft.Input(NumberType::kFloat32, 1000);
+  const ValueNumber y = draft.Act(x, Activation::kRelu);
+  const ReadyProgram wide = Ready({"wide", draft.Finish({y}), {}});
+  ASSERT_GT(wide.compiled->row_multiply_adds(), 1000);
+  SchedulerOptions options;
+  options.batching.max_multiply_adds = 4 * wide.compiled->row_multiply_adds();
+  {
+    BatchScheduler scheduler(options, &dispatcher_, &clock_, &metrics_);
+    scheduler.Enqueue(Run(wide, 10));
+  }
+  EXPECT_EQ(backend_.enqueued_rows(), (std::vector<int64_t>{4, 4, 2}));
+  EXPECT_EQ(answers_.Take(), expected_);
+}
+
 TEST_F(ScheduledProgramsTest, ProgramIsLetGoWithItsLastRequest) {
   ReadyProgram ops = Ready(EveryOp());
   const std::weak_ptr<const CompiledProgram> watched = ops.compiled;
