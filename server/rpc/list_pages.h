@@ -16,7 +16,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "rpc/message_limits.h"
 #include "server/rpc/translate.h"
