@@ -305,7 +305,7 @@ TEST(OperandBytes, AreThoseThatCameUnlessTheMessageSaysMore) {
 
 TEST(CheckStreamOpen, NamesWhatIsWrong) {
   v1::GemmStreamOpen open;
-  ExpectRefused(CheckStreamOpen(open, 10, 100), "open.gemm", "not set");
+  ExpectRefused(CheckStreamOpen(open, 10, 100), "open.gemm", "open.run");
   open.mutable_gemm()->set_m(1);
   EXPECT_TRUE(CheckStreamOpen(open, 10, 100).ok());
   open.set_a_bytes(9);
