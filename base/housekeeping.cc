@@ -53,6 +53,7 @@ ProcessHeap& SystemHeap() {
 
 void HeapTrimmer::Tick(absl::Time now) {
   const bool is_idle = IsIdle(now);
+  was_busy_ = was_busy_ || !is_idle;
   // The first interval begins with the first tick.
   if (last_look_ == absl::InfinitePast()) {
     last_look_ = now;
@@ -66,7 +67,14 @@ void HeapTrimmer::Tick(absl::Time now) {
   }
   last_look_ = now;
   const int64_t resident_bytes = heap_->ResidentBytes();
-  if (IsWorthIt(resident_bytes, free_bytes)) Trim(resident_bytes);
+  const bool has_grown = HasGrown(resident_bytes, free_bytes);
+  const bool has_calmed =
+      is_idle && was_busy_ && now - last_trim_ >= kBusyInterval;
+  if (has_calmed) was_busy_ = false;
+  if (free_bytes < kWorthwhileBytes) return;
+  if (!has_grown && !has_calmed) return;
+  last_trim_ = now;
+  Trim(resident_bytes);
 }
 
 bool HeapTrimmer::IsIdle(absl::Time now) {
@@ -76,12 +84,11 @@ bool HeapTrimmer::IsIdle(absl::Time now) {
   return used <= (now - std::exchange(last_tick_, now)) * kIdleCores;
 }
 
-bool HeapTrimmer::IsWorthIt(int64_t resident_bytes, int64_t free_bytes) {
+bool HeapTrimmer::HasGrown(int64_t resident_bytes, int64_t free_bytes) {
   base_resident_bytes_ = std::min(base_resident_bytes_, resident_bytes);
   base_free_bytes_ = std::min(base_free_bytes_, free_bytes);
-  return free_bytes >= kWorthwhileBytes &&
-         (resident_bytes - base_resident_bytes_ >= kWorthwhileBytes ||
-          free_bytes - base_free_bytes_ >= kWorthwhileBytes);
+  return resident_bytes - base_resident_bytes_ >= kWorthwhileBytes ||
+         free_bytes - base_free_bytes_ >= kWorthwhileBytes;
 }
 
 void HeapTrimmer::Trim(int64_t resident_bytes) {

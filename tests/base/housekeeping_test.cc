@@ -115,6 +115,22 @@ TEST_F(HeapTrimmerTest, TrimsWhatAFloodFreesAfterATrim) {
   EXPECT_EQ(heap_.ResidentBytes(), 50 * kMib);
 }
 
+// The free bytes are as many as after the trim, and the resident size is less.
+TEST_F(HeapTrimmerTest, TrimsOnceMoreWhenAFloodIsOver) {
+  heap_.used_bytes += 2000 * kMib;
+  heap_.free_resident_bytes = 100 * kMib;
+  Tick(30, kBusy);
+  EXPECT_EQ(heap_.trims, 1);
+  heap_.used_bytes -= 2000 * kMib;
+  heap_.free_resident_bytes = 100 * kMib;
+  heap_.free_gone_bytes = 0;
+  Tick(40, kNothing);
+  EXPECT_EQ(heap_.trims, 2);
+  EXPECT_EQ(heap_.ResidentBytes(), 50 * kMib);
+  Tick(120, kNothing);
+  EXPECT_EQ(heap_.trims, 2);
+}
+
 // The free bytes are as many as after the last trim, but resident again.
 TEST_F(HeapTrimmerTest, TrimsASecondFloodOfTheSameSize) {
   heap_.free_resident_bytes = 1000 * kMib;
