@@ -68,11 +68,10 @@ void HeapTrimmer::Tick(absl::Time now) {
   last_look_ = now;
   const int64_t resident_bytes = heap_->ResidentBytes();
   const bool has_grown = HasGrown(resident_bytes, free_bytes);
-  const bool has_calmed =
-      is_idle && was_busy_ && now - last_trim_ >= kBusyInterval;
-  if (has_calmed) was_busy_ = false;
+  const bool has_worked = was_busy_ && now - last_trim_ >= kBusyInterval;
+  if (has_worked && is_idle) was_busy_ = false;
   if (free_bytes < kWorthwhileBytes) return;
-  if (!has_grown && !has_calmed) return;
+  if (!has_grown && !has_worked) return;
   last_trim_ = now;
   Trim(resident_bytes);
 }

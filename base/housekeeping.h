@@ -34,11 +34,11 @@ ProcessHeap& SystemHeap();
 
 // Trims when it is worth it: at least 32 MiB lie free, and the free bytes or
 // the resident size have grown by as much since the last time, or the process
-// has become idle, half a minute after the last time or later: what a trim amid
-// a flood found in use is seen in neither. It looks every 5 s while the process
-// is idle (a twentieth of a core for the time between two ticks), and every 30
-// s while it is busy, because requests may wait for malloc meanwhile. Not
-// thread-safe.
+// has been busy since, half a minute after the last time or later: what a trim
+// amid a flood found in use is seen in neither. It looks every 5 s while the
+// process is idle (a twentieth of a core for the time between two ticks), and
+// every 30 s while it is busy, because requests may wait for malloc meanwhile.
+// Not thread-safe.
 class HeapTrimmer {
  public:
   // The heap must outlive the trimmer.
@@ -57,7 +57,7 @@ class HeapTrimmer {
   absl::Time last_look_ = absl::InfinitePast();
   absl::Time last_trim_ = absl::InfinitePast();
   absl::Duration last_processor_time_;
-  bool was_busy_ = false;  // since it calmed down last
+  bool was_busy_ = false;  // since a look that found it idle
   // At their least since the last trim.
   int64_t base_resident_bytes_ = 0;
   int64_t base_free_bytes_ = 0;
