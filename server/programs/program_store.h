@@ -124,7 +124,7 @@ class ProgramLoader {
   ProgramLoader(Backend* backend, WeightStore* weights, ProgramStore* programs)
       : backend_(backend), weights_(weights), programs_(programs) {}
 
-  // Checks the program against the weights that its names stand for now,
+  // Checks the program against the weights that its names stand for then,
   // compiles it unless the server has it already, and binds the name. On an
   // error nothing changes. Takes as long as its constants are hashed and the
   // backend compiles. Errors:

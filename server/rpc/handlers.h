@@ -22,11 +22,13 @@
 
 namespace qgemm {
 
-// Thread-safe. Must outlive the calls it accepts.
-class GemmHandler {
+// Handles a unary RPC that computes rows. Thread-safe. Must outlive the calls
+// it accepts.
+template <typename Rpc>
+class RowsHandler {
  public:
   // `service` must outlive the handler.
-  GemmHandler(const CallServices& services, const GemmServices& gemm,
+  RowsHandler(const CallServices& services, const GemmServices& gemm,
               AsyncQgemm* service, int64_t max_message_bytes);
 
   // Waits for one more call on `queue`; each accepted call makes room for the
@@ -42,25 +44,10 @@ class GemmHandler {
   const ResultLimit result_limit_;
 };
 
-// The same for programs.
-class RunHandler {
- public:
-  // `service` must outlive the handler.
-  RunHandler(const CallServices& services, const GemmServices& gemm,
-             AsyncQgemm* service, int64_t max_message_bytes);
-
-  // Waits for one more call on `queue`; each accepted call makes room for the
-  // next.
-  void Accept(CompletionQueue* queue);
-
- private:
-  class Call;
-
-  const CallServices services_;
-  const GemmServices gemm_;
-  AsyncQgemm* const service_;
-  const ResultLimit result_limit_;
-};
+struct GemmRpc;
+struct RunRpc;
+using GemmHandler = RowsHandler<GemmRpc>;
+using RunHandler = RowsHandler<RunRpc>;
 
 class GemmStreamCall;
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One unary call that computes rows: a Gemm or a Run, from its message to its
-// answer. What they name and answer is theirs (gemm_handler.cc,
-// run_handler.cc).
+// answer. What they name and answer is theirs (rows_handler.cc).
 
 #ifndef QGEMM_SERVER_RPC_ROWS_CALL_H_
 #define QGEMM_SERVER_RPC_ROWS_CALL_H_

@@ -178,9 +178,8 @@ void BatchDispatcher::Submit(ClosedBatch batch, Finished finished) {
 }
 
 absl::Status BatchDispatcher::Enqueue(const std::shared_ptr<Launch>& launch) {
-  const auto completion = [this, launch](const absl::Status& status,
-                                         const BatchTimings& timings,
-                                         auto ended) {
+  auto completion = [this, launch](const absl::Status& status,
+                                   const BatchTimings& timings, auto ended) {
     // Released before the requests complete: this may be the last reference to
     // unloaded weights.
     ended = {};
@@ -189,10 +188,10 @@ absl::Status BatchDispatcher::Enqueue(const std::shared_ptr<Launch>& launch) {
     EndLaunch(launch, {status, timings});
   };
   if (launch->batch.requests.front().request->program == nullptr) {
-    return backend_->Enqueue(ToGemmBatch(launch->batch), completion);
+    return backend_->Enqueue(ToGemmBatch(launch->batch), std::move(completion));
   }
   return backend_->programs()->EnqueueProgram(ToProgramBatch(launch->batch),
-                                              completion);
+                                              std::move(completion));
 }
 
 absl::Status BatchDispatcher::Enter(const std::shared_ptr<Launch>& launch) {
