@@ -32,17 +32,21 @@ LAYERS = (
     ("kernels/cpu", "kernels/cpu kernels/host kernels/programs kernels/formats "
                     "kernels/matrix base"),
     ("kernels/cuda/layout", "kernels/formats kernels/matrix base"),
-    ("kernels/cuda/plan", "kernels/cuda kernels/formats kernels/matrix base"),
+    ("kernels/cuda/plan", "kernels/cuda kernels/programs kernels/formats "
+                          "kernels/matrix base"),
     ("kernels/cuda/runtime", "kernels/cuda/layout kernels/cuda/plan base"),
     ("kernels/cuda/device", "kernels/cuda/layout kernels/cuda/plan base"),
     ("kernels/cuda/device/decode_gemm",
      "kernels/cuda/device kernels/cuda/layout kernels/cuda/plan base"),
     ("kernels/cuda/device/prefill_gemm",
      "kernels/cuda/device kernels/cuda/layout kernels/cuda/plan base"),
-    ("kernels/cuda/launch", "kernels/cuda kernels/matrix base"),
+    ("kernels/cuda/device/row_ops",
+     "kernels/cuda/device kernels/programs kernels/matrix base"),
+    ("kernels/cuda/launch", "kernels/cuda kernels/programs kernels/matrix "
+                            "base"),
     ("kernels/cuda/cublas", "kernels/cuda kernels/matrix base"),
-    ("kernels/cuda", "kernels/cuda kernels/host kernels/formats "
-                     "kernels/matrix base"),
+    ("kernels/cuda", "kernels/cuda kernels/host kernels/programs "
+                     "kernels/formats kernels/matrix base"),
     ("kernels/backends", "kernels base"),
     ("server/metrics", "base"),
     ("server/net", "server/metrics base"),

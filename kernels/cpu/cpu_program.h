@@ -8,41 +8,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/cpu_weights.h"
 #include "kernels/programs/program_runner.h"
+#include "kernels/programs/value_layout.h"
 
 namespace qgemm::cpu {
-
-// The memory that holds a value, and where in it the value starts.
-struct ValuePlace {
-  enum class Memory : uint8_t {
-    kInputs,    // of the request
-    kOutputs,   // of the request
-    kScratch,   // of the row
-    kConstant,  // one row for all
-  };
-
-  Memory memory = Memory::kInputs;
-  // kInputs and kOutputs: bytes of a row of all values before it. kScratch:
-  // bytes from the start of the row's scratch. kConstant: the constant's place
-  // among the program's.
-  int64_t offset = 0;
-};
-
-// Places by value number.
-struct ValueLayout {
-  std::vector<ValuePlace> places;
-  // Scratch of a row: room for all that is alive at once, values aligned to 64
-  // bytes.
-  int64_t scratch_bytes = 0;
-};
-
-// Gives results that are no outputs memory by their lifetimes: two share some
-// only if no op reads or makes both. Pure.
-ValueLayout LayOutValues(const CheckedProgram& program);
 
 class CpuProgram final : public CompiledProgram {
  public:

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,7 @@
 #include "base/status_macros.h"
 #include "kernels/cuda/backend_parts.h"
 #include "kernels/cuda/cublas_gemm.h"
+#include "kernels/cuda/cuda_program.h"
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/cuda/cuda_weights_builder.h"
 #include "kernels/cuda/launch/fault.h"
@@ -36,6 +38,7 @@
 #include "kernels/host/batch_checks.h"
 #include "kernels/host/staging_pool.h"
 #include "kernels/host/sticky_failure.h"
+#include "kernels/programs/program_runner.h"
 
 namespace qgemm {
 namespace cuda {
@@ -66,10 +69,18 @@ absl::Status CheckSignature(const MatmulSignature& signature) {
   return CheckRounding(signature);
 }
 
-// A batch that waits for a launch context.
-struct WaitingBatch {
+struct GemmWork {
   GemmBatch batch;
   BatchCompletion completion;
+};
+struct ProgramWork {
+  ProgramBatch batch;
+  ProgramCompletion completion;
+};
+
+// A batch that waits for a launch context.
+struct WaitingBatch {
+  std::variant<GemmWork, ProgramWork> work;
   absl::Time enqueued;
 };
 
@@ -81,7 +92,7 @@ struct RunningBatch {
   absl::Duration wait;
 };
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, private ProgramRunner {
  public:
   explicit CudaBackend(BackendParts parts)
       : options_(std::move(parts.options)),
@@ -149,33 +160,29 @@ class CudaBackend final : public Backend {
     RETURN_IF_ERROR(failure());
     RETURN_IF_ERROR(CheckBatch(batch, options_.max_batch_rows));
     RETURN_IF_ERROR(CheckSupport(*batch.weights, batch.signature));
-    const bool may_wait = batch.hint == ExecutionHint::kMayRunInline;
-    WaitingBatch waiting = {std::move(batch), std::move(completion),
-                            SteadyClock().Now()};
-    RunningBatch running;
-    {
-      MutexLock lock(&launch_mutex_);
-      if (free_.empty()) {
-        waiting_.Push(std::move(waiting));
-        return absl::OkStatus();
-      }
-      const bool is_only = free_.size() == contexts_.size();
-      // In turn, so that the scratch of each has soon grown to what batches
-      // need.
-      LaunchContext* const context = free_.front();
-      free_.erase(free_.begin());
-      running = Start(context, std::move(waiting));
-      if (!may_wait || !is_only || !context->is_short()) {
-        running_.Push(std::move(running));
-        return absl::OkStatus();
-      }
-    }
-    if (running.context->SpinUntilDone(kMaxInlineWait, given_up_) ==
-        WaitEnd::kDone) {
-      Finish(&running);
-    } else {
-      running_.Push(std::move(running));
-    }
+    const ExecutionHint hint = batch.hint;
+    EnqueueWork(GemmWork{std::move(batch), std::move(completion)}, hint);
+    return absl::OkStatus();
+  }
+
+  ProgramRunner* programs() override { return this; }
+
+  absl::StatusOr<std::shared_ptr<const CompiledProgram>> Compile(
+      std::shared_ptr<const CheckedProgram> program,
+      WeightsOfProgram weights) override {
+    RETURN_IF_ERROR(failure());
+    RETURN_IF_ERROR(CheckProgramSupport(*this, *program, weights));
+    RETURN_IF_ERROR(SetCurrentDevice(device_.index));
+    return CudaProgram::Create(std::move(program), std::move(weights),
+                               {&device_, &policy_, cublas_.get()});
+  }
+
+  absl::Status EnqueueProgram(ProgramBatch batch,
+                              ProgramCompletion completion) override {
+    RETURN_IF_ERROR(failure());
+    RETURN_IF_ERROR(CheckProgramBatch(batch, options_.max_batch_rows));
+    const ExecutionHint hint = batch.hint;
+    EnqueueWork(ProgramWork{std::move(batch), std::move(completion)}, hint);
     return absl::OkStatus();
   }
 
@@ -211,6 +218,8 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  void EnqueueWork(std::variant<GemmWork, ProgramWork> work, ExecutionHint hint)
+      ABSL_LOCKS_EXCLUDED(launch_mutex_);
   RunningBatch Start(LaunchContext* context, WaitingBatch waiting)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(launch_mutex_);
   // Runs the completion of a batch that SpinUntilDone says is done.
@@ -251,14 +260,48 @@ class CudaBackend final : public Backend {
   std::thread completer_;
 };
 
+void CudaBackend::EnqueueWork(std::variant<GemmWork, ProgramWork> work,
+                              ExecutionHint hint) {
+  WaitingBatch waiting = {std::move(work), SteadyClock().Now()};
+  RunningBatch running;
+  {
+    MutexLock lock(&launch_mutex_);
+    if (free_.empty()) {
+      waiting_.Push(std::move(waiting));
+      return;
+    }
+    const bool is_only = free_.size() == contexts_.size();
+    // In turn, so that the scratch of each has soon grown to what batches
+    // need.
+    LaunchContext* const context = free_.front();
+    free_.erase(free_.begin());
+    running = Start(context, std::move(waiting));
+    if (hint != ExecutionHint::kMayRunInline || !is_only ||
+        !context->is_short()) {
+      running_.Push(std::move(running));
+      return;
+    }
+  }
+  if (running.context->SpinUntilDone(kMaxInlineWait, given_up_) ==
+      WaitEnd::kDone) {
+    Finish(&running);
+  } else {
+    running_.Push(std::move(running));
+  }
+}
+
 RunningBatch CudaBackend::Start(LaunchContext* context, WaitingBatch waiting) {
   RunningBatch running;
   running.context = context;
   running.wait = SteadyClock().Now() - waiting.enqueued;
   running.status = SetCurrentDevice(device_.index);
   if (running.status.ok()) {
-    running.status =
-        context->Enqueue(waiting.batch, {&device_, &policy_, cublas_.get()});
+    const LaunchEnvironment environment = {&device_, &policy_, cublas_.get()};
+    running.status = std::visit(
+        [&](const auto& work) {
+          return context->Enqueue(work.batch, environment);
+        },
+        waiting.work);
   }
   running.waiting = std::move(waiting);
   return running;
@@ -290,9 +333,12 @@ void CudaBackend::Finish(RunningBatch* running) {
   BatchTimings reported;
   if (timings.ok()) reported = *timings;
   reported.wait = running->wait;
-  WaitingBatch& done = running->waiting;
-  std::move(done.completion)(std::move(status), reported,
-                             std::move(done.batch));
+  std::visit(
+      [&](auto& done) {
+        std::move(done.completion)(std::move(status), reported,
+                                   std::move(done.batch));
+      },
+      running->waiting.work);
 }
 
 void CudaBackend::GiveBack(LaunchContext* context) {

@@ -49,6 +49,18 @@ absl::Status CheckProgramSupport(const Backend& backend,
   return absl::OkStatus();
 }
 
+absl::Status CheckTopK(absl::string_view backend, const CheckedProgram& program,
+                       int64_t max_k) {
+  for (size_t i = 0; i < program.ops().size(); ++i) {
+    const ProgramOp& op = program.ops()[i];
+    if (op.top_k <= max_k) continue;
+    return absl::UnimplementedError(
+        absl::StrCat("op ", i, " (", LabelOf(op), "): k = ", op.top_k, "; the ",
+                     backend, " backend takes at most ", max_k));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckProgramBatch(const ProgramBatch& batch, int64_t max_rows) {
   if (batch.program == nullptr) {
     return absl::InvalidArgumentError("batch: no program");

@@ -15,6 +15,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kernels/matrix/backend.h"
 #include "kernels/programs/checked_program.h"
 
@@ -106,6 +107,10 @@ class ProgramRunner {
 absl::Status CheckProgramSupport(const Backend& backend,
                                  const CheckedProgram& program,
                                  const WeightsOfProgram& weights);
+
+// UNIMPLEMENTED, behind the op, if a TOP_K finds more than `max_k` elements.
+absl::Status CheckTopK(absl::string_view backend, const CheckedProgram& program,
+                       int64_t max_k);
 
 // INVALID_ARGUMENT if the batch has no program, no rows, a segment that is no
 // part of its request or has no operands, or more than `max_rows` rows in all.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/launch/batch_stamps.cuh"
 #include "kernels/cuda/launch/host_rows.h"
 
 namespace qgemm::cuda {
@@ -16,12 +17,6 @@ constexpr int kThreads = 256;
 // microsecond.
 constexpr int kLoads = 4;
 constexpr int64_t kBlockBytes = kThreads * kLoads * kHostRunAlignment;
-
-__device__ __forceinline__ unsigned long long NowNanos() {  // NOLINT
-  unsigned long long now;                                   // NOLINT
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  return now;
-}
 
 // This block's part of its run.
 __device__ __forceinline__ void Move(const uint8_t* from, uint8_t* to,
@@ -47,32 +42,10 @@ __global__ void __launch_bounds__(kThreads)
     GatherRows(const __grid_constant__ HostRuns runs, uint8_t* device_buffer,
                BatchProgress* progress) {
   LaunchDependents();
-  if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.y == 0) {
-    progress->gather_begin = NowNanos();
-  }
+  StampGatherBegin(progress);
   const HostRun& run = runs.runs[blockIdx.y];
   Move(run.host, device_buffer + run.offset, run.bytes);
-  __syncthreads();
-  if (threadIdx.x == 0) atomicMax(&progress->gather_end, NowNanos());
-}
-
-// Called by one thread, when all of its block have written.
-__device__ __forceinline__ void Finish(const ScatterRowsArgs& args,
-                                       unsigned long long begin) {  // NOLINT
-  __threadfence_system();
-  BatchProgress& progress = *args.progress;
-  const unsigned int blocks = gridDim.x * gridDim.y;
-  if (atomicAdd(&progress.scattered_blocks, 1u) + 1 < blocks) return;
-  __threadfence_system();
-  BatchStamps& stamps = *args.stamps;
-  stamps.gather_begin = progress.gather_begin;
-  stamps.gather_end = progress.gather_end;
-  stamps.scatter_begin = begin;
-  stamps.scatter_end = NowNanos();
-  progress.gather_end = 0;
-  progress.scattered_blocks = 0;
-  __threadfence_system();
-  *const_cast<volatile uint64_t*>(&stamps.sequence) = args.sequence;
+  StampGatherEnd(progress);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -82,8 +55,7 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned long long begin = NowNanos();  // NOLINT
   const HostRun& run = runs.runs[blockIdx.y];
   Move(args.device_buffer + run.offset, run.host, run.bytes);
-  __syncthreads();
-  if (threadIdx.x == 0) Finish(args, begin);
+  StampScatter(args.progress, begin, args.stamps, args.sequence);
 }
 
 bool IsLegal(const HostRuns& runs, const uint8_t* device_buffer) {

@@ -11,6 +11,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/launch/batch_stamps.h"
+
 namespace qgemm::cuda {
 
 // Runs of rows that one launch moves, at most.
@@ -28,25 +30,6 @@ struct HostRun {
 struct HostRuns {
   HostRun runs[kMaxHostRuns];
   int count = 0;
-};
-
-// Times of a batch in nanoseconds of the GPU's clock. `sequence` is written
-// last, so that the host may poll it.
-struct BatchStamps {
-  uint64_t gather_begin = 0;
-  uint64_t gather_end = 0;
-  uint64_t scatter_begin = 0;
-  uint64_t scatter_end = 0;
-  uint64_t sequence = 0;
-};
-
-// Device memory that the two kernels of a batch share; zero at first, and
-// again after each scatter.
-struct BatchProgress {
-  unsigned long long gather_begin;  // NOLINT: what atomics take
-  unsigned long long gather_end;    // NOLINT
-  unsigned int scattered_blocks;
-  unsigned int padding;
 };
 
 // Brings the runs into `device_buffer`. Errors: cudaErrorInvalidValue.

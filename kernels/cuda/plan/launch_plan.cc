@@ -80,7 +80,8 @@ void LaunchPlan::CutShared(absl::Span<const RowSegment> segments,
 void LaunchPlan::CutOwn(absl::Span<const RowSegment> segments,
                         const BatchShape& shape,
                         absl::FunctionRef<KernelPath(int64_t rows)> choose) {
-  const int64_t most = MaxOwnLaunchRows(shape);
+  const int64_t most =
+      shape.max_own_rows > 0 ? shape.max_own_rows : MaxOwnLaunchRows(shape);
   for (size_t i = 0; i < segments.size(); ++i) {
     const int64_t rows = segments[i].rows;
     if (rows <= shape.max_shared_rows) continue;

@@ -32,6 +32,9 @@ struct BatchShape {
   int64_t c_row_bytes = 0;
   // Rows of the longest request that shares launches (MaxSharedRows).
   int64_t max_shared_rows = kDecodeBlockM;
+  // Rows of a launch that is not shared, at most; 0: as many as fit in a
+  // group's scratch.
+  int64_t max_own_rows = 0;
   // Path of shared launches: kDecode, or kCublas, whose launches are padded to
   // kDecodeBlockM rows.
   KernelPath shared_path = KernelPath::kDecode;
@@ -60,7 +63,7 @@ struct LaunchGroup {
   int64_t count = 0;
 };
 
-// Rows of a launch that is not shared, at most; a multiple of kPaddedRows.
+// BatchShape::max_own_rows, a multiple of kPaddedRows, if it is 0.
 int64_t MaxOwnLaunchRows(const BatchShape& shape);
 
 // Kept and made again for each batch, so that it allocates only for more

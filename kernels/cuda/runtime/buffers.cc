@@ -13,6 +13,7 @@
 #include "kernels/cuda/runtime/cuda_status.h"
 
 namespace qgemm::cuda {
+
 absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(int64_t size_bytes) {
   const std::string operation =
       absl::StrCat("allocate ", size_bytes, " bytes of device memory");
@@ -26,6 +27,13 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(int64_t size_bytes) {
 DeviceBuffer::~DeviceBuffer() {
   if (data_ == nullptr) return;
   LogFailure(cudaFree(data_), "free device memory");
+}
+
+absl::Status Reserve(int64_t size_bytes, DeviceBuffer& buffer) {
+  if (size_bytes <= buffer.size_bytes()) return absl::OkStatus();
+  buffer = DeviceBuffer();
+  ASSIGN_OR_RETURN(buffer, DeviceBuffer::Allocate(size_bytes));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<PinnedBuffer> PinnedBuffer::Allocate(int64_t size_bytes) {

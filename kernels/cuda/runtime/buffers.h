@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace qgemm::cuda {
@@ -40,6 +41,9 @@ class DeviceBuffer {
   uint8_t* data_ = nullptr;
   int64_t size_bytes_ = 0;
 };
+
+// Makes the buffer at least that large, without its contents.
+absl::Status Reserve(int64_t size_bytes, DeviceBuffer& buffer);
 
 // Pinned host memory that every device copies at full speed, aligned to
 // 256 bytes. Contents are undefined at first. Move-only; null and empty when

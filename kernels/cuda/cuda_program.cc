@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kernels/cuda/cuda_program.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "kernels/cuda/launch/program_rows.h"
+#include "kernels/cuda/launch/row_ops.h"
+#include "kernels/cuda/runtime/cuda_status.h"
+#include "kernels/cuda/runtime/stream.h"
+
+namespace qgemm::cuda {
+namespace {
+
+constexpr int64_t kConstantAlignment = 64;
+
+uint64_t NextSerial() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+bool KernelsMove(const CheckedProgram& program) {
+  int64_t inputs = 0;
+  int64_t outputs = 0;
+  for (const ProgramValue& value : program.values()) {
+    const bool is_input = value.origin == ProgramValue::Origin::kInput;
+    const bool is_output = value.output >= 0;
+    if (!is_input && !is_output) continue;
+    if (value.row_bytes() % kMovedValueAlignment != 0) return false;
+    ++(is_input ? inputs : outputs);
+  }
+  return inputs <= kMaxMovedValues && outputs <= kMaxMovedValues;
+}
+
+int64_t MaxRecordedRows(absl::Span<const ProgramStep> steps,
+                        absl::Span<const GemmJob> jobs) {
+  int64_t rows = kMaxRecordedRows;
+  for (const ProgramStep& step : steps) {
+    if (!step.is_gemm) continue;
+    const BatchShape& shape = jobs[step.first_op].shape;
+    if (shape.shared_path != KernelPath::kDecode) return 0;
+    rows = std::min(rows, shape.max_shared_rows);
+  }
+  return rows;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const CudaProgram>> CudaProgram::Create(
+    std::shared_ptr<const CheckedProgram> program, WeightsOfProgram weights,
+    const LaunchEnvironment& environment) {
+  RETURN_IF_ERROR(CheckTopK("cuda", *program, kMaxTopK));
+  std::shared_ptr<CudaProgram> made(
+      new CudaProgram(std::move(program), std::move(weights), environment));
+  RETURN_IF_ERROR(made->UploadConstants());
+  return made;
+}
+
+CudaProgram::CudaProgram(std::shared_ptr<const CheckedProgram> program,
+                         WeightsOfProgram weights,
+                         const LaunchEnvironment& environment)
+    : CompiledProgram(std::move(program), std::move(weights)),
+      steps_(CutIntoSteps(this->program().ops(), kMaxRowOps)),
+      // Blocks of a launch are at any of its ops.
+      layout_(LayOutValues(this->program(), StepOfEachOp(steps_))),
+      serial_(NextSerial()),
+      jobs_(this->program().ops().size()) {
+  for (const ProgramStep& step : steps_) {
+    if (!step.is_gemm) continue;
+    const int64_t op = step.first_op;
+    jobs_[op] =
+        MakeGemmJob(std::static_pointer_cast<const CudaWeights>(
+                        this->weights()[this->program().weights_of(op)]),
+                    this->program().signature_of(op), environment);
+    // Rows stand where the program's values do; only cuBLASLt, which writes
+    // padded rows, has a buffer of its own for them.
+    BatchShape& shape = jobs_[op].shape;
+    shape.max_own_rows = MaxOwnLaunchRows(shape);
+    read_ahead_bytes_ =
+        std::max(read_ahead_bytes_, kPaddedRows * shape.a_row_bytes);
+    shape.a_row_bytes = 0;
+    if (environment.cublas == nullptr) shape.c_row_bytes = 0;
+  }
+  is_moved_by_kernels_ = KernelsMove(this->program());
+  if (is_moved_by_kernels_) max_recorded_rows_ = MaxRecordedRows(steps_, jobs_);
+}
+
+absl::Status CudaProgram::UploadConstants() {
+  const auto& constants = program().program().constants;
+  int64_t bytes = 0;
+  for (const ProgramConstant& constant : constants) {
+    constant_offsets_.push_back(bytes);
+    bytes += RoundUp(static_cast<int64_t>(constant.bytes.size()),
+                     kConstantAlignment);
+  }
+  ASSIGN_OR_RETURN(constants_, DeviceBuffer::Allocate(bytes));
+  ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
+  for (size_t i = 0; i < constants.size(); ++i) {
+    RETURN_IF_ERROR(ToStatus(
+        cudaMemcpyAsync(constants_.data() + constant_offsets_[i],
+                        constants[i].bytes.data(), constants[i].bytes.size(),
+                        cudaMemcpyHostToDevice, stream.get()),
+        "copy a program's constant to the GPU"));
+  }
+  return stream.Synchronize();
+}
+
+}  // namespace qgemm::cuda

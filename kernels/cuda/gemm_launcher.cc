@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kernels/cuda/gemm_launcher.h"
+
+#include <utility>
+
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+#include "kernels/cuda/launch/gemm.h"
+#include "kernels/cuda/launch/rows.h"
+#include "kernels/cuda/plan/n_chunk_plan.h"
+#include "kernels/cuda/runtime/cuda_status.h"
+
+namespace qgemm::cuda {
+namespace {
+
+absl::Status Prepare(const GemmJob& job, const PlannedLaunch& launch,
+                     const LaunchMemory& memory, cudaStream_t stream) {
+  PrepareRowsArgs args;
+  args.a = memory.a;
+  args.a_type = job.a_type;
+  args.m = launch.rows;
+  args.k = job.weights->k();
+  // Only dense layers are read in another type than rounded to: no
+  // permutation, and rounding to fp16 shows in bf16 too.
+  if (job.shape.rounded_row_bytes > 0) {
+    // One long row: the second pass reads rows without gaps.
+    args.m = 1;
+    args.k = launch.rows * job.weights->k();
+    args.out_type = job.rounded_type;
+    args.out = memory.rounded;
+    args.ldo = RoundUp(args.k, 8);
+    RETURN_IF_ERROR(
+        ToStatus(LaunchPrepareRows(args, stream), "round activations"));
+    args.a = args.out;
+    args.a_type = job.rounded_type;
+    args.m = launch.rows;
+    args.k = job.weights->k();
+  }
+  if (job.weights->shape().has_permutation) {
+    args.permutation = job.weights->tiled().permutation();
+  }
+  args.out_type = job.operand_type;
+  args.out = memory.prepared;
+  args.ldo = OperandStride(args.k);
+  return ToStatus(LaunchPrepareRows(args, stream), "prepare activations");
+}
+
+absl::Status MultiplyByCublas(const GemmJob& job, const PlannedLaunch& launch,
+                              const uint8_t* a, uint8_t* c,
+                              CublasScratch& scratch, CublasGemm& cublas,
+                              cudaStream_t stream) {
+  CublasGemmCall call;
+  call.weights = job.weights;
+  call.a = a;
+  call.operand_type = job.operand_type;
+  call.c = c;
+  call.c_type = job.c_type;
+  call.m = launch.rows;
+  call.sums = launch.shared ? LtSums::kUnsplit : LtSums::kSplit;
+  call.scratch = &scratch;
+  call.stream = stream;
+  return cublas.Enqueue(call);
+}
+
+}  // namespace
+
+// The one place that chooses kernels: launches carry their path from here on.
+GemmJob MakeGemmJob(std::shared_ptr<const CudaWeights> weights,
+                    const MatmulSignature& signature,
+                    const LaunchEnvironment& environment) {
+  GemmJob job;
+  const bool rounds = signature.a_type == FloatType::kFloat32;
+  const int64_t k = weights->k();
+  job.a_type = signature.a_type;
+  job.rounded_type = rounds ? signature.rounding : signature.a_type;
+  job.operand_type = OperandType(*weights, job.rounded_type);
+  job.c_type = signature.c_type;
+  job.layer = weights->layer_shape(
+      NeedsFp32Sums(*weights, job.operand_type, job.c_type));
+  job.shape.a_row_bytes = k * SizeOf(job.a_type);
+  if (rounds && job.operand_type != job.rounded_type) {
+    job.shape.rounded_row_bytes = k * SizeOf(job.rounded_type);
+  }
+  if (weights->shape().has_permutation || job.operand_type != job.a_type ||
+      OperandStride(k) != k) {
+    job.shape.prepared_row_bytes = OperandStride(k) * SizeOf(job.operand_type);
+  }
+  job.shape.c_row_bytes = weights->n() * SizeOf(job.c_type);
+  const KernelPolicy& policy = *environment.policy;
+  job.shape.max_shared_rows = MaxSharedRows(job.layer, policy);
+  job.shape.shared_path =
+      ChooseKernelPath(job.layer, /*m=*/1, environment.device->traits, policy)
+          .path;
+  job.weights = std::move(weights);
+  return job;
+}
+
+absl::Status EnqueueGemm(const GemmJob& job, const PlannedLaunch& launch,
+                         const LaunchMemory& memory,
+                         const LaunchEnvironment& environment,
+                         CublasScratch& cublas_scratch, cudaStream_t stream) {
+  const uint8_t* a = memory.a;
+  if (job.shape.prepared_row_bytes > 0) {
+    RETURN_IF_ERROR(Prepare(job, launch, memory, stream));
+    a = memory.prepared;
+  }
+  if (launch.path == KernelPath::kCublas) {
+    return MultiplyByCublas(job, launch, a, memory.c, cublas_scratch,
+                            *environment.cublas, stream);
+  }
+  GemmOperands operands;
+  operands.weights = job.weights->tiled();
+  operands.a = a;
+  operands.lda = OperandStride(job.weights->k());
+  operands.a_type = job.operand_type;
+  operands.c = memory.c;
+  operands.c_type = job.c_type;
+  operands.m = launch.rows;
+  const Device& device = *environment.device;
+  if (launch.path == KernelPath::kDecode) {
+    return ToStatus(LaunchDecodeGemm(device, operands, stream),
+                    "launch the decode kernel");
+  }
+  return ToStatus(LaunchPrefillGemm(device, operands, stream),
+                  "launch the prefill kernel");
+}
+
+}  // namespace qgemm::cuda

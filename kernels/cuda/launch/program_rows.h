@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows of a program's inputs and outputs between pinned host memory and values
+// on the device, moved by kernels whose parameters do not change from batch to
+// batch: where the host has the rows stands in a table. The first kernel brings
+// it to the device with the rows, since the GPU reads one address of the host a
+// microsecond after the other.
+
+#ifndef QGEMM_KERNELS_CUDA_LAUNCH_PROGRAM_ROWS_H_
+#define QGEMM_KERNELS_CUDA_LAUNCH_PROGRAM_ROWS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/launch/batch_stamps.h"
+
+namespace qgemm::cuda {
+
+// Values that a launch moves, at most.
+inline constexpr int kMaxMovedValues = 16;
+// Bytes of a row of each value, and addresses, are multiples of this.
+inline constexpr int64_t kMovedValueAlignment = 4;
+
+// One row of a batch: row `number` of a request of m rows, whose inputs and
+// outputs start there on the host. Null pointers: a row that nobody asked for.
+struct alignas(16) HostRow {
+  const uint8_t* inputs = nullptr;
+  uint8_t* outputs = nullptr;
+  int64_t m = 0;
+  int64_t number = 0;
+};
+
+// Rows of a batch, at most.
+inline constexpr int64_t kMaxTableRows = 1024;
+
+// The rows of a batch.
+struct RowTable {
+  HostRow rows[kMaxTableRows];
+  uint64_t sequence = 0;  // for the stamps
+};
+
+// A value as the host has it, behind m rows of the values before it, and as the
+// device has it: [rows, row_bytes] without gaps.
+struct MovedValue {
+  uint8_t* device = nullptr;
+  int64_t row_bytes = 0;
+  int64_t row_bytes_before = 0;
+};
+
+struct MovedValues {
+  MovedValue values[kMaxMovedValues];
+  int count = 0;
+};
+
+// Places that the last kernel of a batch writes to, and what it writes.
+struct BatchEndArgs {
+  BatchProgress* progress = nullptr;
+  BatchStamps* stamps = nullptr;
+};
+
+// Brings the inputs of the first `rows` rows of `host_table`, pinned, to the
+// device, and the rows and the sequence to `table` there. Errors:
+// cudaErrorInvalidValue.
+cudaError_t LaunchGatherProgramRows(const MovedValues& inputs, int64_t rows,
+                                    const RowTable* host_table, RowTable* table,
+                                    BatchProgress* progress,
+                                    cudaStream_t stream);
+
+// Takes the outputs of those rows to the host, then writes the stamps. Errors:
+// cudaErrorInvalidValue.
+cudaError_t LaunchScatterProgramRows(const MovedValues& outputs, int64_t rows,
+                                     const RowTable* table,
+                                     const BatchEndArgs& end,
+                                     cudaStream_t stream);
+
+}  // namespace qgemm::cuda
+
+#endif  // QGEMM_KERNELS_CUDA_LAUNCH_PROGRAM_ROWS_H_

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Two kernels. Where each op needs only columns that the same thread has made,
+// a thread takes a chunk of columns through all ops and no thread waits.
+// Otherwise a block of threads takes a row through the ops, with a barrier
+// between.
+
+#include <algorithm>
+
+#include "base/host_device.h"
+#include "kernels/cuda/device/ptx.cuh"
+#include "kernels/cuda/device/row_ops/columnwise.cuh"
+#include "kernels/cuda/device/row_ops/held_row.cuh"
+#include "kernels/cuda/device/row_ops/norms.cuh"
+#include "kernels/cuda/device/row_ops/top_k.cuh"
+#include "kernels/cuda/launch/row_ops.h"
+
+namespace qgemm::cuda {
+namespace {
+
+// Threads of a block that has 1024 columns: even one row spreads over SMs.
+constexpr int kColumnThreads = 128;
+// Threads of a block that has a row: 4096 columns are one chunk a thread, and a
+// thread may have 128 registers.
+constexpr int kRowThreads = 512;
+
+constexpr int64_t kLineBytes = 128;  // of the L2 cache
+
+constexpr int64_t kMaxGridX = (int64_t{1} << 31) - 1;
+constexpr int64_t kMaxGridY = 65535;
+
+static_assert(sizeof(RowOps) <= 4096, "kernel parameters end at 4 KB");
+
+// The chunk that a thread made last, in registers. As HeldRow.
+class HeldChunk {
+ public:
+  __device__ __forceinline__ void Name(const DeviceRow& row) {
+    elements_ = row.elements;
+  }
+  __device__ __forceinline__ void Keep(int /*first*/, const Chunk& chunk) {
+    chunk_ = chunk;
+  }
+  __device__ __forceinline__ Chunk Read(const DeviceRow& row, int first,
+                                        int count) const {
+    return row.elements == elements_ ? chunk_ : LoadChunk(row, first, count);
+  }
+
+ private:
+  Chunk chunk_ = {};
+  const uint8_t* elements_ = nullptr;
+};
+
+__device__ __forceinline__ DeviceRow RowOf(const DeviceMatrix& matrix,
+                                           int64_t row) {
+  DeviceRow of = {static_cast<uint8_t*>(matrix.elements), matrix.type,
+                  matrix.width};
+  if (of.elements != nullptr && !matrix.one_row) {
+    of.elements += row * matrix.width * BytesOf(matrix.type);
+  }
+  return of;
+}
+
+__device__ __forceinline__ ColumnwiseArgs ColumnwiseOf(const DeviceRowOp& op,
+                                                       int64_t row) {
+  return {op.kind,  op.activation,    op.low,           op.high,
+          op.begin, RowOf(op.x, row), RowOf(op.y, row), RowOf(op.result, row)};
+}
+
+__device__ __forceinline__ NormArgs NormOf(const DeviceRowOp& op, int64_t row) {
+  return {op.kind == OpKind::kLayerNorm,
+          op.eps,
+          op.group == 0 ? op.x.width : op.group,
+          RowOf(op.x, row),
+          RowOf(op.norm_weight, row),
+          RowOf(op.norm_bias, row),
+          RowOf(op.result, row)};
+}
+
+__device__ __forceinline__ TopKArgs TopKOf(const DeviceRowOp& op, int64_t row) {
+  const int k = op.result.width;
+  return {RowOf(op.x, row), k,
+          reinterpret_cast<float*>(RowOf(op.result, row).elements),
+          op.ids == nullptr ? nullptr : op.ids + row * k};
+}
+
+// Brings the line of this address into the L2 cache. Reads nothing, so that it
+// may stand before GridDependencyWait.
+__device__ __forceinline__ void PrefetchToL2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
+// Rows that stand for all rows are constants, of which nothing else brings
+// the lines near before they are needed.
+__device__ __forceinline__ void PrefetchConstant(const DeviceMatrix& matrix) {
+  if (matrix.elements == nullptr || !matrix.one_row) return;
+  const DeviceRow row = RowOf(matrix, 0);
+  const int64_t bytes = row.width * BytesOf(row.type);
+  for (int64_t at = int64_t{threadIdx.x} * kLineBytes; at < bytes;
+       at += int64_t{blockDim.x} * kLineBytes) {
+    PrefetchToL2(row.elements + at);
+  }
+}
+
+__device__ __forceinline__ void PrefetchConstants(const RowOps& ops) {
+  for (int i = 0; i < ops.count; ++i) {
+    PrefetchConstant(ops.ops[i].y);
+    PrefetchConstant(ops.ops[i].norm_weight);
+    PrefetchConstant(ops.ops[i].norm_bias);
+  }
+}
+
+__global__ void __launch_bounds__(kColumnThreads)
+    ComputeColumns(const __grid_constant__ RowOps ops) {
+  LaunchDependents();
+  GridDependencyWait();
+  const int first =
+      static_cast<int>(blockIdx.x * kColumnThreads + threadIdx.x) * kChunk;
+  for (int64_t row = blockIdx.y; row < ops.rows; row += gridDim.y) {
+    HeldChunk held;
+    for (int i = 0; i < ops.count; ++i) {
+      if (first >= ops.ops[i].result.width) continue;
+      const ColumnwiseArgs args = ColumnwiseOf(ops.ops[i], row);
+      ComputeOwnChunk(args, first, held);
+      held.Name(args.result);
+    }
+  }
+}
+
+struct RowScratch {
+  union {
+    HeldChunks<kRowThreads> held;
+    TopKScratch<kRowThreads> top_k;
+  };
+  NormScratch<kRowThreads> norm;
+};
+
+__device__ __forceinline__ void ComputeOp(const DeviceRowOp& op, int64_t row,
+                                          RowScratch& scratch,
+                                          HeldRow<kRowThreads>& held) {
+  if (op.kind == OpKind::kTopK) {
+    held.Drop();
+    const TopKArgs args = TopKOf(op, row);
+    return TopKRow<kRowThreads>(args, scratch.top_k).Compute();
+  }
+  if (op.kind == OpKind::kRmsNorm || op.kind == OpKind::kLayerNorm) {
+    return ComputeNorm<kRowThreads>(NormOf(op, row), scratch.norm, held);
+  }
+  const ColumnwiseArgs args = ColumnwiseOf(op, row);
+  for (int first = static_cast<int>(threadIdx.x) * kChunk;
+       first < args.result.width; first += kRowThreads * kChunk) {
+    ComputeOwnChunk(args, first, held);
+  }
+  held.Name(args.result);
+}
+
+__global__ void __launch_bounds__(kRowThreads)
+    ComputeRows(const __grid_constant__ RowOps ops) {
+  __shared__ RowScratch scratch;
+  LaunchDependents();
+  PrefetchConstants(ops);
+  GridDependencyWait();
+  for (int64_t row = blockIdx.x; row < ops.rows; row += gridDim.x) {
+    HeldRow<kRowThreads> held(scratch.held);
+    for (int i = 0; i < ops.count; ++i) {
+      ComputeOp(ops.ops[i], row, scratch, held);
+      __syncthreads();
+    }
+  }
+}
+
+bool IsColumnwise(OpKind kind) {
+  switch (kind) {
+    case OpKind::kAdd:
+    case OpKind::kMul:
+    case OpKind::kAct:
+    case OpKind::kClamp:
+    case OpKind::kSlice:
+    case OpKind::kConvert:
+      return true;
+    case OpKind::kGemm:
+    case OpKind::kRmsNorm:
+    case OpKind::kLayerNorm:
+    case OpKind::kTopK:
+      return false;
+  }
+  return false;
+}
+
+// True if `op` reads `made` at other columns than it writes.
+bool CrossesColumns(const DeviceRowOp& op, const DeviceMatrix& made) {
+  if (op.begin != 0 && op.x.elements == made.elements) return true;
+  return op.y.elements == made.elements && op.y.width != op.result.width;
+}
+
+// True if a thread that has the same columns of all ops reads no results but
+// its own.
+bool StaysInColumns(const RowOps& ops) {
+  for (int i = 0; i < ops.count; ++i) {
+    const DeviceRowOp& op = ops.ops[i];
+    if (!IsColumnwise(op.kind)) return false;
+    const bool crosses =
+        std::any_of(ops.ops, &op, [&op](const DeviceRowOp& earlier) {
+          return CrossesColumns(op, earlier.result);
+        });
+    if (crosses) return false;
+  }
+  return true;
+}
+
+bool IsLegal(const RowOps& ops) {
+  if (ops.count < 1 || ops.count > kMaxRowOps || ops.rows < 1) return false;
+  return std::all_of(ops.ops, ops.ops + ops.count, [](const DeviceRowOp& op) {
+    if (op.kind != OpKind::kTopK) return op.kind != OpKind::kGemm;
+    return op.result.width >= 1 && op.result.width <= kMaxTopK &&
+           op.result.width <= op.x.width && op.x.width <= kMaxTopKWidth;
+  });
+}
+
+dim3 ColumnGrid(const RowOps& ops) {
+  int widest = 0;
+  for (int i = 0; i < ops.count; ++i) {
+    widest = std::max(widest, ops.ops[i].result.width);
+  }
+  return dim3(static_cast<unsigned>(CeilDiv(widest, kColumnThreads * kChunk)),
+              static_cast<unsigned>(std::min(ops.rows, kMaxGridY)));
+}
+
+}  // namespace
+
+cudaError_t LaunchRowOps(const RowOps& ops, cudaStream_t stream) {
+  if (!IsLegal(ops)) return cudaErrorInvalidValue;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  if (StaysInColumns(ops)) {
+    config.gridDim = ColumnGrid(ops);
+    config.blockDim = dim3(kColumnThreads);
+    return cudaLaunchKernelEx(&config, ComputeColumns, ops);
+  }
+  config.gridDim = dim3(static_cast<unsigned>(std::min(ops.rows, kMaxGridX)));
+  config.blockDim = dim3(kRowThreads);
+  return cudaLaunchKernelEx(&config, ComputeRows, ops);
+}
+
+}  // namespace qgemm::cuda

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kernels/cuda/program_launcher.h"
+
+#include <algorithm>
+#include <new>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "kernels/cuda/runtime/cuda_status.h"
+#include "kernels/programs/value_layout.h"
+
+namespace qgemm::cuda {
+namespace {
+
+// Device memory for the values of a pass, unless one row needs more.
+constexpr int64_t kPassBytes = int64_t{256} << 20;
+// Whole tiles of cuBLASLt and the prefill kernel where they fit.
+int64_t PassRows(const CudaProgram& program) {
+  const int64_t row_bytes = DeviceRowBytes(program.program(), program.layout());
+  const int64_t fitting = kPassBytes / std::max<int64_t>(1, row_bytes);
+  if (fitting >= kPaddedRows) return fitting / kPaddedRows * kPaddedRows;
+  return std::max<int64_t>(1, fitting);
+}
+
+bool KernelsMove(const CudaProgram& program, int64_t rows) {
+  const CheckedProgram& checked = program.program();
+  return program.is_moved_by_kernels() && rows <= kMaxTableRows &&
+         rows * (checked.input_row_bytes() + checked.output_row_bytes()) <=
+             kMaxMovedBytes;
+}
+
+}  // namespace
+
+absl::Status ProgramLauncher::Enqueue(const ProgramBatch& batch,
+                                      const LaunchEnvironment& environment) {
+  program_ = static_cast<const CudaProgram*>(batch.program.get());
+  passes_.Make(batch.segments, PassRows(*program_));
+  const auto pass_of = [&](const RowPass& pass) {
+    return Pass{batch, environment,
+                passes_.pieces().subspan(pass.first, pass.count), pass.rows};
+  };
+  if (passes_.passes().size() == 1) {
+    const Pass pass = pass_of(passes_.passes().front());
+    const int64_t rows = RecordedRows(pass.rows);
+    if (rows > 0 && pass.pieces.back().rows <= program_->max_recorded_rows()) {
+      return EnqueueRecorded(pass, rows);
+    }
+    if (KernelsMove(*program_, pass.rows)) {
+      SetSegments(pass.pieces);
+      RETURN_IF_ERROR(ReserveFor(pass.rows, environment));
+      RETURN_IF_ERROR(FillTable(pass, pass.rows));
+      return EnqueueByKernels(environment, pass.rows);
+    }
+  }
+  RETURN_IF_ERROR(end_.Mark());
+  for (const RowPass& pass : passes_.passes()) {
+    RETURN_IF_ERROR(EnqueueByCopies(pass_of(pass)));
+  }
+  return absl::OkStatus();
+}
+
+void ProgramLauncher::SetSegments(absl::Span<const RowPiece> pieces) {
+  segments_.clear();
+  segment_rows_.clear();
+  for (const RowPiece& piece : pieces) {
+    segments_.push_back({piece.rows, nullptr, nullptr});
+    segment_rows_.push_back(piece.row);
+  }
+}
+
+void ProgramLauncher::SetRows(int64_t rows) {
+  segments_.clear();
+  segment_rows_.clear();
+  for (int64_t row = 0; row < rows; ++row) {
+    segments_.push_back({1, nullptr, nullptr});
+    segment_rows_.push_back(row);
+  }
+}
+
+absl::Status ProgramLauncher::ReserveFor(int64_t rows,
+                                         const LaunchEnvironment& environment) {
+  PlaceValues(program_->program(), program_->layout(), rows, places_);
+  int64_t scratch_bytes = 0;
+  for (const ProgramStep& step : program_->steps()) {
+    if (!step.is_gemm) continue;
+    PlanGemm(step.first_op, environment);
+    scratch_bytes = std::max(scratch_bytes, plan_.scratch_bytes());
+  }
+  const int64_t value_bytes = places_.bytes + program_->read_ahead_bytes();
+  if (value_bytes <= values_.size_bytes() &&
+      scratch_bytes <= gemm_scratch_.size_bytes()) {
+    return absl::OkStatus();
+  }
+  // Recordings have the addresses.
+  recorded_.Clear();
+  RETURN_IF_ERROR(Reserve(value_bytes, values_));
+  return Reserve(scratch_bytes, gemm_scratch_);
+}
+
+absl::Status ProgramLauncher::FillTable(const Pass& pass, int64_t rows) {
+  if (table_.data() == nullptr) {
+    ASSIGN_OR_RETURN(device_table_, DeviceBuffer::Allocate(sizeof(RowTable)));
+    ASSIGN_OR_RETURN(table_, PinnedBuffer::Allocate(sizeof(RowTable)));
+    new (table_.data()) RowTable();
+  }
+  auto* const table = reinterpret_cast<RowTable*>(table_.data());
+  for (const RowPiece& piece : pass.pieces) {
+    const ProgramSegment& segment = pass.batch.segments[piece.segment];
+    for (int64_t i = 0; i < piece.rows; ++i) {
+      table->rows[piece.row + i] = {segment.inputs, segment.outputs, segment.m,
+                                    piece.number + i};
+    }
+  }
+  std::fill(table->rows + pass.rows, table->rows + rows, HostRow());
+  table->sequence = end_.NextSequence();
+  return absl::OkStatus();
+}
+
+absl::Status ProgramLauncher::EnqueueRecorded(const Pass& pass, int64_t rows) {
+  SetRows(rows);
+  RETURN_IF_ERROR(ReserveFor(rows, pass.environment));
+  RETURN_IF_ERROR(FillTable(pass, rows));
+  const RecordedKey key = {program_->serial(), rows};
+  const Graph* graph = recorded_.Find(key);
+  if (graph == nullptr) {
+    ASSIGN_OR_RETURN(Graph recorded, Graph::Record(stream_, [&] {
+                       return EnqueueByKernels(pass.environment, rows);
+                     }));
+    graph = recorded_.Add(key, std::move(recorded));
+  }
+  RETURN_IF_ERROR(graph->Launch(stream_));
+  end_.ExpectStamps();
+  return absl::OkStatus();
+}
+
+absl::Status ProgramLauncher::EnqueueByKernels(
+    const LaunchEnvironment& environment, int64_t rows) {
+  auto* const table = reinterpret_cast<RowTable*>(device_table_.data());
+  RETURN_IF_ERROR(ToStatus(
+      LaunchGatherProgramRows(Moved(ValuePlace::Memory::kInputs), rows,
+                              reinterpret_cast<const RowTable*>(table_.data()),
+                              table, end_.progress(), stream_),
+      "gather a program's inputs"));
+  RETURN_IF_ERROR(EnqueueSteps(environment, rows));
+  RETURN_IF_ERROR(ToStatus(
+      LaunchScatterProgramRows(Moved(ValuePlace::Memory::kOutputs), rows, table,
+                               {end_.progress(), end_.stamps()}, stream_),
+      "scatter a program's outputs"));
+  end_.ExpectStamps();
+  return absl::OkStatus();
+}
+
+absl::Status ProgramLauncher::EnqueueByCopies(const Pass& pass) {
+  SetSegments(pass.pieces);
+  RETURN_IF_ERROR(ReserveFor(pass.rows, pass.environment));
+  RETURN_IF_ERROR(Copy(pass, ValuePlace::Memory::kInputs));
+  RETURN_IF_ERROR(end_.Mark());
+  RETURN_IF_ERROR(EnqueueSteps(pass.environment, pass.rows));
+  RETURN_IF_ERROR(end_.Mark());
+  RETURN_IF_ERROR(Copy(pass, ValuePlace::Memory::kOutputs));
+  return end_.Mark();
+}
+
+absl::Status ProgramLauncher::Copy(const Pass& pass,
+                                   ValuePlace::Memory memory) {
+  absl::Status status;
+  ForEachMoved(memory, [&](ValueNumber number) {
+    const int64_t row_bytes = program_->program().values()[number].row_bytes();
+    const int64_t before = program_->layout().places[number].offset;
+    for (const RowPiece& piece : pass.pieces) {
+      const ProgramSegment& segment = pass.batch.segments[piece.segment];
+      const int64_t host = before * segment.m + piece.number * row_bytes;
+      uint8_t* const device = AddressOf(number) + piece.row * row_bytes;
+      const int64_t bytes = piece.rows * row_bytes;
+      status.Update(
+          memory == ValuePlace::Memory::kInputs
+              ? ToStatus(cudaMemcpyAsync(device, segment.inputs + host, bytes,
+                                         cudaMemcpyHostToDevice, stream_),
+                         "copy a program's inputs to the GPU")
+              : ToStatus(cudaMemcpyAsync(segment.outputs + host, device, bytes,
+                                         cudaMemcpyDeviceToHost, stream_),
+                         "copy a program's outputs from the GPU"));
+    }
+  });
+  return status;
+}
+
+absl::Status ProgramLauncher::EnqueueSteps(const LaunchEnvironment& environment,
+                                           int64_t rows) {
+  for (const ProgramStep& step : program_->steps()) {
+    RETURN_IF_ERROR(step.is_gemm ? EnqueueGemmOp(step.first_op, environment)
+                                 : EnqueueRowOps(step, rows));
+  }
+  return absl::OkStatus();
+}
+
+void ProgramLauncher::PlanGemm(int64_t op,
+                               const LaunchEnvironment& environment) {
+  const GemmJob& job = program_->job_of(op);
+  plan_.Make(segments_, job.shape,
+             [&](int64_t rows) { return job.PathOf(rows, environment); });
+}
+
+absl::Status ProgramLauncher::EnqueueGemmOp(
+    int64_t op, const LaunchEnvironment& environment) {
+  PlanGemm(op, environment);
+  const auto& values = program_->program().values();
+  const ValueNumber x = program_->program().ops()[op].x;
+  const ValueNumber y = program_->program().result_of(op);
+  for (const PlannedLaunch& launch : plan_.launches()) {
+    const int64_t row = segment_rows_[launch.segment] + launch.row;
+    uint8_t* const result = AddressOf(y) + row * values[y].row_bytes();
+    uint8_t* const scratch = gemm_scratch_.data();
+    const bool pads = launch.path == KernelPath::kCublas;
+    const LaunchMemory memory = {AddressOf(x) + row * values[x].row_bytes(),
+                                 scratch + launch.rounded_offset,
+                                 scratch + launch.prepared_offset,
+                                 pads ? scratch + launch.c_offset : result};
+    RETURN_IF_ERROR(EnqueueGemm(program_->job_of(op), launch, memory,
+                                environment, cublas_scratch_, stream_));
+    if (!pads) continue;
+    RETURN_IF_ERROR(ToStatus(
+        cudaMemcpyAsync(result, memory.c, launch.rows * values[y].row_bytes(),
+                        cudaMemcpyDeviceToDevice, stream_),
+        "move the rows of a product"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProgramLauncher::EnqueueRowOps(const ProgramStep& step,
+                                            int64_t rows) {
+  RowOps ops;
+  for (int64_t op = 0; op < step.ops; ++op) {
+    ops.ops[ops.count++] = RowOpOf(step.first_op + op);
+  }
+  ops.rows = rows;
+  return ToStatus(LaunchRowOps(ops, stream_), "launch row-wise ops");
+}
+
+DeviceRowOp ProgramLauncher::RowOpOf(int64_t op) const {
+  const ProgramOp& declared = program_->program().ops()[op];
+  const ValueNumber result = program_->program().result_of(op);
+  DeviceRowOp made;
+  made.kind = declared.kind;
+  made.activation = declared.activation;
+  made.low = declared.low;
+  made.high = declared.high;
+  made.eps = declared.eps;
+  made.group = static_cast<int32_t>(declared.group);
+  made.begin = static_cast<int32_t>(declared.begin);
+  made.x = MatrixOf(declared.x);
+  made.y = MatrixOf(declared.y);
+  made.norm_weight = MatrixOf(declared.norm_weight);
+  made.norm_bias = MatrixOf(declared.norm_bias);
+  made.result = MatrixOf(result);
+  if (declared.kind == OpKind::kTopK) {
+    made.ids = reinterpret_cast<int32_t*>(AddressOf(result + 1));
+  }
+  return made;
+}
+
+DeviceMatrix ProgramLauncher::MatrixOf(ValueNumber number) const {
+  if (number == kNoValue) return {};
+  const ProgramValue& value = program_->program().values()[number];
+  DeviceMatrix matrix;
+  matrix.elements = AddressOf(number);
+  matrix.type = FloatTypeOf(value.type);
+  matrix.one_row = value.origin == ProgramValue::Origin::kConstant;
+  matrix.width = static_cast<int32_t>(value.width);
+  return matrix;
+}
+
+uint8_t* ProgramLauncher::AddressOf(ValueNumber number) const {
+  if (program_->program().values()[number].origin ==
+      ProgramValue::Origin::kConstant) {
+    return program_->constant(number);
+  }
+  return values_.data() + places_.offsets[number];
+}
+
+template <typename Visitor>
+void ProgramLauncher::ForEachMoved(ValuePlace::Memory memory,
+                                   const Visitor& visit) const {
+  if (memory == ValuePlace::Memory::kOutputs) {
+    const auto& outputs = program_->program().program().outputs;
+    std::for_each(outputs.begin(), outputs.end(), visit);
+    return;
+  }
+  const auto& inputs = program_->program().program().inputs;
+  for (size_t input = 0; input < inputs.size(); ++input) visit(input);
+}
+
+MovedValues ProgramLauncher::Moved(ValuePlace::Memory memory) const {
+  MovedValues moved;
+  ForEachMoved(memory, [&](ValueNumber number) {
+    moved.values[moved.count++] = {
+        AddressOf(number), program_->program().values()[number].row_bytes(),
+        program_->layout().places[number].offset};
+  });
+  return moved;
+}
+
+}  // namespace qgemm::cuda

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Enqueues batches of programs on one stream, in device memory of its own: rows
+// in, step by step, rows out, with nothing on the host between. Batches of few
+// rows are recorded into CUDA graphs, which are launched again.
+
+#ifndef QGEMM_KERNELS_CUDA_PROGRAM_LAUNCHER_H_
+#define QGEMM_KERNELS_CUDA_PROGRAM_LAUNCHER_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "kernels/cuda/batch_end.h"
+#include "kernels/cuda/cublas_gemm.h"
+#include "kernels/cuda/cuda_program.h"
+#include "kernels/cuda/gemm_launcher.h"
+#include "kernels/cuda/launch/program_rows.h"
+#include "kernels/cuda/launch/row_ops.h"
+#include "kernels/cuda/plan/launch_plan.h"
+#include "kernels/cuda/plan/program_plan.h"
+#include "kernels/cuda/recorded_batches.h"
+#include "kernels/cuda/runtime/buffers.h"
+#include "kernels/programs/program_runner.h"
+
+namespace qgemm::cuda {
+
+// Runs one batch at a time; used by one thread at a time.
+class ProgramLauncher {
+ public:
+  // All must outlive it.
+  ProgramLauncher(cudaStream_t stream, BatchEnd* end,
+                  CublasScratch* cublas_scratch)
+      : stream_(stream), end_(*end), cublas_scratch_(*cublas_scratch) {}
+
+  // Enqueues a batch that CheckProgramBatch passes, of a CudaProgram. In steady
+  // state it neither blocks nor allocates. Errors: RESOURCE_EXHAUSTED; work
+  // that was enqueued before one still runs.
+  absl::Status Enqueue(const ProgramBatch& batch,
+                       const LaunchEnvironment& environment);
+
+ private:
+  // Rows of a batch that are on the device together.
+  struct Pass {
+    const ProgramBatch& batch;
+    const LaunchEnvironment& environment;
+    absl::Span<const RowPiece> pieces;
+    int64_t rows;
+  };
+
+  // Pieces of a pass, or rows of a recording, as plans of launches see them.
+  void SetSegments(absl::Span<const RowPiece> pieces);
+  void SetRows(int64_t rows);
+  // Device memory for the values and the GEMMs of so many rows.
+  absl::Status ReserveFor(int64_t rows, const LaunchEnvironment& environment);
+  // Tells the kernels where the host has the rows of a pass; those up to `rows`
+  // that the pass lacks are nobody's.
+  absl::Status FillTable(const Pass& pass, int64_t rows);
+
+  absl::Status EnqueueRecorded(const Pass& pass, int64_t rows);
+  absl::Status EnqueueByKernels(const LaunchEnvironment& environment,
+                                int64_t rows);
+  absl::Status EnqueueByCopies(const Pass& pass);
+  absl::Status Copy(const Pass& pass, ValuePlace::Memory memory);
+
+  absl::Status EnqueueSteps(const LaunchEnvironment& environment, int64_t rows);
+  void PlanGemm(int64_t op, const LaunchEnvironment& environment);
+  absl::Status EnqueueGemmOp(int64_t op, const LaunchEnvironment& environment);
+  absl::Status EnqueueRowOps(const ProgramStep& step, int64_t rows);
+  DeviceRowOp RowOpOf(int64_t op) const;
+  DeviceMatrix MatrixOf(ValueNumber number) const;
+  uint8_t* AddressOf(ValueNumber number) const;
+  // The inputs or the outputs, in their order.
+  template <typename Visitor>
+  void ForEachMoved(ValuePlace::Memory memory, const Visitor& visit) const;
+  MovedValues Moved(ValuePlace::Memory memory) const;
+
+  const cudaStream_t stream_;
+  BatchEnd& end_;
+  CublasScratch& cublas_scratch_;
+
+  const CudaProgram* program_ = nullptr;  // of the batch
+  RowPasses passes_;
+  ValueMemory places_;
+  DeviceBuffer values_;
+  LaunchPlan plan_;
+  std::vector<RowSegment> segments_;
+  std::vector<int64_t> segment_rows_;  // where each begins
+  DeviceBuffer gemm_scratch_;
+  PinnedBuffer table_;         // a RowTable
+  DeviceBuffer device_table_;  // another
+  RecordedBatches recorded_;
+};
+
+}  // namespace qgemm::cuda
+
+#endif  // QGEMM_KERNELS_CUDA_PROGRAM_LAUNCHER_H_
