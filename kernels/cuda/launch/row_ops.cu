@@ -50,11 +50,25 @@ class HeldChunk {
   const uint8_t* elements_ = nullptr;
 };
 
+// A kernel waits for the one before, then needs its code, which the weights
+// that pass through the L2 cache meanwhile have driven out: some microseconds,
+// as long as a row takes. So the first blocks rehearse while they wait: they
+// compute a row of these elements, which stand for every operand and result.
+constexpr int64_t kRehearsal = -1;  // number of that row
+constexpr int kMaxRehearsedWidth = 16384;
+__device__ uint4 rehearsed_elements[kMaxRehearsedWidth / 4];
+// SMs that the decode kernel leaves free have room for as many blocks; others
+// start when it ends, and would begin late.
+constexpr unsigned kRehearsingBlocks = 4;
+
 __device__ __forceinline__ DeviceRow RowOf(const DeviceMatrix& matrix,
                                            int64_t row) {
   DeviceRow of = {static_cast<uint8_t*>(matrix.elements), matrix.type,
                   matrix.width};
-  if (of.elements != nullptr && !matrix.one_row) {
+  if (of.elements == nullptr) return of;
+  if (row == kRehearsal) {
+    of.elements = reinterpret_cast<uint8_t*>(rehearsed_elements);
+  } else if (!matrix.one_row) {
     of.elements += row * matrix.width * BytesOf(matrix.type);
   }
   return of;
@@ -154,16 +168,25 @@ __device__ __forceinline__ void ComputeOp(const DeviceRowOp& op, int64_t row,
 }
 
 __global__ void __launch_bounds__(kRowThreads)
-    ComputeRows(const __grid_constant__ RowOps ops) {
+    ComputeRows(const __grid_constant__ RowOps ops, bool rehearses) {
   __shared__ RowScratch scratch;
   LaunchDependents();
   PrefetchConstants(ops);
-  GridDependencyWait();
-  for (int64_t row = blockIdx.x; row < ops.rows; row += gridDim.x) {
+  const bool first_rehearses = rehearses && blockIdx.x < kRehearsingBlocks;
+  int64_t row = first_rehearses ? kRehearsal : blockIdx.x;
+  if (!first_rehearses) GridDependencyWait();
+#pragma unroll 1
+  while (row < ops.rows) {
     HeldRow<kRowThreads> held(scratch.held);
     for (int i = 0; i < ops.count; ++i) {
       ComputeOp(ops.ops[i], row, scratch, held);
       __syncthreads();
+    }
+    if (row == kRehearsal) {
+      GridDependencyWait();
+      row = blockIdx.x;
+    } else {
+      row += gridDim.x;
     }
   }
 }
@@ -216,6 +239,15 @@ bool IsLegal(const RowOps& ops) {
   });
 }
 
+// True if a rehearsal finds room for its rows. TOP_K does not rehearse: it
+// takes long enough by itself.
+bool CanRehearse(const RowOps& ops) {
+  return std::all_of(ops.ops, ops.ops + ops.count, [](const DeviceRowOp& op) {
+    return op.kind != OpKind::kTopK && op.x.width <= kMaxRehearsedWidth &&
+           op.begin + op.result.width <= kMaxRehearsedWidth;
+  });
+}
+
 dim3 ColumnGrid(const RowOps& ops) {
   int widest = 0;
   for (int i = 0; i < ops.count; ++i) {
@@ -243,7 +275,7 @@ cudaError_t LaunchRowOps(const RowOps& ops, cudaStream_t stream) {
   }
   config.gridDim = dim3(static_cast<unsigned>(std::min(ops.rows, kMaxGridX)));
   config.blockDim = dim3(kRowThreads);
-  return cudaLaunchKernelEx(&config, ComputeRows, ops);
+  return cudaLaunchKernelEx(&config, ComputeRows, ops, CanRehearse(ops));
 }
 
 }  // namespace qgemm::cuda

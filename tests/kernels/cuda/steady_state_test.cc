@@ -4,16 +4,21 @@
 // pinned memory and nothing from the host's heap is taken or given back.
 // This binary counts every operator new.
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "kernels/programs/program_runner.h"
 #include "tests/kernels/cuda/allocation_counts.h"
 #include "tests/kernels/cuda/backend_test.h"
+#include "tests/support/program_layers.h"
 
 namespace {
 
@@ -156,6 +161,59 @@ INSTANTIATE_TEST_SUITE_P(Batches, CublasTest,
                                          SteadyCase{"dense_bf16", 300},
                                          SteadyCase{"kbit4", 5000}),
                          NameOf);
+
+class ProgramTest : public DeviceTest,
+                    public testing::WithParamInterface<int64_t> {
+ protected:
+  // Runs the batch and has it back.
+  void Run(Backend* backend, ProgramBatch* batch) {
+    std::atomic<bool> done{false};
+    const absl::Status enqueued = backend->programs()->EnqueueProgram(
+        std::move(*batch), [&](const absl::Status& status, const BatchTimings&,
+                               ProgramBatch returned) {
+          EXPECT_TRUE(status.ok()) << status;
+          *batch = std::move(returned);
+          done = true;
+        });
+    ASSERT_TRUE(enqueued.ok()) << enqueued;
+    while (!done) std::this_thread::yield();
+  }
+
+  RandomGenerator random_{FreshSeed()};
+};
+
+TEST_P(ProgramTest, TakesNoMemory) {
+  const std::unique_ptr<Backend> backend = NewBackend();
+  const WorkedProgram worked =
+      LlamaLayer({512, 512, 128, 64, 768}, {NumberType::kBFloat16});
+  const LoadedProgram loaded =
+      RandomWeightsOf(worked, WeightsRecipeNamed("kbit4"), &random_);
+  auto checked = CheckProgram(worked.program, loaded.shapes);
+  ASSERT_TRUE(checked.ok()) << checked.status();
+  WeightsOfProgram weights;
+  for (const CanonicalWeights* layer : loaded.In(*checked)) {
+    weights.push_back(LoadWhole(backend.get(), *layer));
+  }
+  const int64_t m = GetParam();
+  auto inputs = backend->AcquireStaging(m * checked->input_row_bytes());
+  auto outputs = backend->AcquireStaging(m * checked->output_row_bytes());
+  ASSERT_TRUE(inputs.ok() && outputs.ok());
+  std::fill_n(inputs->data(), inputs->size_bytes(), 0);
+  auto program = backend->programs()->Compile(
+      std::make_shared<const CheckedProgram>(*std::move(checked)), weights);
+  ASSERT_TRUE(program.ok()) << program.status();
+  ProgramBatch batch = {*program, {{m, 0, m, inputs->data(), outputs->data()}}};
+  for (int i = 0; i < 20; ++i) Run(backend.get(), &batch);
+  const Counts before = CountsNow();
+  for (int i = 0; i < 100; ++i) Run(backend.get(), &batch);
+  const Counts after = CountsNow();
+  EXPECT_EQ(after.device, before.device);
+  EXPECT_EQ(after.pinned, before.pinned);
+  EXPECT_EQ(after.host, before.host);
+}
+
+// Recorded, moved by kernels, and moved by DMA copy engines.
+INSTANTIATE_TEST_SUITE_P(Rows, ProgramTest, testing::Values(1, 100, 3000));
 
 // The counter itself: it sees what it is there to see.
 TEST(CountingAllocatorTest, SeesAnAllocation) {
