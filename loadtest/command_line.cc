@@ -31,6 +31,7 @@ constexpr char kDescription[] =
     "report not written; 130 stopped by a signal.";
 
 constexpr int kMaxLayers = 10000;
+constexpr int kMaxParts = 64;
 
 // A duration from `low` to a year.
 void AddTime(CLI::App* app, const std::string& name, absl::Duration* value,
@@ -62,8 +63,9 @@ CLI::Option* AddParsed(CLI::App* app, const std::string& name, T* value,
       app, name,
       [value, parse](const std::string& text) {
         auto parsed = parse(text);
-        if (parsed.ok()) *value = *std::move(parsed);
-        return parsed.status();
+        if (!parsed.ok()) return parsed.status();
+        *value = *std::move(parsed);
+        return absl::OkStatus();
       },
       help);
 }
@@ -101,7 +103,8 @@ void AddConnections(CLI::App* app, LoadtestOptions* options) {
           absl::Milliseconds(1), "Time for the server to accept connections");
   AddRanged(
       app, "channels", &options->channels, 0, 256,
-      "Connections that the requests share; 0: one for each of --threads");
+      "Connections that the requests share; 0: one for each of --threads, or "
+      "for each of their --parts");
   AddRanged(app, "threads", &options->senders, 0, 64,
             "Senders, each with a thread that sends and one that takes "
             "answers; 0: by the machine's size");
@@ -119,8 +122,11 @@ void AddLayers(CLI::App* app, LayerOptions* layers) {
             absl::StrCat("Each client calls the layers of a model in order: ",
                          absl::StrJoin(KnownModels(), ", "),
                          " or a file (docs/load-testing.md)"));
+  AddOption(app, "program_walk", &layers->program_walk,
+            "The same by programs: each client makes a call a layer and one of "
+            "the head, in order; or a file (docs/load-testing.md)");
   AddRanged(app, "walk_blocks", &layers->walk_blocks, 0, kMaxLayers,
-            "First blocks of --walk to take; 0: all");
+            "First blocks of a walk to take; 0: all");
   AddOption(app, "format", &layers->formats,
             "Format of synthetic weights: kbit2, kbit3, kbit4, kbit5, q4_0, "
             "ternary, int4, int4-asymmetric, fp16 or bf16; several take turns "
@@ -149,6 +155,9 @@ void AddRequests(CLI::App* app, RequestOptions* request) {
             kMaxConcurrency,
             "Closed loops that send --prefill_m rows beside everything else, "
             "over their own connections");
+  AddRanged(app, "parts", &request->parts, 1, kMaxParts,
+            "Cuts the rows of a request into that many requests, in flight "
+            "together on several connections; it has ended when all have");
   AddChoice(app, "dtype", &request->a_type, types,
             "Element type of the activations");
   AddChoice<std::optional<FloatType>>(app, "out_dtype", &request->c_type,

@@ -3,8 +3,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/process_cpu.h"
 #include "base/status_macros.h"
 #include "loadtest/runner.h"
@@ -24,6 +27,7 @@ OpenTransport TransportsFor(const LoadtestOptions& options,
   transport.channels = options.channels / options.senders;
   transport.connect_timeout = options.connect_timeout;
   transport.client_id_prefix = options.request.client_id;
+  transport.parts = options.request.parts;
   transport.can_be_cut =
       options.request.disturbances.disconnects_per_second > 0;
   switch (options.transport) {
@@ -38,6 +42,7 @@ OpenTransport TransportsFor(const LoadtestOptions& options,
 
 std::vector<int64_t> ClientsFrom(int64_t first, int count) {
   std::vector<int64_t> clients;
+  clients.reserve(count);
   for (int i = 0; i < count; ++i) clients.push_back(first + i);
   return clients;
 }
@@ -133,7 +138,41 @@ absl::StatusOr<RunResult> MeasureMessage(LoadtestOptions options,
   return result;
 }
 
+absl::StatusOr<std::string> AnswerAlone(const LoadtestOptions& options,
+                                        const RequestPick& request,
+                                        const RunParts& parts) {
+  const LoadSet& set = *parts.set;
+  const std::vector<uint8_t> operand = set.OperandOf(request);
+  const int64_t row_bytes = set.OperandRowBytes(request);
+  std::string answer;
+  for (int part = 0; part < set.parts(); ++part) {
+    const RowRange range = RowsOfPart(set.RowsOf(request), part, set.parts());
+    RunRequest run;
+    run.program = set.programs()[request.layer].name;
+    run.m = range.rows;
+    run.inputs = {absl::MakeConstSpan(operand).subspan(range.first * row_bytes,
+                                                       range.rows * row_bytes)};
+    run.deadline = absl::Now() + options.request.timeout;
+    ASSIGN_OR_RETURN(const qgemm::RunResult result, parts.client->Run(run));
+    answer += result.outputs;
+  }
+  return answer;
+}
+
 }  // namespace
+
+absl::Status AskAlone(const LoadtestOptions& options, const RunParts& parts) {
+  if (parts.client == nullptr) {
+    return absl::UnavailableError("the server is gone");
+  }
+  for (int i = 0; i < parts.set->size() && !*parts.stop; ++i) {
+    ASSIGN_OR_RETURN(const std::string answer,
+                     AnswerAlone(options, parts.set->Describe(i), parts));
+    const absl::string_view piece = answer;
+    parts.observe(i, /*sequence=*/0, absl::MakeConstSpan(&piece, 1));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<RunResult> RunOnce(const LoadtestOptions& options,
                                   const RunParts& parts) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "loadtest/walk_programs.h"
 
 namespace qgemm::loadtest {
 namespace {
@@ -42,8 +43,14 @@ absl::Status CheckTransport(const LoadtestOptions& options) {
       (!options.layers.is_synthetic() || options.churn.shape.has_value() ||
        options.baseline || options.verify != VerifyMode::kNone)) {
     return Refuse(
-        "--transport=null has no server: it goes with --synthetic or --walk, "
+        "--transport=null has no server: it goes with --synthetic or a walk, "
         "and without --churn, --baseline and --verify");
+  }
+  if (options.transport == TransportKind::kStream &&
+      (options.layers.has_programs() || options.request.parts > 1)) {
+    return Refuse(
+        "--transport=stream sends whole Gemms: --program_walk and --parts go "
+        "with --transport=call");
   }
   return absl::OkStatus();
 }
@@ -66,20 +73,35 @@ absl::StatusOr<std::vector<LayerShape>> WalkShapes(const LayerOptions& layers) {
       " or a file of layers: ", text.status().message()));
 }
 
+absl::StatusOr<ModelShape> ProgramWalkModel(const LayerOptions& layers) {
+  auto known = ModelShapeOf(layers.program_walk, layers.walk_blocks);
+  if (known.ok()) return known;
+  const absl::StatusOr<std::string> text = ReadFile(layers.program_walk);
+  if (text.ok()) return ParseModelShape(*text, layers.walk_blocks);
+  return Refuse(
+      absl::StrCat("--program_walk=", layers.program_walk, ": must be ",
+                   absl::StrJoin(KnownModels(), ", "),
+                   " or a file of a model: ", text.status().message()));
+}
+
 absl::Status CompleteLayers(LayerOptions* layers) {
-  const bool walks = !layers->walk.empty();
   if (int{!layers->names.empty()} + int{!layers->synthetic.empty()} +
-          int{walks} !=
+          int{!layers->walk.empty()} + int{layers->has_programs()} !=
       1) {
     return Refuse(
-        "give one of --weights=NAME, --synthetic=KxN and --walk=MODEL");
+        "give one of --weights=NAME, --synthetic=KxN, --walk=MODEL and "
+        "--program_walk=MODEL");
   }
   if (layers->formats.empty()) return Refuse("--format: must name a format");
-  if (walks && layers->zipf > 0) {
+  if (layers->is_walk() && layers->zipf > 0) {
     return Refuse("--zipf and --walk: a walk calls the layers in order");
   }
-  if (walks) {
+  if (!layers->walk.empty()) {
     ASSIGN_OR_RETURN(layers->shapes, WalkShapes(*layers));
+  }
+  if (layers->has_programs()) {
+    ASSIGN_OR_RETURN(layers->model, ProgramWalkModel(*layers));
+    layers->shapes = WalkLayers(layers->model);
   }
   const int formats = static_cast<int>(layers->formats.size());
   for (const std::string& text : layers->synthetic) {
@@ -90,6 +112,39 @@ absl::Status CompleteLayers(LayerOptions* layers) {
     }
   }
   return absl::OkStatus();
+}
+
+// Requests of every number of rows have that many parts.
+absl::Status CheckParts(const LoadtestOptions& options) {
+  const int parts = options.request.parts;
+  if (parts == 1) return absl::OkStatus();
+  if (options.baseline) {
+    return Refuse("--baseline and --parts: a baseline is of whole requests");
+  }
+  std::vector<int64_t> rows;
+  for (const RowClass& each : options.request.m.classes()) {
+    rows.push_back(each.rows);
+  }
+  if (options.request.prefill_clients > 0) {
+    rows.push_back(options.request.prefill_m);
+  }
+  const int64_t fewest = *std::min_element(rows.begin(), rows.end());
+  if (fewest >= parts) return absl::OkStatus();
+  return Refuse(absl::StrCat("--parts=", parts, ": a request of ", fewest,
+                             " rows has not that many parts"));
+}
+
+// The rows of a program's values have the types that its declaration names.
+absl::Status CheckPrograms(const LoadtestOptions& options) {
+  const RequestOptions& request = options.request;
+  if (options.layers.has_programs() &&
+      (request.a_type == FloatType::kFloat32 || request.c_type.has_value() ||
+       request.mode != ComputeMode::kA16)) {
+    return Refuse(
+        "--program_walk: its rows are bf16 and its products A16; --dtype, "
+        "--out_dtype and --mode are of Gemms");
+  }
+  return CheckParts(options);
 }
 
 absl::Status ReadTrace(ArrivalOptions* arrivals) {
@@ -171,7 +226,9 @@ void CompleteConnections(int cpus, LoadtestOptions* options) {
   // too.
   if (options->senders == 0) options->senders = std::clamp(cpus / 4, 1, 8);
   options->senders = std::min(options->senders, MostSenders(*options));
-  const int wanted = std::max(options->channels, options->senders);
+  const int wanted = options->channels > 0
+                         ? std::max(options->channels, options->senders)
+                         : options->senders * options->request.parts;
   options->channels =
       (wanted + options->senders - 1) / options->senders * options->senders;
 }
@@ -180,7 +237,7 @@ void CompleteConnections(int cpus, LoadtestOptions* options) {
 
 std::string LayerOptions::text() const {
   return absl::StrCat(absl::StrJoin(names, ","), absl::StrJoin(synthetic, ","),
-                      walk);
+                      walk, program_walk);
 }
 
 LoadtestOptions AtRate(LoadtestOptions options, RateProfile rate) {
@@ -209,6 +266,7 @@ absl::StatusOr<LoadtestOptions> SweepPoint(const LoadtestOptions& options,
       auto m = ParseRowMix(value);
       RETURN_IF_ERROR(refusal(m.status()));
       swept.request.m = *std::move(m);
+      RETURN_IF_ERROR(refusal(CheckParts(swept)));
       return swept;
     }
     case SweptFlag::kConcurrency:
@@ -227,6 +285,7 @@ absl::StatusOr<LoadtestOptions> SweepPoint(const LoadtestOptions& options,
 absl::Status CompleteOptions(int cpus, LoadtestOptions* options) {
   RETURN_IF_ERROR(CompleteLayers(&options->layers));
   RETURN_IF_ERROR(CheckTransport(*options));
+  RETURN_IF_ERROR(CheckPrograms(*options));
   RETURN_IF_ERROR(CompleteArrivals(&options->arrivals));
   RETURN_IF_ERROR(CheckSearch(*options));
   CompleteConnections(cpus, options);

@@ -45,16 +45,21 @@ struct LayerOptions {
   std::vector<std::string> names;                // --weights
   std::vector<std::string> synthetic;            // shapes as typed
   std::string walk;                              // a model or a file
+  std::string program_walk;                      // the same, by programs
   int walk_blocks = 0;                           // at most; 0: all
   int per_shape = 1;                             // of --synthetic
   std::vector<std::string> formats = {"kbit4"};  // layer i has [i % size]
   double zipf = 0;                               // exponent; 0: layers in turn
   bool setup = true;                             // upload synthetic layers
   bool teardown = true;                          // remove them at the end
-  // Synthetic: one a layer, in the order in which a walk calls them.
+  // Synthetic: one a layer, in the order in which a walk calls them; those of
+  // WalkLayers for a walk by programs.
   std::vector<LayerShape> shapes;
+  ModelShape model;  // of program_walk
 
   bool is_synthetic() const { return names.empty(); }
+  bool has_programs() const { return !program_walk.empty(); }
+  bool is_walk() const { return !walk.empty() || has_programs(); }
   // "llama3-8b", "4096x14336"
   std::string text() const;
 };
@@ -63,6 +68,7 @@ struct RequestOptions {
   RowMix m;
   int64_t prefill_m = 2048;  // rows of a prefill request
   int prefill_clients = 0;   // closed loops beside the others
+  int parts = 1;             // of a request's rows, in flight together
   FloatType a_type = FloatType::kFloat16;
   std::optional<FloatType> c_type;  // a_type if unset
   ComputeMode mode = ComputeMode::kA16;

@@ -18,6 +18,7 @@
 #include "loadtest/search.h"
 #include "loadtest/server_layers.h"
 #include "loadtest/verify/verify.h"
+#include "loadtest/walk_programs.h"
 
 namespace qgemm::loadtest {
 namespace {
@@ -35,32 +36,54 @@ constexpr absl::Duration kInfoTimeout = absl::Seconds(5);
 constexpr int kConfirmingRunIsLonger = 2;  // times
 
 WeightsSummary Summarize(const LoadtestOptions& options,
-                         const std::vector<LoadedLayer>& layers) {
+                         const LoadTargets& targets) {
   WeightsSummary summary;
   std::set<std::string> formats;
-  for (const LoadedLayer& layer : layers) {
+  for (const LoadedLayer& layer : targets.layers) {
     formats.insert(layer.format);
     summary.resident_bytes += layer.resident_bytes;
     summary.largest_k = std::max(summary.largest_k, layer.k);
     summary.largest_n = std::max(summary.largest_n, layer.n);
   }
-  summary.layers = static_cast<int64_t>(layers.size());
+  summary.layers = static_cast<int64_t>(targets.layers.size());
+  summary.programs = static_cast<int64_t>(targets.programs.size());
   summary.formats.assign(formats.begin(), formats.end());
   summary.text =
       absl::StrCat(absl::StrJoin(formats, ", "), " ", options.layers.text());
   if (summary.layers > 1) {
     absl::StrAppend(&summary.text, ", ", summary.layers, " layers");
   }
+  if (summary.programs > 0) {
+    absl::StrAppend(&summary.text, ", ", summary.programs, " programs");
+  }
   return summary;
 }
 
 // Without a server: the shapes as they would be.
-std::vector<LoadedLayer> ImaginedLayers(const LoadtestOptions& options) {
-  std::vector<LoadedLayer> layers;
+LoadTargets ImaginedTargets(const LoadtestOptions& options) {
+  LoadTargets targets;
+  std::vector<std::string> names;
   for (const LayerShape& shape : options.layers.shapes) {
-    layers.push_back({shape.name, "none", shape.k, shape.n, 0});
+    targets.layers.push_back({shape.name, "none", shape.k, shape.n, 0});
+    names.push_back(shape.name);
   }
-  return layers;
+  if (!options.layers.has_programs()) return targets;
+  for (const WalkProgram& each : ProgramsOfWalk(options.layers.model, names)) {
+    targets.programs.push_back(
+        {each.first_weights, each.input_row_elements, each.output_row_bytes});
+  }
+  return targets;
+}
+
+// OK if the server can do what the run asks of it, before anything is uploaded.
+absl::Status CheckServer(const LoadtestOptions& options,
+                         const ServerInfo& server) {
+  if (!options.layers.has_programs() || server.program_revision > 0) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("--program_walk: the server's backend, ", server.backend,
+                   ", runs no programs"));
 }
 
 MatmulSignature SignatureOf(const RequestOptions& request) {
@@ -80,15 +103,16 @@ class LoadTest {
   // All steps up to the judgement. Errors: those that kept it from running.
   absl::Status Run() {
     if (options_.transport == TransportKind::kNull) {
-      return RunAll(ImaginedLayers(options_));
+      return RunAll(ImaginedTargets(options_));
     }
     RETURN_IF_ERROR(Connect(options_.connect_timeout));
+    RETURN_IF_ERROR(CheckServer(options_, report_->environment.server));
     setup_.emplace(options_);
     absl::Status status =
         setup_->Prepare(client_.get(), stop_, [this](int done, int all) {
           live_->Say(absl::StrFormat("%d of %d layers in place", done, all));
         });
-    if (status.ok()) status = RunAll(setup_->layers());
+    if (status.ok()) status = RunAll(setup_->targets());
     TearDown();
     return status;
   }
@@ -125,11 +149,16 @@ class LoadTest {
     return server.ok() ? server->process_cpu : absl::ZeroDuration();
   }
 
-  absl::Status RunAll(const std::vector<LoadedLayer>& layers) {
-    report_->weights = Summarize(options_, layers);
-    layers_ = layers;
+  absl::Status RunAll(const LoadTargets& targets) {
+    report_->weights = Summarize(options_, targets);
+    if (options_.layers.is_walk()) {
+      report_->calls_of_token = report_->weights.programs > 0
+                                    ? report_->weights.programs
+                                    : report_->weights.layers;
+    }
+    targets_ = targets;
     if (!options_.baseline) return RunLoad();
-    ASSIGN_OR_RETURN(const auto set, LoadSet::Make(options_, layers_));
+    ASSIGN_OR_RETURN(const auto set, LoadSet::Make(options_, targets_));
     live_->Say("baseline");
     ASSIGN_OR_RETURN(report_->baseline, Undisturbed([&] {
                        return MeasureBaseline(options_,
@@ -172,12 +201,17 @@ class LoadTest {
   absl::StatusOr<bool> RunPoint(const LoadtestOptions& options,
                                 const std::string& label) {
     if (options.arrivals.duration <= absl::ZeroDuration()) return true;
-    ASSIGN_OR_RETURN(const auto set, LoadSet::Make(options, layers_));
-    AnswerChecker checker(options.verify, set->messages().size(), kKeptBytes);
-    live_->Begin(label);
+    ASSIGN_OR_RETURN(const auto set, LoadSet::Make(options, targets_));
+    AnswerChecker checker(options.verify, set->size(),
+                          set->programs().empty() ? kKeptBytes : 0);
     const auto observe = [&checker](int message, int64_t sequence, auto c) {
       checker.OnAnswer(message, sequence, c);
     };
+    if (options.verify != VerifyMode::kNone && !set->programs().empty()) {
+      live_->Say("asking each request alone");
+      RETURN_IF_ERROR(AskAlone(options, PartsFor(*set, observe)));
+    }
+    live_->Begin(label);
     const absl::Duration cpu_before = ServerCpu();
     ASSIGN_OR_RETURN(RunResult run, Undisturbed([&] {
                        return RunOnce(options, PartsFor(*set, observe));
@@ -243,7 +277,8 @@ class LoadTest {
 
   void Verify(const LoadSet& set, const AnswerChecker& checker) {
     VerifyReport found = checker.Report();
-    if (setup_.has_value() && options_.layers.is_synthetic()) {
+    if (setup_.has_value() && options_.layers.is_synthetic() &&
+        set.programs().empty()) {
       live_->Say("comparing answers with fp64");
       CompareWithFp64(set, checker, &found);
     }
@@ -260,7 +295,7 @@ class LoadTest {
   void CompareWithFp64(const LoadSet& set, const AnswerChecker& checker,
                        VerifyReport* found) {
     std::map<int, std::vector<AnsweredRequest>> by_layer;
-    for (int i = 0; i < set.messages().size(); ++i) {
+    for (int i = 0; i < set.size(); ++i) {
       std::shared_ptr<const std::string> c = checker.Kept(i);
       if (c == nullptr) continue;
       const RequestPick message = set.Describe(i);
@@ -302,7 +337,7 @@ class LoadTest {
   LoadtestReport* const report_;
   std::unique_ptr<Client> client_;
   std::optional<LayerSetup> setup_;
-  std::vector<LoadedLayer> layers_;
+  LoadTargets targets_;
 };
 
 }  // namespace

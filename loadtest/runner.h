@@ -9,6 +9,7 @@
 #include <atomic>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "loadtest/engine/load_generator.h"
 #include "loadtest/live_line.h"
@@ -29,12 +30,17 @@ LoadtestReport RunLoadTest(const LoadtestOptions& options,
 // Objects that a run uses. All of them must outlive the run; `observe` and
 // `live` may be null.
 struct RunParts {
-  Client* client = nullptr;  // used by --churn; else null
+  Client* client = nullptr;  // used by --churn and AskAlone; else null
   const LoadSet* set = nullptr;
   ObserveAnswer observe;
   const std::atomic<bool>* stop = nullptr;
   LiveView live;
 };
+
+// Sends each request to a program once, one at a time, to parts.observe: no
+// answer under load may have other bits. Ends early once parts.stop is true.
+// Errors: the first request's that fails; UNAVAILABLE without a client.
+absl::Status AskAlone(const LoadtestOptions& options, const RunParts& parts);
 
 // Sends as options.arrivals says. Errors: those of connecting, and of making
 // the layers of --churn.

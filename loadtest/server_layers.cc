@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "loadtest/walk_programs.h"
 
 namespace qgemm::loadtest {
 namespace {
@@ -55,7 +56,22 @@ absl::Status LayerSetup::Upload(Client* client, int layer) {
   load.deadline = absl::Now() + kCallTimeout;
   ASSIGN_OR_RETURN(const LoadResult loaded, client->LoadWeights(encoded, load));
   uploaded_ = layer + 1;
-  layers_.push_back(Describe(names_[layer], loaded.weights));
+  targets_.layers.push_back(Describe(names_[layer], loaded.weights));
+  return absl::OkStatus();
+}
+
+absl::Status LayerSetup::RegisterPrograms(Client* client) {
+  for (const WalkProgram& each :
+       ProgramsOfWalk(options_.layers.model, names_)) {
+    RegisterOptions registration;
+    // Programs' names are apart from those of weights.
+    registration.name = each.first_weights;
+    registration.deadline = absl::Now() + kCallTimeout;
+    RETURN_IF_ERROR(
+        client->RegisterProgram(each.program, registration).status());
+    targets_.programs.push_back(
+        {registration.name, each.input_row_elements, each.output_row_bytes});
+  }
   return absl::OkStatus();
 }
 
@@ -72,11 +88,12 @@ absl::Status LayerSetup::Prepare(
       ASSIGN_OR_RETURN(
           const WeightsInfo weights,
           client->GetWeights(names_[i], absl::Now() + kCallTimeout));
-      layers_.push_back(Describe(names_[i], weights));
+      targets_.layers.push_back(Describe(names_[i], weights));
     }
     if (progress) progress(i + 1, count);
   }
-  return absl::OkStatus();
+  return options_.layers.has_programs() ? RegisterPrograms(client)
+                                        : absl::OkStatus();
 }
 
 absl::Status LayerSetup::TearDown(Client* client) {
@@ -86,16 +103,25 @@ absl::Status LayerSetup::TearDown(Client* client) {
   if (client == nullptr) {
     return absl::UnavailableError("there is no server to remove layers from");
   }
+  absl::Status first;
+  const auto removed = [&first](const std::string& name,
+                                const absl::Status& status) {
+    if (status.ok()) return;
+    first.Update(absl::Status(
+        status.code(),
+        absl::StrCat(name, " is still there: ", status.message())));
+  };
+  for (const LoadedProgram& each : targets_.programs) {
+    removed(
+        absl::StrCat("program ", each.name),
+        client->UnloadProgram(each.name, absl::Now() + kCallTimeout).status());
+  }
   const int count =
       options_.layers.setup ? uploaded_ : static_cast<int>(names_.size());
-  absl::Status first;
   for (int i = 0; i < count; ++i) {
-    const absl::Status removed =
-        client->UnloadWeights(names_[i], absl::Now() + kCallTimeout).status();
-    if (removed.ok()) continue;
-    first.Update(absl::Status(
-        removed.code(),
-        absl::StrCat(names_[i], " is still there: ", removed.message())));
+    removed(
+        names_[i],
+        client->UnloadWeights(names_[i], absl::Now() + kCallTimeout).status());
   }
   return first;
 }

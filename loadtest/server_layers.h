@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layers of a load test on the server: those under load are found or uploaded
-// before, and removed after; others come and go meanwhile (--churn).
+// Layers of a load test on the server, and programs over them: those under load
+// are found or uploaded before, and removed after; other layers come and go
+// meanwhile (--churn).
 
 #ifndef QGEMM_LOADTEST_SERVER_LAYERS_H_
 #define QGEMM_LOADTEST_SERVER_LAYERS_H_
@@ -33,16 +34,19 @@ class LayerSetup {
   // load tests at one server do not remove each other's; else SyntheticName's.
   explicit LayerSetup(const LoadtestOptions& options);
 
-  // Uploads or looks up every layer, `progress` after each. Errors: NOT_FOUND
-  // (a name that is not there), the upload's; CANCELLED once `stop` is true.
+  // Uploads or looks up every layer, `progress` after each; then registers the
+  // programs, which is free where the server has them. Errors: NOT_FOUND (a
+  // name that is not there), the upload's and the registration's; CANCELLED
+  // once `stop` is true.
   absl::Status Prepare(Client* client, const std::atomic<bool>& stop,
                        const std::function<void(int done, int all)>& progress);
 
-  // Removes the run's layers unless --teardown=false; the first error, after
-  // trying all. `client` is null if the server is gone.
+  // Removes the run's programs and layers unless --teardown=false; the first
+  // error, after trying all. `client` is null if the server is gone.
   absl::Status TearDown(Client* client);
 
-  const std::vector<LoadedLayer>& layers() const { return layers_; }
+  // The layers, and the programs of --program_walk.
+  const LoadTargets& targets() const { return targets_; }
 
   // The canonical form that the server made of a layer, made again.
   // FAILED_PRECONDITION if the layer is not synthetic.
@@ -50,10 +54,11 @@ class LayerSetup {
 
  private:
   absl::Status Upload(Client* client, int layer);
+  absl::Status RegisterPrograms(Client* client);
 
   const LoadtestOptions options_;
   std::vector<std::string> names_;
-  std::vector<LoadedLayer> layers_;
+  LoadTargets targets_;
   std::vector<SyntheticLayer> synthetic_;  // empty for named weights
   SyntheticLayers maker_;
   int uploaded_ = 0;

@@ -108,6 +108,11 @@ def key_figures(report):
     tiles = [("answers/s", f"{run['answers_per_second']:,.0f}")]
     if "tokens_per_second" in run:
         tiles.append(("tokens/s", f"{run['tokens_per_second']:,.1f}"))
+    if "client_tokens_per_second" in run and run["concurrency"] > 1:
+        tiles.append(("tokens/s a client",
+                      f"{run['client_tokens_per_second']:,.2f}"))
+    if "token_ms" in run:
+        tiles.append(("ms a token", f"{run['token_ms']:,.3f}"))
     tiles.append(("rows/s", f"{run['rows_per_second']:,.0f}"))
     for name, percent in report_charts.PERCENTILES.items():
         if data.has_answers_above(values.count, percent):

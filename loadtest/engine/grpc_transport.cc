@@ -130,10 +130,17 @@ class GrpcTransport final : public Transport {
         messages_(messages),
         sink_(sink),
         connections_(std::move(connections)) {
-    for (int i = 0; i < slots; ++i) {
+    requests_.resize(slots);
+    ended_.resize(options_.parts);
+    for (int slot = 0; slot < slots; ++slot) {
+      requests_[slot].answers.resize(options_.parts);
       std::optional<grpc::Slice> client_id;
-      if (!name.empty()) client_id = ClientIdSlice(absl::StrCat(name, "-", i));
-      calls_.push_back(std::make_unique<Call>(this, i, std::move(client_id)));
+      if (!name.empty()) {
+        client_id = ClientIdSlice(absl::StrCat(name, "-", slot));
+      }
+      for (int part = 0; part < options_.parts; ++part) {
+        calls_.push_back(std::make_unique<Call>(this, slot, part, client_id));
+      }
     }
     queue_.Start();
   }
@@ -141,20 +148,29 @@ class GrpcTransport final : public Transport {
   ~GrpcTransport() override { queue_.ShutDown(); }
 
   void Start(int slot, int message, absl::Duration timeout) override {
-    calls_[slot]->Start(message, timeout);
+    requests_[slot].parts_left = options_.parts;
+    for (int part = 0; part < options_.parts; ++part) {
+      CallOf(slot, part).Start(message * options_.parts + part, timeout);
+    }
   }
 
-  void Cancel(int slot) override { calls_[slot]->Cancel(); }
+  void Cancel(int slot) override {
+    for (int part = 0; part < options_.parts; ++part) {
+      CallOf(slot, part).Cancel();
+    }
+  }
 
   absl::Status Disconnect() override;
 
  private:
+  // A part of a slot's request, or all of it.
   class Call final : public CompletionTag {
    public:
-    Call(GrpcTransport* transport, int slot,
+    Call(GrpcTransport* transport, int slot, int part,
          std::optional<grpc::Slice> client_id)
         : transport_(transport),
           slot_(slot),
+          part_(part),
           client_id_(std::move(client_id)) {}
 
     void Start(int message, absl::Duration timeout);
@@ -162,13 +178,14 @@ class GrpcTransport final : public Transport {
     void Complete(bool ok) override;
 
    private:
-    // Frees the slot for its next request and moves the end of this one out.
+    // Frees the call for its next message and moves the end of this one out.
     void TakeEnd(EndedRequest* end, grpc::ByteBuffer* response);
 
     grpc::ByteBuffer WithClientId(const grpc::ByteBuffer& message) const;
 
     GrpcTransport* const transport_;
     const int slot_;
+    const int part_;
     const std::optional<grpc::Slice> client_id_;
     Mutex mutex_;
     bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
@@ -181,17 +198,44 @@ class GrpcTransport final : public Transport {
     grpc::Status status_;
   };
 
-  ConnectionPtr ConnectionOf(int slot) {
-    MutexLock lock(&mutex_);
-    return connections_[slot % connections_.size()];
+  // A slot's request in flight, as far as its parts have ended. Set up before
+  // its first part starts, then the queue's thread's.
+  struct Request {
+    int parts_left = 0;
+    absl::Status status;
+    bool cut = false;
+    std::vector<grpc::ByteBuffer> answers;  // by part
+  };
+  // The answer to a part, read where it lies.
+  struct EndedPart {
+    grpc::ByteBuffer bytes;
+    v1::GemmResponse message;  // a RunResponse has the same fields
+    ReceivedPayload c;
+  };
+
+  Call& CallOf(int slot, int part) {
+    return *calls_[slot * options_.parts + part];
   }
+
+  ConnectionPtr ConnectionOf(int slot, int part) {
+    MutexLock lock(&mutex_);
+    return connections_[(slot * options_.parts + part) % connections_.size()];
+  }
+
+  // A part of the slot's request ended; its answer is among the request's. Ends
+  // the request with its last part.
+  void EndPart(int slot, int part, const EndedRequest& end);
+  // Reads the answers of all parts.
+  void ReadAnswers(int last_part, EndedRequest* end);
 
   const TransportOptions options_;
   const MessageSet* const messages_;
   RequestSink* const sink_;
-  v1::GemmResponse answer_;  // answer_ and c_ belong to the queue's thread
-  ReceivedPayload c_;
-  std::vector<std::unique_ptr<Call>> calls_;
+  std::vector<Request> requests_;  // by slot
+  // The request that is ending; both belong to the queue's thread.
+  std::vector<EndedPart> ended_;
+  std::vector<absl::string_view> c_;
+  std::vector<std::unique_ptr<Call>> calls_;  // by slot, then part
   Mutex mutex_;
   std::vector<ConnectionPtr> connections_ ABSL_GUARDED_BY(mutex_);
   size_t next_cut_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -200,7 +244,7 @@ class GrpcTransport final : public Transport {
 
 void GrpcTransport::Call::Start(int message, absl::Duration timeout) {
   MutexLock lock(&mutex_);
-  connection_ = transport_->ConnectionOf(slot_);
+  connection_ = transport_->ConnectionOf(slot_, part_);
   context_.emplace();
   deadline_ = absl::InfiniteFuture();
   if (timeout < absl::InfiniteDuration()) deadline_ = absl::Now() + timeout;
@@ -250,21 +294,43 @@ void GrpcTransport::Call::TakeEnd(EndedRequest* end,
 
 void GrpcTransport::Call::Complete(bool) {
   EndedRequest end;
-  grpc::ByteBuffer response;  // outlives the slot's request
+  grpc::ByteBuffer response;
   TakeEnd(&end, &response);
-  if (end.status.ok()) {
-    v1::GemmResponse& answer = transport_->answer_;
-    ReceivedPayload& c = transport_->c_;
-    const absl::Status read = ReadPayloadMessage(&response, &answer, &c);
-    if (read.ok()) {
-      end.timings = FromWire(answer.timings());
-      end.c = c.pieces;
-    } else {
-      end.status = absl::InternalError(
-          absl::StrCat("the server's answer: ", read.message()));
-    }
+  transport_->requests_[slot_].answers[part_].Swap(&response);
+  transport_->EndPart(slot_, part_, end);
+}
+
+void GrpcTransport::EndPart(int slot, int part, const EndedRequest& end) {
+  Request& request = requests_[slot];
+  request.status.Update(end.status);
+  request.cut |= end.cut;
+  if (--request.parts_left > 0) return;
+  EndedRequest all;
+  all.status = std::exchange(request.status, absl::OkStatus());
+  all.cut = std::exchange(request.cut, false);
+  // They outlive the slot's request.
+  for (int i = 0; i < options_.parts; ++i) {
+    ended_[i].bytes.Swap(&request.answers[i]);
+    request.answers[i].Clear();
   }
-  transport_->sink_->OnEnd(slot_, end);
+  if (all.status.ok()) ReadAnswers(part, &all);
+  sink_->OnEnd(slot, all);
+}
+
+void GrpcTransport::ReadAnswers(int last_part, EndedRequest* end) {
+  c_.clear();
+  for (EndedPart& part : ended_) {
+    const absl::Status read =
+        ReadPayloadMessage(&part.bytes, &part.message, &part.c);
+    if (!read.ok()) {
+      end->status = absl::InternalError(
+          absl::StrCat("the server's answer: ", read.message()));
+      return;
+    }
+    c_.insert(c_.end(), part.c.pieces.begin(), part.c.pieces.end());
+  }
+  end->timings = FromWire(ended_[last_part].message.timings());
+  end->c = c_;
 }
 
 absl::Status GrpcTransport::Disconnect() {

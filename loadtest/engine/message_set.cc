@@ -5,19 +5,27 @@
 #include <utility>
 
 #include "client/gemm_wire.h"
+#include "client/run_wire.h"
 #include "qgemm/v1/debug.pb.h"
 #include "rpc/payload_message.h"
 
 namespace qgemm::loadtest {
 
-void MessageSet::AddGemm(GemmRequest request, Operand a) {
-  request.a = *a;
-  grpc::ByteBuffer bytes =
-      WritePayloadMessage(HeaderToWire(request), *a, [a] {});
-  messages_.push_back({&gemm_method_, std::move(bytes), std::move(request)});
+void MessageSet::AddGemm(GemmRequest request, const Operand& a) {
+  if (request.a.empty()) request.a = *a;
+  const grpc::ByteBuffer bytes =
+      WritePayloadMessage(HeaderToWire(request), request.a, [a] {});
+  messages_.push_back({&gemm_method_, bytes, std::move(request)});
 }
 
-void MessageSet::AddEcho(Operand a, int64_t answer_bytes) {
+void MessageSet::AddRun(const RunRequest& request, const Operand& operand) {
+  RunRequest borrowing = request;
+  borrowing.inputs_released = [operand] {};
+  messages_.push_back({&run_method_, ToWire(borrowing, InputsToWire(borrowing)),
+                       GemmRequest()});
+}
+
+void MessageSet::AddEcho(const Operand& a, int64_t answer_bytes) {
   v1::EchoRequest request;
   request.set_answer_bytes(answer_bytes);
   messages_.push_back(

@@ -13,10 +13,12 @@
 #include <vector>
 
 #include "qgemm/gemm.h"
+#include "qgemm/program.h"
 
 namespace qgemm::loadtest {
 
-// An A [m, k], kept for as long as messages need it.
+// An A [m, k], or the inputs of a program one behind the other, kept for as
+// long as messages need it.
 using Operand = std::shared_ptr<const std::vector<uint8_t>>;
 
 // Messages are numbered from 0 on, in the order in which they were added.
@@ -27,11 +29,15 @@ class MessageSet {
   MessageSet(const MessageSet&) = delete;
   MessageSet& operator=(const MessageSet&) = delete;
 
-  // A Gemm request with this A, which messages may share; request.a is ignored.
-  void AddGemm(GemmRequest request, Operand a);
+  // A Gemm request. `a`, which messages may share, holds request.a; if that is
+  // empty, all of `a` is the request's.
+  void AddGemm(GemmRequest request, const Operand& a);
+
+  // A Run of a program, whose inputs `operand` holds.
+  void AddRun(const RunRequest& request, const Operand& operand);
 
   // A debug Echo of `a`, answered by `answer_bytes`.
-  void AddEcho(Operand a, int64_t answer_bytes);
+  void AddEcho(const Operand& a, int64_t answer_bytes);
 
   int size() const { return static_cast<int>(messages_.size()); }
   const grpc::ByteBuffer& message(int number) const {
@@ -52,6 +58,7 @@ class MessageSet {
   };
 
   const std::string gemm_method_ = "/qgemm.v1.Qgemm/Gemm";
+  const std::string run_method_ = "/qgemm.v1.Qgemm/Run";
   const std::string echo_method_ = "/qgemm.v1.QgemmDebug/Echo";
   std::vector<Message> messages_;
 };

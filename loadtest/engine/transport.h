@@ -22,10 +22,12 @@ namespace qgemm::loadtest {
 
 // The end of a request. Borrows; valid during RequestSink::OnEnd.
 struct EndedRequest {
+  // The first error among the parts of a request in parts.
   absl::Status status;
-  // True if Disconnect cut the connection that carried it.
+  // True if Disconnect cut the connection that carried it, or a part of it.
   bool cut = false;
-  // If the status is OK: the server's timings, and C [m, n] in pieces.
+  // If the status is OK: the server's timings, of the part that ended last, and
+  // C [m, n] in pieces, those of one part after the other.
   Timings timings;
   absl::Span<const absl::string_view> c;
 };
@@ -46,7 +48,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  // Sends message number `message` of the transport's set, with a deadline
+  // Sends request number `message` of the transport's set, with a deadline
   // after `timeout` that the server is told; infinite: none.
   virtual void Start(int slot, int message, absl::Duration timeout) = 0;
 
@@ -81,20 +83,24 @@ struct TransportOptions {
   // Each slot is a client of its own, whose id begins with this. Empty: no
   // ids.
   std::string client_id_prefix;
+  // Messages that make one request, neighbours in the set: request i is those
+  // from i * parts on. They are sent at once and in turn over the channels.
+  int parts = 1;
 };
 
 class MessageSet;
 
-// Each message is a call over TCP or a Unix socket; slots share the channels
-// in turn. Every transport has a completion queue and a thread of its own, and
-// opens once all channels are connected. `messages` must outlive the
-// transports. Errors of opening: INVALID_ARGUMENT (the target), UNAVAILABLE.
+// Each message is a call over TCP or a Unix socket; slots, or their parts,
+// share the channels in turn. Every transport has a completion queue and a
+// thread of its own, and opens once all channels are connected. `messages` must
+// outlive the transports. Errors of opening: INVALID_ARGUMENT (the target),
+// UNAVAILABLE.
 OpenTransport GrpcTransports(TransportOptions options,
                              const MessageSet* messages);
 
 // Gemms over streams of the client library, one stream a connection. A broken
-// stream stays so: requests on it end with the reason. `messages`, all Gemms,
-// must outlive the transports. Errors of opening: as above.
+// stream stays so: requests on it end with the reason. `messages`, all whole
+// Gemms, must outlive the transports. Errors of opening: as above.
 OpenTransport StreamTransports(TransportOptions options,
                                const MessageSet* messages);
 

@@ -99,10 +99,16 @@ absl::string_view LoadtestReport::option(absl::string_view name) const {
   return "";
 }
 
-std::optional<double> LoadtestReport::tokens_per_second(
-    const RunResult& run) const {
-  if (option("walk").empty() || weights.layers == 0) return std::nullopt;
-  return run.rows_per_second() / static_cast<double>(weights.layers);
+std::optional<TokenFigures> LoadtestReport::tokens(const RunResult& run) const {
+  if (calls_of_token == 0) return std::nullopt;
+  const auto calls = static_cast<double>(calls_of_token);
+  TokenFigures tokens;
+  tokens.per_second = run.rows_per_second() / calls;
+  if (!run.is_open()) {
+    tokens.client_per_second = tokens.per_second / run.concurrency;
+  }
+  tokens.time = absl::Nanoseconds(run.latency_ns().mean()) * calls;
+  return tokens;
 }
 
 Verdict LoadtestReport::verdict() const {

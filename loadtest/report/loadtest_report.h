@@ -164,11 +164,21 @@ struct LoadtestEnvironment {
   ServerInfo server;
 };
 
+// Rates and times of tokens, of a model that clients walk through.
+struct TokenFigures {
+  double per_second = 0;  // of all clients together
+  // Closed loops: of one client, in all its rows together.
+  std::optional<double> client_per_second;
+  // Mean time of a token: that of all its calls, one after the other.
+  absl::Duration time;
+};
+
 // The layers under load.
 struct WeightsSummary {
-  std::string text;  // "kbit4 4096x14336", "llama3-8b, kbit4, 224 layers"
+  std::string text;  // "kbit4 4096x14336", "kbit4 llama3-8b, 224 layers"
   std::vector<std::string> formats;
   int64_t layers = 0;
+  int64_t programs = 0;  // over them, which requests call
   int64_t resident_bytes = 0;
   int64_t largest_k = 0;
   int64_t largest_n = 0;
@@ -225,6 +235,8 @@ struct LoadtestReport {
   absl::Time started_at;
   LoadtestEnvironment environment;
   WeightsSummary weights;
+  // Calls that a token of a walk takes, one after the other; 0: no walk.
+  int64_t calls_of_token = 0;
   // One run, or one per point of a sweep or search, in the order of running.
   std::vector<RunResult> runs;
   size_t headline = 0;  // index of the run whose figures are quoted
@@ -237,9 +249,9 @@ struct LoadtestReport {
   const RunResult* headline_run() const;
   // Value of a flag; empty if there is no such flag.
   absl::string_view option(absl::string_view name) const;
-  // Rows per second that went through all layers of a --walk: tokens of a
-  // decoding model. Absent without a walk.
-  std::optional<double> tokens_per_second(const RunResult& run) const;
+  // Rows that went through all calls of a walk: tokens of a decoding model.
+  // Absent without a walk.
+  std::optional<TokenFigures> tokens(const RunResult& run) const;
   // The first finding's verdict.
   Verdict verdict() const;
 };

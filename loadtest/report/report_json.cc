@@ -93,6 +93,7 @@ Json ToJson(const WeightsSummary& weights) {
   return {{"text", weights.text},
           {"formats", weights.formats},
           {"layers", weights.layers},
+          {"programs", weights.programs},
           {"resident_bytes", weights.resident_bytes},
           {"largest_k", weights.largest_k},
           {"largest_n", weights.largest_n}};
@@ -243,8 +244,14 @@ Json ToJson(const LoadtestReport& report) {
   json["runs"] = Json::array();
   for (const RunResult& run : report.runs) {
     Json& added = json["runs"].emplace_back(ToJson(run));
-    const std::optional<double> tokens = report.tokens_per_second(run);
-    if (tokens.has_value()) added["tokens_per_second"] = *tokens;
+    const std::optional<TokenFigures> tokens = report.tokens(run);
+    if (!tokens.has_value()) continue;
+    added["calls_of_token"] = report.calls_of_token;
+    added["tokens_per_second"] = tokens->per_second;
+    if (tokens->client_per_second.has_value()) {
+      added["client_tokens_per_second"] = *tokens->client_per_second;
+    }
+    added["token_ms"] = absl::ToDoubleMilliseconds(tokens->time);
   }
   return json;
 }

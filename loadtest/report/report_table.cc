@@ -32,6 +32,15 @@ double Us(const Histogram& nanoseconds, double percent) {
   return Us(static_cast<double>(nanoseconds.Percentile(percent)));
 }
 
+// Types of rows: "fp16->fp16 A16".
+std::string TypesText(const LoadtestReport& report) {
+  if (report.weights.programs > 0) return "bf16 programs";
+  absl::string_view out_type = report.option("out_dtype");
+  if (out_type.empty()) out_type = report.option("dtype");
+  return absl::StrCat(report.option("dtype"), "->", out_type, " ",
+                      report.option("mode"));
+}
+
 void AddLoad(const LoadtestReport& report, const RunResult& run, Lines* lines) {
   constexpr size_t kMostClassesNamed = 4;
   const std::string classes =
@@ -41,11 +50,9 @@ void AddLoad(const LoadtestReport& report, const RunResult& run, Lines* lines) {
                           [](std::string* text, const ClassResult& each) {
                             absl::StrAppend(text, each.name);
                           });
-  absl::string_view out_type = report.option("out_dtype");
-  if (out_type.empty()) out_type = report.option("dtype");
   const absl::Duration rounding = absl::Milliseconds(1);
-  lines->Add("load", "%s %s->%s %s, %s %d%s, %s after %s warm-up", classes,
-             report.option("dtype"), out_type, report.option("mode"),
+  lines->Add("load", "%s %s, %s %d%s, %s after %s warm-up", classes,
+             TypesText(report),
              run.is_open() ? "open arrivals, at most" : "concurrency",
              run.concurrency, run.is_open() ? " in flight" : "",
              absl::FormatDuration(absl::Trunc(run.due_time, rounding)),
@@ -61,13 +68,20 @@ void AddRates(const LoadtestReport& report, const RunResult& run,
                "due)",
                run.asked_rate, run.achieved_rate(), run.sent, run.due);
   }
-  const std::optional<double> tokens = report.tokens_per_second(run);
   lines->Add("throughput",
-             "%.1f requests/s, %.1f rows/s%s (%d requests in "
+             "%.1f requests/s, %.1f rows/s (%d requests in "
              "%.2f s)",
-             run.answers_per_second(), run.rows_per_second(),
-             tokens ? absl::StrFormat(", %.1f tokens/s", *tokens) : "",
-             run.answers, absl::ToDoubleSeconds(run.measured));
+             run.answers_per_second(), run.rows_per_second(), run.answers,
+             absl::ToDoubleSeconds(run.measured));
+  const std::optional<TokenFigures> tokens = report.tokens(run);
+  if (!tokens.has_value()) return;
+  lines->Add(
+      "tokens", "%.1f tokens/s%s, %.3f ms a token of %d calls",
+      tokens->per_second,
+      tokens->client_per_second.has_value()
+          ? absl::StrFormat(", %.2f a client", *tokens->client_per_second)
+          : "",
+      absl::ToDoubleMilliseconds(tokens->time), report.calls_of_token);
 }
 
 std::string LatencyText(const Histogram& nanoseconds) {

@@ -11,31 +11,29 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 
 namespace qgemm::loadtest {
 namespace {
 
 constexpr int64_t kMaxLayers = 65536;
 
-// hidden_size, intermediate_size, num_key_value_heads times the size of a
-// head, and num_hidden_layers of a model's config.json.
+// num_hidden_layers, hidden_size, intermediate_size, num_key_value_heads times
+// the size of a head, and vocab_size of a model's config.json.
 // Sources: huggingface.co/meta-llama/Llama-2-7b-hf, meta-llama/Meta-Llama-3-8B,
 // meta-llama/Meta-Llama-3-70B and Qwen/Qwen2.5-7B, config.json of each.
 struct Model {
   absl::string_view name;
-  int64_t hidden;
-  int64_t feed_forward;
-  int64_t key_value;
-  int64_t blocks;
+  ModelShape shape;
 };
 constexpr Model kModels[] = {
-    {"llama2-7b", 4096, 11008, 32 * 128, 32},
-    {"llama3-8b", 4096, 14336, 8 * 128, 32},
-    {"llama3-70b", 8192, 28672, 8 * 128, 80},
-    {"qwen2.5-7b", 3584, 18944, 4 * 128, 28},
+    {"llama2-7b", {32, 4096, 11008, 32 * 128, 32000}},
+    {"llama3-8b", {32, 4096, 14336, 8 * 128, 128256}},
+    {"llama3-70b", {80, 8192, 28672, 8 * 128, 128256}},
+    {"qwen2.5-7b", {28, 3584, 18944, 4 * 128, 152064}},
 };
 
-std::vector<LayerShape> BlockOf(const Model& model) {
+std::vector<LayerShape> BlockOf(const ModelShape& model) {
   const int64_t hidden = model.hidden;
   return {{"q", hidden, hidden},
           {"k", hidden, model.key_value},
@@ -44,6 +42,11 @@ std::vector<LayerShape> BlockOf(const Model& model) {
           {"gate", hidden, model.feed_forward},
           {"up", hidden, model.feed_forward},
           {"down", model.feed_forward, hidden}};
+}
+
+ModelShape CutOff(ModelShape model, int64_t max_blocks) {
+  if (max_blocks > 0) model.blocks = std::min(model.blocks, max_blocks);
+  return model;
 }
 
 std::vector<LayerShape> Repeat(const std::vector<LayerShape>& block,
@@ -91,12 +94,45 @@ std::vector<std::string> KnownModels() {
   return names;
 }
 
-absl::StatusOr<std::vector<LayerShape>> ModelLayers(absl::string_view model,
-                                                    int64_t max_blocks) {
+absl::StatusOr<ModelShape> ModelShapeOf(absl::string_view model,
+                                        int64_t max_blocks) {
   const auto* const found = absl::c_find_if(
       kModels, [&](const Model& each) { return each.name == model; });
   if (found == std::end(kModels)) return absl::NotFoundError(model);
-  return Repeat(BlockOf(*found), found->blocks, max_blocks);
+  return CutOff(found->shape, max_blocks);
+}
+
+absl::StatusOr<ModelShape> ParseModelShape(absl::string_view text,
+                                           int64_t max_blocks) {
+  using Json = nlohmann::json;
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  ModelShape model;
+  for (const auto& [name, number] : {std::make_pair("blocks", &model.blocks),
+                                     {"hidden", &model.hidden},
+                                     {"feed_forward", &model.feed_forward},
+                                     {"key_value", &model.key_value},
+                                     {"vocabulary", &model.vocabulary}}) {
+    const Json value = json.is_object() ? json.value(name, Json()) : Json();
+    if (!value.is_number_integer() || value < 1 || value > kMaxExtent) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "model: wrong ", name,
+          "; must be {\"blocks\": B, \"hidden\": H, \"feed_forward\": F, "
+          "\"key_value\": W, \"vocabulary\": V}, each from 1 to ",
+          kMaxExtent));
+    }
+    *number = value.get<int64_t>();
+  }
+  return CutOff(model, max_blocks);
+}
+
+std::vector<LayerShape> LayersOf(const ModelShape& model) {
+  return Repeat(BlockOf(model), model.blocks, /*max_blocks=*/0);
+}
+
+absl::StatusOr<std::vector<LayerShape>> ModelLayers(absl::string_view model,
+                                                    int64_t max_blocks) {
+  ASSIGN_OR_RETURN(const ModelShape shape, ModelShapeOf(model, max_blocks));
+  return LayersOf(shape);
 }
 
 absl::StatusOr<std::vector<LayerShape>> ParseModelFile(absl::string_view text,

@@ -40,20 +40,28 @@ LoadtestOptions Options() {
   return options;
 }
 
-std::unique_ptr<LoadSet> Make(const LoadtestOptions& options) {
-  auto set = LoadSet::Make(options, ThreeLayers());
+// Two programs of a row of 96 inputs, and a head of 32.
+LoadTargets ThreePrograms() {
+  return {ThreeLayers(),
+          {{"layer0", 96, 512}, {"layer1", 96, 512}, {"head", 32, 80}}};
+}
+
+std::unique_ptr<LoadSet> Make(const LoadtestOptions& options,
+                              LoadTargets targets = {ThreeLayers(), {}}) {
+  auto set = LoadSet::Make(options, std::move(targets));
   EXPECT_TRUE(set.ok()) << set.status();
   return set.ok() ? *std::move(set) : nullptr;
 }
 
-v1::GemmRequest RequestOf(const LoadSet& set, int message) {
+template <typename Request = v1::GemmRequest>
+Request RequestOf(const LoadSet& set, int message) {
   std::vector<grpc::Slice> slices;
   EXPECT_TRUE(set.messages().message(message).Dump(&slices).ok());
   std::string bytes;
   for (const grpc::Slice& slice : slices) {
     bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
   }
-  v1::GemmRequest request;
+  Request request;
   EXPECT_TRUE(request.ParseFromString(bytes));
   return request;
 }
@@ -81,6 +89,87 @@ TEST(LoadSetTest, MessagesAreWhatTheyAreDescribedAs) {
     EXPECT_EQ(request.a().size(), set->RowsOf(message) * layer.k * 4);
     EXPECT_EQ(request.a(), AsString(set->OperandOf(message)));
     EXPECT_EQ(set->AnswerBytes(message), set->RowsOf(message) * layer.n * 2);
+  }
+}
+
+TEST(LoadSetTest, RequestsToProgramsHaveTheInputsOfAllRows) {
+  LoadtestOptions options = Options();
+  options.layers.program_walk = "a model";
+  options.request.priority = RequestPriority::kHigh;
+  const auto set = Make(options, ThreePrograms());
+  ASSERT_EQ(set->size(), 3 * 2 * 3);  // programs, numbers of rows, inputs
+  for (int i = 0; i < set->size(); ++i) {
+    const RequestPick pick = set->Describe(i);
+    const LoadedProgram program = ThreePrograms().programs[pick.layer];
+    const auto request = RequestOf<v1::RunRequest>(*set, i);
+    EXPECT_EQ(set->messages().method(i), "/qgemm.v1.Qgemm/Run");
+    EXPECT_EQ(request.program(), program.name);
+    EXPECT_EQ(request.m(), set->RowsOf(pick));
+    EXPECT_EQ(request.priority(), v1::PRIORITY_HIGH);
+    EXPECT_EQ(request.inputs().size(),
+              set->RowsOf(pick) * program.input_row_elements * 2);
+    EXPECT_EQ(request.inputs(), AsString(set->OperandOf(pick)));
+    EXPECT_EQ(set->AnswerBytes(pick),
+              set->RowsOf(pick) * program.output_row_bytes);
+  }
+}
+
+TEST(LoadSetTest, AClientOfAWalkCallsTheProgramsInOrder) {
+  LoadtestOptions options = Options();
+  options.layers.program_walk = "a model";
+  SCOPED_TRACE(testing::Message() << "seed " << options.seed);
+  const auto set = Make(options, ThreePrograms());
+  for (int64_t client = 0; client < 5; ++client) {
+    const int first = set->Describe(set->Pick(client, 0).message).layer;
+    for (int64_t i = 0; i < 9; ++i) {
+      const PickedRequest picked = set->Pick(client, i);
+      const RequestPick pick = set->Describe(picked.message);
+      EXPECT_EQ(pick.layer, (first + i) % 3);
+      EXPECT_EQ(picked.bytes_sent, set->OperandOf(pick).size());
+    }
+  }
+}
+
+TEST(RowsOfPartTest, PartsFollowOneAnotherAndDifferByARowAtMost) {
+  for (const int64_t m : {4, 7, 64, 65}) {
+    for (const int parts : {1, 3, 4}) {
+      int64_t next = 0;
+      for (int part = 0; part < parts; ++part) {
+        const RowRange range = RowsOfPart(m, part, parts);
+        EXPECT_EQ(range.first, next) << m << " rows, part " << part;
+        EXPECT_GE(range.rows, m / parts);
+        EXPECT_LE(range.rows, m / parts + 1);
+        next += range.rows;
+      }
+      EXPECT_EQ(next, m);
+    }
+  }
+}
+
+TEST(LoadSetTest, PartsOfARequestHaveItsRowsBetweenThem) {
+  LoadtestOptions options = Options();
+  options.request.m = *ParseRowMix("7,16");
+  options.request.parts = 3;
+  const auto gemms = Make(options);
+  const auto runs = Make(options, ThreePrograms());
+  ASSERT_EQ(gemms->messages().size(), 3 * gemms->size());
+  EXPECT_THAT(gemms->class_names(),
+              ElementsAre("m=7 in 3 parts", "m=16 in 3 parts"));
+  for (int i = 0; i < gemms->size(); ++i) {
+    std::string a;
+    std::string inputs;
+    int64_t rows = 0;
+    for (int part = 3 * i; part < 3 * i + 3; ++part) {
+      const v1::GemmRequest gemm = RequestOf(*gemms, part);
+      a += gemm.a();
+      rows += gemm.m();
+      const auto run = RequestOf<v1::RunRequest>(*runs, part);
+      inputs += run.inputs();
+      EXPECT_EQ(run.m(), gemm.m());
+    }
+    EXPECT_EQ(rows, gemms->RowsOf(gemms->Describe(i)));
+    EXPECT_EQ(a, AsString(gemms->OperandOf(gemms->Describe(i))));
+    EXPECT_EQ(inputs, AsString(runs->OperandOf(runs->Describe(i))));
   }
 }
 
@@ -156,8 +245,9 @@ TEST(LoadSetTest, TakesFewerInputsThanAskedWhereTheyTakeTooMuchMemory) {
   options.request.inputs = 4096;
   options.request.m = *ParseRowMix("1024");
   // A of 1024 x 16384 fp16 is 32 MiB: eight in 256 MiB.
-  const auto set = LoadSet::Make(options, {{"wide", "kbit4", 16384, 8, 0},
-                                           {"same", "kbit4", 16384, 8, 0}});
+  const auto set = LoadSet::Make(
+      options,
+      {{{"wide", "kbit4", 16384, 8, 0}, {"same", "kbit4", 16384, 8, 0}}, {}});
   ASSERT_TRUE(set.ok()) << set.status();
   EXPECT_EQ((*set)->messages().size(), 16);
   for (int64_t i = 0; i < 100; ++i) {
@@ -168,8 +258,9 @@ TEST(LoadSetTest, TakesFewerInputsThanAskedWhereTheyTakeTooMuchMemory) {
 TEST(LoadSetTest, RefusesRequestsAboveTheLargestMessage) {
   LoadtestOptions options;
   options.request.m = *ParseRowMix("1,65536");
-  const auto set = LoadSet::Make(options, {{"small", "kbit4", 64, 64, 0},
-                                           {"large", "kbit4", 4096, 14336, 0}});
+  const auto set = LoadSet::Make(options, {{{"small", "kbit4", 64, 64, 0},
+                                            {"large", "kbit4", 4096, 14336, 0}},
+                                           {}});
   EXPECT_EQ(set.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(set.status().message()), HasSubstr("m = 65536"));
   EXPECT_THAT(std::string(set.status().message()), HasSubstr("large"));

@@ -108,6 +108,28 @@ TEST(OptionsTest, LayersComeOfShapesNamesOrAModel) {
   EXPECT_EQ(Parse({"--walk=" + model})->layers.shapes.size(), 2);
 }
 
+TEST(OptionsTest, AWalkByProgramsHasTheLayersOfAModelAndItsHead) {
+  const LoadtestOptions known =
+      *Parse({"--program_walk=llama3-8b", "--walk_blocks=2"});
+  EXPECT_TRUE(known.layers.has_programs());
+  EXPECT_EQ(known.layers.model.blocks, 2);
+  ASSERT_EQ(known.layers.shapes.size(), 2 * 7 + 1);
+  EXPECT_EQ(known.layers.shapes.back().n, 128256);
+  EXPECT_EQ(known.layers.text(), "llama3-8b");
+  const std::string model =
+      FileWith("small.json", R"({"blocks": 3, "hidden": 64, "feed_forward": 96,
+                        "key_value": 32, "vocabulary": 128})");
+  EXPECT_EQ(Parse({"--program_walk=" + model})->layers.shapes.size(), 22);
+}
+
+TEST(OptionsTest, PartsHaveConnectionsOfTheirOwn) {
+  const LoadtestOptions one = Options({"--m=64", "--parts=4"});
+  EXPECT_EQ(one.request.parts, 4);
+  EXPECT_EQ(one.channels, 4);
+  EXPECT_EQ(Options({"--m=64", "--parts=4", "--channels=2"}).channels, 2);
+  EXPECT_EQ(Options({"--m=64", "--parts=4", "--concurrency=2"}).channels, 8);
+}
+
 TEST(OptionsTest, TransportsAreCallsStreamsOrNone) {
   EXPECT_EQ(Options().transport, TransportKind::kCall);
   EXPECT_EQ(Options({"--transport=stream"}).transport, TransportKind::kStream);
@@ -186,6 +208,14 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{{"--transport=null", "--verify=all"}, "--transport=null"},
         Refusal{{"--weights=a"}, "give one of"},
         Refusal{{"--walk=llama3-8b"}, "give one of"},
+        Refusal{{"--program_walk=llama3-8b"}, "give one of"},
+        Refusal{{"--parts=0"}, "--parts"},
+        Refusal{{"--m=8,3", "--parts=4"}, "a request of 3 rows"},
+        Refusal{{"--m=8", "--parts=4", "--prefill_clients=1", "--prefill_m=2"},
+                "a request of 2 rows"},
+        Refusal{{"--m=8", "--parts=4", "--sweep=m=2,8"}, "--sweep=m=2"},
+        Refusal{{"--m=8", "--parts=4", "--baseline"}, "--baseline"},
+        Refusal{{"--m=8", "--parts=4", "--transport=stream"}, "--parts"},
         Refusal{{"--synthetic=64"}, "--synthetic=64"},
         Refusal{{"--synthetic=0x64"}, "KxN"},
         Refusal{{"--layers=0"}, "--layers"}, Refusal{{"--zipf=6"}, "--zipf"},
@@ -219,6 +249,20 @@ TEST(OptionsTest, AWalkThatIsNoModelAndNoFileIsToldTheModels) {
   EXPECT_TRUE(absl::StrContains(status.message(), "llama3-70b")) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), "cannot read llama9"))
       << status;
+}
+
+TEST(OptionsTest, AWalkByProgramsRefusesWhatIsOfGemms) {
+  for (const char* flag : {"--dtype=fp32", "--out_dtype=bf16", "--mode=A8",
+                           "--transport=stream", "--zipf=1"}) {
+    const absl::Status status =
+        Parse({"--program_walk=llama3-8b", flag}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << flag;
+  }
+  EXPECT_TRUE(Parse({"--program_walk=llama3-8b", "--dtype=bf16"}).ok());
+  const absl::Status unknown = Parse({"--program_walk=llama9"}).status();
+  EXPECT_TRUE(absl::StrContains(unknown.message(), "llama3-70b")) << unknown;
+  EXPECT_TRUE(absl::StrContains(unknown.message(), "cannot read llama9"))
+      << unknown;
 }
 
 TEST(DescribeFlagsTest, TellsEveryFlagAndThoseThatDifferFromTheirDefaults) {

@@ -62,7 +62,12 @@ check "demo from the installed prefix" \
   bash "$ROOT/tools/demo.sh" --bundle "$PREFIX"
 # Every scenario, for a moment each: its flags are accepted and nothing fails. The
 # layers are small, so that answers come within the moment on a slow machine.
-sed -i -E 's/(--synthetic=)[0-9]+x[0-9]+/\1512x512/' \
+cat > "$SCRATCH/model.json" <<'END'
+{"blocks": 2, "hidden": 256, "feed_forward": 512, "key_value": 64,
+ "vocabulary": 1024}
+END
+sed -i -E -e 's/(--synthetic=)[0-9]+x[0-9]+/\1512x512/' \
+  -e "s#(--program_walk=)[a-z0-9-]+#\1$SCRATCH/model.json#" \
   "$PREFIX"/share/qgemm/bench/scenarios/*.txt
 for scenario in bench/scenarios/*.txt; do
   name="$(basename "$scenario" .txt)"

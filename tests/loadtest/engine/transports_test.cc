@@ -137,6 +137,79 @@ TEST_F(GrpcTransportTest, EachSlotIsAClientOfItsOwnIfIdsAreAskedFor) {
   }
 }
 
+TEST_F(GrpcTransportTest, SendsARunAndHandsOverItsOutputs) {
+  service_.set_run(
+      [](const v1::RunRequest& request, v1::RunResponse* response) {
+        response->set_outputs(absl::StrCat(
+            request.client_id(), request.program(), " of ", request.inputs()));
+        response->mutable_timings()->set_launch_rows(request.m());
+        return grpc::Status::OK;
+      });
+  const auto inputs =
+      std::make_shared<const std::vector<uint8_t>>(std::vector<uint8_t>{'a'});
+  RunRequest run;
+  run.program = "layer";
+  run.m = 3;
+  run.inputs = {absl::MakeConstSpan(*inputs)};
+  messages_.AddRun(run, inputs);
+  options_.client_id_prefix = "load";
+  const auto transport = Open();
+  transport->Start(1, messages_.size() - 1, kTimeout);
+  const End end = sink_.Await(1);
+  ASSERT_TRUE(end.status.ok()) << end.status;
+  EXPECT_EQ(end.c, "load-0-1layer of a");
+  EXPECT_EQ(end.timings.launch_rows, 3);
+}
+
+// Both messages of the set make one request.
+class RequestInPartsTest : public GrpcTransportTest {
+ protected:
+  RequestInPartsTest() { options_.parts = 2; }
+};
+
+TEST_F(RequestInPartsTest, EndsOnceWithTheAnswersInOrder) {
+  const auto transport = Open();
+  for (int round = 0; round < 3; ++round) {  // a slot serves again
+    for (int slot = 0; slot < kSlots; ++slot) {
+      transport->Start(slot, 0, kTimeout);
+    }
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const End end = sink_.Await(slot);
+      ASSERT_TRUE(end.status.ok()) << end.status;
+      EXPECT_EQ(end.c, "layer0 of abcdlayer1 of efgh");
+    }
+  }
+  EXPECT_EQ(service_.calls(), 2 * 3 * kSlots);
+}
+
+TEST_F(RequestInPartsTest, ItsPartsAreInFlightTogether) {
+  const auto transport = Open();
+  service_.CloseGate();
+  transport->Start(0, 0, kTimeout);
+  service_.AwaitAtGate(2);
+  service_.OpenGate();
+  EXPECT_TRUE(sink_.Await(0).status.ok());
+}
+
+TEST_F(RequestInPartsTest, FailsWithAFailedPart) {
+  service_.FailNext(1, grpc::Status(grpc::StatusCode::NOT_FOUND, "no such"));
+  const auto transport = Open();
+  transport->Start(0, 0, kTimeout);
+  EXPECT_EQ(sink_.Await(0).status, absl::NotFoundError("no such"));
+  transport->Start(0, 0, kTimeout);
+  EXPECT_EQ(sink_.Await(0).c, "layer0 of abcdlayer1 of efgh");
+}
+
+TEST_F(RequestInPartsTest, ACancelReachesEveryPart) {
+  const auto transport = Open();
+  service_.CloseGate();
+  transport->Start(0, 0, kTimeout);
+  service_.AwaitAtGate(2);
+  transport->Cancel(0);
+  EXPECT_EQ(sink_.Await(0).status.code(), absl::StatusCode::kCancelled);
+  service_.OpenGate();
+}
+
 TEST_F(GrpcTransportTest, AnErrorKeepsItsCodeAndMessage) {
   service_.FailNext(1, grpc::Status(grpc::StatusCode::NOT_FOUND, "no such"));
   const auto transport = Open();

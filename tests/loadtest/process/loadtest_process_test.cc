@@ -195,6 +195,58 @@ TEST_F(LoadtestProcessTest, AWalkWithPrefillAndChurnIsVerified) {
   EXPECT_GT(report["runs"][0]["uploads"], 0);
 }
 
+// Two layers and a head.
+constexpr char kSmallModel[] = R"({"blocks": 2, "hidden": 64,
+    "feed_forward": 96, "key_value": 32, "vocabulary": 128})";
+
+TEST_F(LoadtestProcessTest, AWalkByProgramsIsACallALayerAndTheHead) {
+  std::ofstream(Path("file")) << kSmallModel;
+  std::string output;
+  ASSERT_EQ(Run(Brief({"--program_walk=" + Path("file"), "--concurrency=3",
+                       "--verify=all"}),
+                &output),
+            0)
+      << last_output_;
+  EXPECT_THAT(output, AllOf(HasSubstr("m=1 bf16 programs"),
+                            HasSubstr("a token of 3 calls")));
+  const json report = ReportAt(Path("report"));
+  EXPECT_EQ(report["weights"]["layers"], 15);
+  EXPECT_EQ(report["weights"]["programs"], 3);
+  const json& run = report["runs"][0];
+  EXPECT_EQ(run["calls_of_token"], 3);
+  EXPECT_NEAR(run["tokens_per_second"],
+              run["rows_per_second"].get<double>() / 3, 1e-6);
+  // One of each request alone, of 3 programs and 8 inputs, and every answer.
+  EXPECT_GE(report["verify"]["answers_compared"].get<int64_t>(),
+            3 * 8 + run["answers"].get<int64_t>());
+  EXPECT_EQ(report["verify"]["answers_different"], 0);
+}
+
+TEST_F(LoadtestProcessTest, RowsOfAClientGoInPartsOverSeveralConnections) {
+  std::ofstream(Path("file")) << kSmallModel;
+  ASSERT_EQ(Run(Brief({"--program_walk=" + Path("file"), "--m=10", "--parts=4",
+                       "--verify=all", "--format=fp16"})),
+            0)
+      << last_output_;
+  const json run = ReportAt(Path("report"))["runs"][0];
+  EXPECT_EQ(run["classes"][0]["name"], "m=10 in 4 parts");
+  EXPECT_EQ(run["rows"].get<int64_t>(), 10 * run["answers"].get<int64_t>());
+  EXPECT_GT(run["bytes_received"], 0);
+  EXPECT_LE(run["server"]["launch_rows"]["max"], 10);
+}
+
+TEST_F(LoadtestProcessTest, ProgramsStayForALaterRunUntilTeardown) {
+  std::ofstream(Path("file")) << kSmallModel;
+  const std::string walk = "--program_walk=" + Path("file");
+  ASSERT_EQ(Run({walk, "--teardown=false", "--duration=0s"}), 0)
+      << last_output_;
+  EXPECT_EQ(Run(Brief({walk, "--setup=false", "--verify=sample"})), 0)
+      << last_output_;
+  EXPECT_EQ(Run(Brief({walk, "--setup=false"})),
+            static_cast<int>(Verdict::kNotStarted));
+  EXPECT_THAT(last_output_, HasSubstr("NOT_FOUND"));
+}
+
 TEST_F(LoadtestProcessTest, CancelsDeadlinesAndCutsAreNoErrors) {
   EXPECT_EQ(Run(Brief({"--synthetic=512x512", "--concurrency=8",
                        "--cancel_rate=0.3", "--disconnect_rate=20",

@@ -106,6 +106,14 @@ class BrowserTest(unittest.TestCase):
         self.assertIn("tokens/s\n401.1", seen["text"])
         self.assertEqual(seen["dark"], "rgb(20, 21, 26)")
 
+    def test_a_walk_of_clients_shows_the_tokens_of_one(self):
+        seen = self.look(sample.report(sample.run(
+            tokens_per_second=660.0, client_tokens_per_second=165.0,
+            token_ms=6.06)))
+        for text in ("tokens/s\n660.0", "tokens/s a client\n165.00",
+                     "ms a token\n6.060"):
+            self.assertIn(text, seen["text"])
+
     def test_a_phone_needs_no_sideways_scrolling(self):
         seen = self.look(data.load(RESULTS / "shared-weights.json"), width=390)
         self.assertIn("Baseline: one request in flight", seen["text"])

@@ -54,8 +54,7 @@ std::vector<std::string> KeysOf(const json& object) {
 
 TEST(ReportJson, HasEveryFieldThatReadersKnow) {
   LoadtestReport good = GoodReport();
-  good.options.emplace_back("walk", "llama3-8b");
-  good.weights.layers = 8;
+  good.calls_of_token = 8;
   good.runs[0].series.emplace_back();
   const json report = JsonOf(good);
   EXPECT_EQ(report["schema"], "qgemm.loadtest");
@@ -72,7 +71,8 @@ TEST(ReportJson, HasEveryFieldThatReadersKnow) {
       testing::UnorderedElementsAre(
           "label", "interrupted", "asked_rate", "concurrency", "warmup_s",
           "measured_s", "due_time_s", "client_cpu_s", "server_cpu_s",
-          "answers_per_second", "rows_per_second", "tokens_per_second",
+          "answers_per_second", "rows_per_second", "calls_of_token",
+          "tokens_per_second", "client_tokens_per_second", "token_ms",
           "achieved_rate", "latency_us", "send_latency_us",
           "client_cpu_us_an_answer", "server_cpu_us_an_answer", "due", "sent",
           "answers", "rows", "bytes_sent", "bytes_received", "warmup_answers",
@@ -100,11 +100,25 @@ TEST(ReportJson, HasRatesAndPercentilesForPeople) {
   EXPECT_FALSE(run.contains("tokens_per_second"));
 }
 
-TEST(ReportJson, AWalksTokensPassThroughAllItsLayers) {
+TEST(ReportJson, AWalksTokensPassThroughAllItsCalls) {
   LoadtestReport report = GoodReport();
-  report.options.emplace_back("walk", "llama3-8b");
-  report.weights.layers = 8;
-  EXPECT_EQ(JsonOf(report)["runs"][0]["tokens_per_second"], 200.0 / 8);
+  report.calls_of_token = 8;
+  report.runs[0].concurrency = 5;
+  const json run = JsonOf(report)["runs"][0];
+  EXPECT_EQ(run["calls_of_token"], 8);
+  EXPECT_EQ(run["tokens_per_second"], 200.0 / 8);
+  EXPECT_EQ(run["client_tokens_per_second"], 200.0 / 8 / 5);
+  // The mean of 1 to 100 ms, eight times.
+  EXPECT_EQ(run["token_ms"], 50.5 * 8);
+}
+
+TEST(ReportJson, OpenArrivalsOfAWalkHaveNoClients) {
+  LoadtestReport report = GoodReport();
+  report.calls_of_token = 8;
+  report.runs[0].asked_rate = 50;
+  const json run = JsonOf(report)["runs"][0];
+  EXPECT_TRUE(run.contains("tokens_per_second"));
+  EXPECT_FALSE(run.contains("client_tokens_per_second"));
 }
 
 TEST(ReportJson, HistogramsAreWhole) {

@@ -105,6 +105,26 @@ TEST(ReportTable, SeveralClassesHaveALineEach) {
   EXPECT_THAT(table, HasSubstr("(100 requests)\n"));
 }
 
+TEST(ReportTable, AWalkHasItsTokens) {
+  LoadtestReport report = ReportOf(ClosedRun());
+  report.calls_of_token = 5;
+  EXPECT_THAT(FormatTable(report),
+              HasSubstr("\ntokens     40.0 tokens/s, 10.00 a client, 0.253 ms "
+                        "a token of 5 calls\n"));
+  report = ReportOf(OpenRun());
+  report.calls_of_token = 5;
+  EXPECT_THAT(FormatTable(report),
+              HasSubstr("tokens     40.0 tokens/s, 0.253 ms a token"));
+  EXPECT_THAT(FormatTable(ReportOf(ClosedRun())), Not(HasSubstr("tokens")));
+}
+
+TEST(ReportTable, RowsOfProgramsHaveTheirOwnTypes) {
+  LoadtestReport report = ReportOf(ClosedRun());
+  report.weights.programs = 5;
+  EXPECT_THAT(FormatTable(report),
+              HasSubstr("load       m=4 bf16 programs, concurrency 4"));
+}
+
 TEST(ReportTable, ErrorsAreNamedWithTheFirstMessage) {
   RunResult run = ClosedRun();
   run.errors[absl::StatusCode::kNotFound] = {3, "weights \"x\""};

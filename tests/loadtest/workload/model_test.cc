@@ -6,11 +6,13 @@
 #include "loadtest/workload/model.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gtest/gtest.h"
 
 namespace qgemm::loadtest {
@@ -21,7 +23,7 @@ bool operator==(const LayerShape& a, const LayerShape& b) {
 
 namespace {
 
-std::vector<LayerShape> LayersOf(absl::string_view model) {
+std::vector<LayerShape> AllLayers(absl::string_view model) {
   const auto layers = ModelLayers(model, 0);
   EXPECT_TRUE(layers.ok()) << layers.status();
   return layers.value_or(std::vector<LayerShape>());
@@ -29,7 +31,7 @@ std::vector<LayerShape> LayersOf(absl::string_view model) {
 
 int64_t Parameters(absl::string_view model) {
   int64_t sum = 0;
-  for (const LayerShape& layer : LayersOf(model)) sum += layer.k * layer.n;
+  for (const LayerShape& layer : AllLayers(model)) sum += layer.k * layer.n;
   return sum;
 }
 
@@ -64,6 +66,47 @@ TEST(ModelLayers, AreCutOffAfterTheAskedBlocks) {
   EXPECT_EQ(ModelLayers("llama3-8b", 3)->size(), 21);
   EXPECT_EQ(ModelLayers("llama3-8b", 3)->back().name, "block.2.down");
   EXPECT_EQ(ModelLayers("llama3-8b", 1000)->size(), 7 * 32);
+}
+
+TEST(ModelShapeOf, KnowsTheVocabulary) {
+  for (const auto& [model, vocabulary] : {std::make_pair("llama2-7b", 32000),
+                                          {"llama3-8b", 128256},
+                                          {"llama3-70b", 128256},
+                                          {"qwen2.5-7b", 152064}}) {
+    EXPECT_EQ(ModelShapeOf(model, 0)->vocabulary, vocabulary) << model;
+  }
+  EXPECT_EQ(ModelShapeOf("llama3-8b", 2)->blocks, 2);
+  EXPECT_EQ(ModelShapeOf("llama9", 0).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+constexpr char kSmallModel[] = R"({"blocks": 2, "hidden": 64,
+    "feed_forward": 96, "key_value": 32, "vocabulary": 128})";
+
+TEST(ParseModelShape, ReadsTheWidths) {
+  const auto model = ParseModelShape(kSmallModel, 0);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->vocabulary, 128);
+  const std::vector<LayerShape> layers = LayersOf(*model);
+  ASSERT_EQ(layers.size(), 14);
+  EXPECT_EQ(layers[1], (LayerShape{"block.0.k", 64, 32}));
+  EXPECT_EQ(layers.back(), (LayerShape{"block.1.down", 96, 64}));
+  EXPECT_EQ(ParseModelShape(kSmallModel, 1)->blocks, 1);
+}
+
+TEST(ParseModelShape, RefusesAllElseAndNamesTheNumber) {
+  for (const auto& [from, to] :
+       {std::make_pair(R"("hidden": 64)", R"("hidden": 0)"),
+        {R"("hidden": 64)", R"("hidden": "64")"},
+        {R"("hidden": 64)", R"("hidden": 1048577)"},
+        {R"("hidden")", R"("width")"}}) {
+    const std::string text = absl::StrReplaceAll(kSmallModel, {{from, to}});
+    const absl::Status status = ParseModelShape(text, 0).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_TRUE(absl::StrContains(status.message(), "wrong hidden")) << status;
+  }
+  EXPECT_EQ(ParseModelShape("[]", 0).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 using Layers = std::vector<LayerShape>;
