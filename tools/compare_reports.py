@@ -185,6 +185,21 @@ def compared(name, a, b, statistics, words, unit="blocks"):
     return Row(name, a, b, (low, high), verdict)
 
 
+def token_rows(a, b, counts, blocks):
+    """Rows of two walks, whose tokens may take different numbers of calls;
+    none if one has no tokens."""
+    if any("token_ms" not in run for run in (a, b)):
+        return []
+    rows = [compared("ms a token", a["token_ms"], b["token_ms"],
+                     [each.mean() for each in blocks], ("faster", "slower"))]
+    # Tokens are answers times a constant.
+    if all(len(run["classes"]) == 1 for run in (a, b)):
+        rows.insert(0, compared("tokens/s", a["tokens_per_second"],
+                                b["tokens_per_second"], counts,
+                                ("slower", "faster")))
+    return rows
+
+
 def compare_runs(a, b):
     """Rows of two runs."""
     sides = (a, b)
@@ -213,6 +228,7 @@ def compare_runs(a, b):
             "rows/s", *field("rows_per_second"),
             [quotient(each[1], [1] * len(each[1])) for each in parts],
             more_is_faster, "stretches of the series"))
+    rows += token_rows(a, b, counts, blocks)
     for percent in PERCENTILES:
         name = f"p{percent} us"
         a_us, b_us = (each.percentile(percent) / 1e3 for each in values)

@@ -151,6 +151,19 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(self.rows_of(a, b)["rows per launch"].verdict, "more")
         self.assertEqual(self.rows_of(b, a)["rows per launch"].verdict, "less")
 
+    def test_walks_are_compared_by_their_tokens(self):
+        # One has a tenth of the other's calls a token, of as many answers.
+        few = random_run(self.random)
+        many = random_run(self.random)
+        few.update(tokens_per_second=1000.0, token_ms=1.0)
+        many.update(tokens_per_second=100.0, token_ms=10.0)
+        rows = self.rows_of(many, few)
+        self.assertEqual(rows["tokens/s"].verdict, "faster")
+        self.assertEqual(rows["ms a token"].verdict, "faster")
+        self.assertAlmostEqual(
+            sum(rows["tokens/s"].interval) / 2, 10, delta=1)
+        self.assertNotIn("tokens/s", self.rows_of(few, sample.run()))
+
     def test_rows_of_several_classes_are_drawn_from_the_series(self):
         run = sample.run()
         run["classes"].append(run["classes"][0])
