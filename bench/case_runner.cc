@@ -6,7 +6,6 @@
 #include "bench/case_runner.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -44,14 +43,6 @@ class Completions {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-void FillActivations(FloatType type, int64_t count, uint8_t* a) {
-  std::mt19937_64 random(1);
-  for (int64_t i = 0; i < count; ++i) {
-    const float value = static_cast<int32_t>(random() >> 32) * 0x1p-31f;
-    StoreFloat(type, value, a + i * SizeOf(type));
-  }
-}
-
 }  // namespace
 
 absl::Status CaseRunner::LoadCopies(const BenchCase& bench_case) {
@@ -86,7 +77,7 @@ absl::StatusOr<CaseResult> CaseRunner::Run(const BenchCase& bench_case) {
                    backend_->AcquireStaging(a_elements * element));
   ASSIGN_OR_RETURN(const StagingLease c,
                    backend_->AcquireStaging(c_elements * element));
-  FillActivations(bench_case.dtype, a_elements, a.data());
+  FillRandomActivations(bench_case.dtype, a_elements, a.data());
   batch.segments = {{bench_case.m, a.data(), c.data()}};
   ASSIGN_OR_RETURN(CaseResult result, Sample(batch));
   result.bytes_moved =

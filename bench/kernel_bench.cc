@@ -3,6 +3,8 @@
 // Times a backend's kernels against the read roof, and on a GPU against
 // cuBLAS, measured in the same run:
 //   kernel_bench --backend=cpu --shapes=4096x14336 --m=1 --formats=kbit4
+// or a program beside its products alone:
+//   kernel_bench --backend=cpu --program=llama3-8b-layer --m=1,16
 // The protocol is in bench/README.md.
 
 #include <cstdint>
@@ -11,19 +13,24 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "bench/bench_case.h"
+#include "bench/bench_program.h"
 #include "bench/bench_report.h"
 #include "bench/calibration.h"
 #include "bench/gpu_measurer.h"
 #include "bench/host_measurer.h"
 #include "bench/measurer.h"
+#include "bench/program_bench.h"
+#include "bench/program_report.h"
 #include "bench/speedup_summary.h"
 #include "bench/sweep.h"
 #include "flags/command_line.h"
@@ -42,6 +49,10 @@ struct BenchOptions {
   bool full = false;
   std::string json;
   std::string calibrate;
+  // --program: a known program, or a file.
+  std::string program;
+  std::string program_weights;
+  std::string program_constants;
   int64_t rotate_bytes = int64_t{400} << 20;
 
   bool on_gpu() const { return backend.kind == BackendKind::kCuda; }
@@ -76,6 +87,22 @@ void AddSweepOptions(CLI::App* app, BenchOptions* options) {
                   "launches rotate through.");
 }
 
+void AddProgramOptions(CLI::App* app, BenchOptions* options) {
+  flags::AddOption(
+      app, "program", &options->program,
+      absl::StrCat("Program to time beside its products alone; replaces the "
+                   "sweep: ",
+                   absl::StrJoin(KnownPrograms(), " "),
+                   ", or a file as `qgemm program load` takes it. Empty: "
+                   "none."));
+  flags::AddOption(app, "program_weights", &options->program_weights,
+                   "Weights that a file names: NAME=KxN[:FORMAT], "
+                   "comma-separated; those of --formats where none is given.");
+  flags::AddOption(app, "program_constants", &options->program_constants,
+                   "Widths of a file's constants without values, which become "
+                   "ones: NAME=WIDTH, comma-separated.");
+}
+
 std::unique_ptr<CLI::App> MakeBenchApp(BenchOptions* options) {
   std::unique_ptr<CLI::App> app = flags::MakeApp(
       "Times kernels against the read roof of the same run.", "kernel_bench");
@@ -87,6 +114,7 @@ std::unique_ptr<CLI::App> MakeBenchApp(BenchOptions* options) {
                                  {"cuda", BackendKind::kCuda}},
                                 "Backend to measure.");
   AddSweepOptions(app.get(), options);
+  AddProgramOptions(app.get(), options);
   flags::AddOption(app.get(), "json", &options->json,
                    "File to write the results to as well. Empty: none.");
   flags::AddChoice<cuda::KernelPath>(
@@ -110,10 +138,25 @@ absl::Status Validate(const BenchOptions& options) {
         absl::StrCat("--rotate_bytes = ", options.rotate_bytes,
                      " is below 1; give at least one byte"));
   }
+  if (options.program.empty() && (!options.program_weights.empty() ||
+                                  !options.program_constants.empty())) {
+    return absl::InvalidArgumentError(
+        "--program_weights and --program_constants are of a --program; give "
+        "one");
+  }
   if (options.calibrate.empty() || options.on_gpu()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--calibrate = \"", options.calibrate,
                    "\" measures the cuda backend; give --backend=cuda"));
+}
+
+RotationOptions RotationOf(const BenchOptions& options) {
+  RotationOptions rotation;
+  // The reference is a baseline of correctness, not of speed.
+  rotation.total_bytes = options.backend.kind == BackendKind::kReference
+                             ? 1
+                             : options.rotate_bytes;
+  return rotation;
 }
 
 absl::StatusOr<std::unique_ptr<Measurer>> CreateMeasurer(
@@ -128,12 +171,8 @@ absl::StatusOr<std::unique_ptr<Measurer>> CreateMeasurer(
   BackendOptions on_host = options.backend;
   on_host.cuda = CudaOptions();
   ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, CreateBackend(on_host));
-  RotationOptions rotation;
-  // The reference is a baseline of correctness, not of speed.
-  rotation.total_bytes = options.backend.kind == BackendKind::kReference
-                             ? 1
-                             : options.rotate_bytes;
-  return std::make_unique<HostMeasurer>(std::move(backend), rotation);
+  return std::make_unique<HostMeasurer>(std::move(backend),
+                                        RotationOf(options));
 }
 
 absl::StatusOr<std::vector<BenchCase>> CasesOf(const BenchOptions& options) {
@@ -201,8 +240,69 @@ absl::Status RunCalibration(Measurer* measurer, const std::string& path) {
   return WriteFile("calibrate", path, cuda::FormatTuning(calibration.tuning));
 }
 
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ostringstream text;
+  std::ifstream file(path, std::ios::binary);
+  if (file) text << file.rdbuf();
+  if (file) return text.str();
+  return absl::NotFoundError(
+      absl::StrCat("--program = \"", path,
+                   "\" is neither a file that can be read nor one of ",
+                   absl::StrJoin(KnownPrograms(), " ")));
+}
+
+absl::StatusOr<BenchProgram> ProgramOf(const BenchOptions& options,
+                                       const std::string& format) {
+  const auto known = KnownProgram(options.program, format);
+  if (!absl::IsNotFound(known.status())) return known;
+  ProgramSource source;
+  source.name = options.program;
+  ASSIGN_OR_RETURN(source.text, ReadFile(options.program));
+  source.weights = options.program_weights;
+  source.constants = options.program_constants;
+  source.format = format;
+  return ParseBenchProgram(source);
+}
+
+absl::Status RunProgram(const BenchOptions& options) {
+  SweepText lists;
+  lists.shapes = "32x1";  // not used; a program's weights have shapes
+  lists.m = options.sweep.m.empty() ? "1,16,64" : options.sweep.m;
+  lists.formats =
+      options.sweep.formats.empty() ? "kbit4" : options.sweep.formats;
+  lists.dtypes = "bf16";
+  ASSIGN_OR_RETURN(const std::vector<BenchCase> cases, ExpandSweep(lists));
+  ASSIGN_OR_RETURN(const auto backend, CreateBackend(options.backend));
+  std::vector<MeasuredProgram> all;
+  std::unique_ptr<ProgramBench> bench;
+  for (const BenchCase& each : cases) {
+    if (each.mode != ComputeMode::kA16) continue;
+    if (all.empty() || all.back().format != each.format) {
+      bench.reset();  // its memory goes back before the next takes some
+      ASSIGN_OR_RETURN(const BenchProgram program,
+                       ProgramOf(options, each.format));
+      ASSIGN_OR_RETURN(bench, ProgramBench::Create(backend.get(), program,
+                                                   RotationOf(options)));
+      all.push_back({program.name,
+                     each.format,
+                     bench->weights_bytes(),
+                     bench->copies(),
+                     {}});
+      std::cout << ProgramHead(backend->describe(), all.back()) << std::flush;
+    }
+    ASSIGN_OR_RETURN(const ProgramTimes times, bench->Run(each.m));
+    all.back().times.push_back(times);
+    std::cout << ProgramLine(all.back(), times) << std::flush;
+  }
+  return options.json.empty()
+             ? absl::OkStatus()
+             : WriteFile("json", options.json,
+                         ProgramsToJson(backend->describe(), all));
+}
+
 absl::Status RunBench(const BenchOptions& options) {
   RETURN_IF_ERROR(Validate(options));
+  if (!options.program.empty()) return RunProgram(options);
   ASSIGN_OR_RETURN(const std::vector<BenchCase> cases, CasesOf(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<Measurer> measurer,
                    CreateMeasurer(options));

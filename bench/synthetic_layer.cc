@@ -38,32 +38,6 @@ WeightsHeader IntegerHeader(int bits, int first, int64_t group_size) {
   return header;
 }
 
-WeightsHeader HeaderOf(const BenchCase& bench_case) {
-  const std::string& format = bench_case.format;
-  WeightsHeader header;
-  if (format == "q4_0") {
-    header = IntegerHeader(4, -8, 32);
-    header.supports_a8 = true;
-  } else if (format == "int4") {
-    header = IntegerHeader(4, 0, 128);
-    header.has_zeros = true;
-  } else if (format == "ternary") {
-    header = IntegerHeader(2, -1, bench_case.shape.k);
-    header.codebook[3] = 0;
-    header.scale_type = ScaleType::kFloat32;
-  } else if (format == "dense") {
-    header.kind = WeightsHeader::Kind::kDense;
-    header.dense_type = bench_case.dtype == FloatType::kFloat16
-                            ? FloatType::kFloat16
-                            : FloatType::kBFloat16;
-  } else {
-    header = KbitHeader(format.back() - '0');
-  }
-  header.n = bench_case.shape.n;
-  header.k = bench_case.shape.k;
-  return header;
-}
-
 // Random elements, more than a panel needs, of which each panel takes a window
 // that starts elsewhere: drawing every element anew would take far longer than
 // to repack it.
@@ -169,10 +143,44 @@ absl::Status WriteDense(const WeightsHeader& header, std::mt19937_64* random,
 
 }  // namespace
 
+WeightsHeader SyntheticHeader(const BenchCase& bench_case) {
+  const std::string& format = bench_case.format;
+  WeightsHeader header;
+  if (format == "q4_0") {
+    header = IntegerHeader(4, -8, 32);
+    header.supports_a8 = true;
+  } else if (format == "int4") {
+    header = IntegerHeader(4, 0, 128);
+    header.has_zeros = true;
+  } else if (format == "ternary") {
+    header = IntegerHeader(2, -1, bench_case.shape.k);
+    header.codebook[3] = 0;
+    header.scale_type = ScaleType::kFloat32;
+  } else if (format == "dense") {
+    header.kind = WeightsHeader::Kind::kDense;
+    header.dense_type = bench_case.dtype == FloatType::kFloat16
+                            ? FloatType::kFloat16
+                            : FloatType::kBFloat16;
+  } else {
+    header = KbitHeader(format.back() - '0');
+  }
+  header.n = bench_case.shape.n;
+  header.k = bench_case.shape.k;
+  return header;
+}
+
+void FillRandomActivations(FloatType type, int64_t count, uint8_t* a) {
+  std::mt19937_64 random(1);
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = static_cast<int32_t>(random() >> 32) * 0x1p-31f;
+    StoreFloat(type, value, a + i * SizeOf(type));
+  }
+}
+
 absl::Status WriteSyntheticLayer(const BenchCase& bench_case, uint64_t seed,
                                  WeightsSink* sink) {
   std::mt19937_64 random(seed);
-  const WeightsHeader header = HeaderOf(bench_case);
+  const WeightsHeader header = SyntheticHeader(bench_case);
   RETURN_IF_ERROR(sink->Begin(header));
   return header.kind == WeightsHeader::Kind::kDense
              ? WriteDense(header, &random, sink)

@@ -18,6 +18,12 @@
 
 namespace qgemm {
 
+// The header of a case's layer.
+WeightsHeader SyntheticHeader(const BenchCase& bench_case);
+
+// `count` elements from -1 to 1, the same each time.
+void FillRandomActivations(FloatType type, int64_t count, uint8_t* a);
+
 // Writes the layer of a case, from Begin on. Equal seeds give equal layers.
 absl::Status WriteSyntheticLayer(const BenchCase& bench_case, uint64_t seed,
                                  WeightsSink* sink);
