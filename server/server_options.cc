@@ -165,11 +165,13 @@ void AddSchedulerFlags(CLI::App* app, ServerOptions* options) {
             "to 64 rows, whoever sent them; off: each has launches of its "
             "own.");
   AddChoice(app, "batch_policy", &scheduler->policy.order,
-            {{"oldest", BatchOrder::kOldest}, {"chase", BatchOrder::kChase}},
+            {{"oldest", BatchOrder::kOldest},
+             {"chase", BatchOrder::kChase},
+             {"fullest", BatchOrder::kFullest}},
             "Weights to serve first when nothing is urgent: oldest, the "
             "longest wait; chase, those whose clients are the fewest layers "
             "behind others of the same model, so that they catch up and share "
-            "launches.");
+            "launches; fullest, those that the most rows wait for.");
   AddDuration(app, "batch_age_cap", &scheduler->policy.age_cap,
               "A Gemm request that has waited longer goes before younger ones "
               "of any priority of the same client, at every other launch at "

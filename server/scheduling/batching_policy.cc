@@ -67,12 +67,14 @@ constexpr int64_t kNotBehind = std::numeric_limits<int64_t>::max();
 int64_t Preferred(const Candidates& candidates, const PolicyOptions& options) {
   return Least(candidates, [&](const QueueSnapshot& queue) {
     const bool chases = options.order == BatchOrder::kChase;
-    const bool full_tile =
-        queue.kind == LaunchKind::kMerged && queue.rows >= options.tile_rows;
+    const int64_t least_rows =
+        options.order == BatchOrder::kFullest ? 1 : options.tile_rows;
+    const bool counts_rows =
+        queue.kind == LaunchKind::kMerged && queue.rows >= least_rows;
     return std::make_optional(
         Rank(-static_cast<int>(queue.priority),
              chases ? queue.layers_behind.value_or(kNotBehind) : 0,
-             full_tile ? -queue.rows : 0, queue.oldest));
+             counts_rows ? -queue.rows : 0, queue.oldest));
   });
 }
 

@@ -26,6 +26,9 @@ enum class BatchOrder : uint8_t {
   // The clients that are the fewest layers behind others, so that they catch
   // up and share launches from there on.
   kChase,
+  // The most rows that share a launch: clients that walk the same layers at
+  // their own pace so come together.
+  kFullest,
 };
 
 struct PolicyOptions {

@@ -297,8 +297,11 @@ LaunchPlanner::Candidates LaunchPlanner::Gather() {
 PolicyOptions LaunchPlanner::PolicyFor(const Candidates& candidates,
                                        absl::Time now) {
   PolicyOptions policy = options_.policy;
-  if (!predictor_.trusted()) policy.order = BatchOrder::kOldest;
   if (policy.order != BatchOrder::kChase) return policy;
+  if (!predictor_.trusted()) {
+    policy.order = BatchOrder::kOldest;
+    return policy;
+  }
   predictor_.BeginDecision(now);
   for (size_t i = 0; i < candidates.queues.size(); ++i) {
     candidates.snapshots[i].layers_behind =

@@ -76,6 +76,7 @@ constexpr auto kUrgent = LaunchReason::kUrgent;
 constexpr auto kAged = LaunchReason::kAged;
 constexpr auto kPreferred = LaunchReason::kPreferred;
 constexpr auto kChase = BatchOrder::kChase;
+constexpr auto kFullest = BatchOrder::kFullest;
 
 std::vector<Case> Cases() {
   const QueueSnapshot high = OfPriority(Waits(1), Priority::kHigh);
@@ -135,6 +136,30 @@ std::vector<Case> Cases() {
        kPreferred,
        kPreferred,
        kChase},
+      {"FullestTakesTheMostRows",
+       {Waits(9), OfRows(Waits(1), 3), OfRows(Waits(5), 2)},
+       1,
+       kPreferred,
+       kPreferred,
+       kFullest},
+      {"FullestTakesTheOldestOfEqualRows",
+       {OfRows(Waits(1), 2), OfRows(Waits(3), 2)},
+       1,
+       kPreferred,
+       kPreferred,
+       kFullest},
+      {"FullestTakesAChunkLast",
+       {InChunks(Waits(9)), Waits(1)},
+       1,
+       kPreferred,
+       kPreferred,
+       kFullest},
+      {"FullestKeepsTheAgeCap",
+       {OfRows(Waits(1), 64), Waits(1000)},
+       1,
+       kAged,
+       kPreferred,
+       kFullest},
       {"ChaseKeepsTheAgeCap",
        {Behind(Waits(1), 1), Waits(1000)},
        1,

@@ -273,15 +273,17 @@ TEST_P(GreedTest, WhoWalksLayersIsNotDelayedEither) {
 
 std::string NameOf(
     const testing::TestParamInfo<std::tuple<Greed, BatchOrder>>& row) {
+  const char* const orders[] = {"Oldest", "Chase", "Fullest"};
   return std::get<0>(row.param).name +
-         (std::get<1>(row.param) == BatchOrder::kChase ? "Chase" : "Oldest");
+         orders[static_cast<int>(std::get<1>(row.param))];
 }
 
-INSTANTIATE_TEST_SUITE_P(Greeds, GreedTest,
-                         testing::Combine(testing::ValuesIn(Greeds()),
-                                          testing::Values(BatchOrder::kOldest,
-                                                          BatchOrder::kChase)),
-                         NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    Greeds, GreedTest,
+    testing::Combine(testing::ValuesIn(Greeds()),
+                     testing::Values(BatchOrder::kOldest, BatchOrder::kChase,
+                                     BatchOrder::kFullest)),
+    NameOf);
 
 TEST(FairnessTest, ClientsOfOneIdentityTakeTurnsAcrossLayers) {
   Planned planned;

@@ -4,6 +4,7 @@
 // fake device in simulated time.
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -87,8 +88,8 @@ class Schedule {
       options.batching.max_multiply_adds = kMultiplyAddsPerRow * Draw(8, 100);
     }
     options.max_client_queued_rows = Draw(0, 3) == 0 ? Draw(1, 300) : 0;
-    options.policy.order =
-        Draw(0, 1) == 0 ? BatchOrder::kOldest : BatchOrder::kChase;
+    options.policy.order = std::array{BatchOrder::kOldest, BatchOrder::kChase,
+                                      BatchOrder::kFullest}[Draw(0, 2)];
     return options;
   }
 
