@@ -86,6 +86,20 @@ absl::StatusOr<NumberType> ToNumberType(v1::NumberType type,
   }
 }
 
+// Even one that no value stands in need of: later revisions may add types.
+absl::Status CheckValueType(v1::NumberType type) {
+  switch (type) {
+    case v1::NUMBER_TYPE_UNSPECIFIED:
+    case v1::NUMBER_TYPE_FP32:
+    case v1::NUMBER_TYPE_FP16:
+    case v1::NUMBER_TYPE_BF16:
+      return absl::OkStatus();
+    default:
+      return Refused("program: value_type = ", static_cast<int>(type),
+                     ": must be FP32 (1), FP16 (2), BF16 (3) or not set");
+  }
+}
+
 absl::StatusOr<ComputeMode> ToMode(v1::Program::Gemm::Mode mode) {
   switch (mode) {
     case v1::Program::Gemm::MODE_UNSPECIFIED:
@@ -258,6 +272,7 @@ absl::StatusOr<Program> ToProgram(const v1::Program& message) {
   // First: a later revision explains what else is unknown.
   RETURN_IF_ERROR(CheckRevision(message.revision()));
   RETURN_IF_ERROR(RefuseUnknownFields(message, "program"));
+  RETURN_IF_ERROR(CheckValueType(message.value_type()));
   Program program;
   program.revision = message.revision();
   for (int i = 0; i < message.inputs_size(); ++i) {

@@ -144,6 +144,9 @@ const Refusal kRefusals[] = {
     {"INVALID_ARGUMENT: input 1: type is not set, nor is the program's "
      "value_type",
      [](v1::Program* p) { p->clear_value_type(); }},
+    {"INVALID_ARGUMENT: program: value_type = 4: must be FP32 (1), FP16 (2), "
+     "BF16 (3) or not set",
+     [](v1::Program* p) { p->set_value_type(v1::NUMBER_TYPE_INT32); }},
     {"INVALID_ARGUMENT: constant 0: type = 9 is not a NumberType",
      [](v1::Program* p) {
        p->mutable_constants(0)->set_type(static_cast<v1::NumberType>(9));
