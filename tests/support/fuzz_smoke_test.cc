@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A short run of a fuzz target without libFuzzer: random inputs, and edits of
-// those before them. tools/fuzz.sh runs the same target for longer, led by
-// coverage.
+// those before them, as many as QGEMM_FUZZ_INPUTS says. tools/fuzz.sh runs the
+// same target for longer, led by coverage.
 
 #include <gtest/gtest.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -23,8 +24,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 namespace qgemm {
 namespace {
 
-constexpr int kInputs = QGEMM_SMOKE_INPUTS;
 constexpr int64_t kMaxBytes = 400;
+
+int64_t Inputs() {
+  const char* const inputs = std::getenv("QGEMM_FUZZ_INPUTS");
+  return inputs == nullptr ? QGEMM_SMOKE_INPUTS : std::atoll(inputs);
+}
 
 std::string RandomBytes(int64_t size, RandomGenerator* random) {
   std::string bytes(size, '\0');
@@ -54,7 +59,7 @@ std::string Edited(std::string bytes, RandomGenerator* random) {
 TEST(FuzzSmoke, NoInputBreaksTheTarget) {
   RandomGenerator random(FreshSeed());
   std::string input;
-  for (int i = 0; i < kInputs; ++i) {
+  for (int64_t left = Inputs(); left > 0; --left) {
     input = RandomInt(0, 3, &random) == 0
                 ? RandomBytes(RandomInt(0, kMaxBytes, &random), &random)
                 : Edited(std::move(input), &random);
