@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs and products of several clients at once, over unary calls and
+// streams: every answer has the bits that it has on an idle server. A bounded
+// number of rows; QGEMM_SOAK_ROWS says another (docs/building.md).
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/program_wire.h"
+#include "kernels/programs/checked_program.h"
+#include "tests/end_to_end/client.h"
+#include "tests/end_to_end/random_upload.h"
+#include "tests/end_to_end/stream_client.h"
+#include "tests/end_to_end/test_server.h"
+#include "tests/support/random_matrix.h"
+#include "tests/support/random_program.h"
+
+namespace qgemm {
+namespace {
+
+constexpr int64_t kDefaultRows = 20000;
+constexpr int kPrograms = 24;
+constexpr int kProducts = 8;
+constexpr int kUnaryClients = 3;
+constexpr int kStreamClients = 3;
+constexpr int64_t kBurst = 12;  // requests on a stream before it reads
+constexpr int64_t kWidths[] = {256, 384, 256, 1, 7};
+// Most share launches; the last two run in chunks, and alone.
+constexpr int64_t kRows[] = {1, 1, 1, 1, 2, 2, 3, 3, 5, 16, 70, 150};
+
+int64_t SoakRows() {
+  const char* const rows = std::getenv("QGEMM_SOAK_ROWS");
+  return rows == nullptr ? kDefaultRows : std::atoll(rows);
+}
+
+// A request and its answer; one of the two messages is set.
+struct Case {
+  int64_t m = 0;
+  v1::GemmRequest gemm;
+  v1::RunRequest run;
+  std::string answer;
+
+  bool is_run() const { return !run.program().empty(); }
+};
+
+struct Outcome {
+  grpc::Status status;
+  std::string bytes;
+  uint64_t launch_requests = 0;
+};
+
+Outcome Call(const Client& client, const Case& work) {
+  grpc::ClientContext context;
+  Outcome outcome;
+  if (work.is_run()) {
+    v1::RunResponse response;
+    outcome.status = client.stub()->Run(&context, work.run, &response);
+    outcome.bytes = std::move(*response.mutable_outputs());
+    outcome.launch_requests = response.timings().launch_requests();
+  } else {
+    v1::GemmResponse response;
+    outcome.status = client.stub()->Gemm(&context, work.gemm, &response);
+    outcome.bytes = std::move(*response.mutable_c());
+    outcome.launch_requests = response.timings().launch_requests();
+  }
+  return outcome;
+}
+
+v1::GemmStreamRequest OpenOf(uint64_t id, const Case& work) {
+  if (!work.is_run()) return ToMessage(id, work.gemm);
+  v1::GemmStreamRequest message;
+  message.set_request_id(id);
+  *message.mutable_open()->mutable_run() = work.run;
+  message.mutable_open()->mutable_run()->clear_inputs();
+  message.set_a(work.run.inputs());
+  return message;
+}
+
+class ProgramSoakTest : public testing::Test {
+ protected:
+  ProgramSoakTest() {
+    for (const auto& [n, k] : {std::pair(256, 256), {384, 256}, {256, 384}}) {
+      AddLayer(n, k);
+    }
+    for (int i = 0; i < kPrograms; ++i) AddProgram(std::to_string(i));
+    for (int i = 0; i < kProducts; ++i) AddProduct();
+    // The server is idle but for this.
+    for (Case& work : cases_) {
+      Outcome outcome = Call(client_, work);
+      EXPECT_TRUE(outcome.status.ok()) << outcome.status.error_message();
+      work.answer = std::move(outcome.bytes);
+    }
+  }
+
+  static ServerOptions CpuServer() {
+    ServerOptions options;
+    options.backend.kind = BackendKind::kCpu;
+    return options;
+  }
+
+  void AddLayer(int64_t n, int64_t k) {
+    WeightsSpec spec;
+    spec.format = WireFormat::kQ4_0;
+    spec.n = n;
+    spec.k = k;
+    const RandomUpload upload = MakeRandomUpload(spec, &random_);
+    const std::string name = std::to_string(n) + "x" + std::to_string(k);
+    const auto loaded = client_.Load(ToMessages(upload, name));
+    ASSERT_TRUE(loaded.ok()) << loaded.status.error_message();
+    weights_[name] = {loaded.response.weights().id(), ShapeOf(spec)};
+  }
+
+  // One program, and requests for it of as many rows as two draws say.
+  void AddProgram(const std::string& name) {
+    std::string bytes(400, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random_());
+    FuzzInput input(reinterpret_cast<const uint8_t*>(bytes.data()),
+                    bytes.size());
+    const Program program = RandomProgram({kWidths, &weights_, 24}, &input);
+    v1::LoadProgramRequest request;
+    request.set_name(name);
+    *request.mutable_program() = ToWire(program);
+    grpc::ClientContext context;
+    v1::LoadProgramResponse response;
+    const grpc::Status status =
+        client_.stub()->LoadProgram(&context, request, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    for (int i = 0; i < 2; ++i) {
+      Case work;
+      work.m = RandomElement(kRows, &random_);
+      work.run.set_program(name);
+      work.run.set_m(work.m);
+      for (const ProgramInput& value : program.inputs) {
+        const std::vector<uint8_t> rows = RandomMatrix(
+            FloatTypeOf(value.type), work.m, value.width, &random_);
+        work.run.mutable_inputs()->append(rows.begin(), rows.end());
+      }
+      cases_.push_back(std::move(work));
+    }
+  }
+
+  void AddProduct() {
+    Case work;
+    const int64_t layer =
+        RandomInt(0, static_cast<int64_t>(weights_.size()) - 1, &random_);
+    const auto& [name, weights] = *std::next(weights_.begin(), layer);
+    work.m = RandomElement(kRows, &random_);
+    work.gemm = MakeGemm(name, work.m, weights.shape.k, &random_);
+    cases_.push_back(std::move(work));
+  }
+
+  void Judge(const Case& work, const Outcome& outcome) {
+    if (outcome.launch_requests > 1) ++shared_;
+    if (outcome.status.ok() && outcome.bytes == work.answer) return;
+    const std::string what =
+        work.is_run() ? "program " + work.run.program() : work.gemm.weights();
+    ADD_FAILURE() << what << ", m = " << work.m << ": "
+                  << (outcome.status.ok() ? "other bits"
+                                          : outcome.status.error_message());
+  }
+
+  void CallInTurn(int64_t rows, uint64_t seed) {
+    const Client client = server_.NewClient();
+    RandomGenerator random(seed);
+    while (rows > 0 && !HasFailure()) {
+      const Case& work = cases_[random() % cases_.size()];
+      Judge(work, Call(client, work));
+      rows -= work.m;
+    }
+  }
+
+  // Requests for the same work one behind the other, so that some find others
+  // waiting that they can share a launch with.
+  void Stream(int64_t rows, uint64_t seed) {
+    StreamClient stream(server_.NewClient());
+    RandomGenerator random(seed);
+    uint64_t id = 0;
+    while (rows > 0 && !HasFailure()) {
+      const Case& work = cases_[random() % cases_.size()];
+      for (int64_t i = 0; i < kBurst; ++i) {
+        ASSERT_TRUE(stream.Write(OpenOf(++id, work)));
+      }
+      for (int64_t i = 0; i < kBurst; ++i) {
+        const StreamedAnswer answer = stream.ReadOne();
+        Judge(work, {grpc::Status(answer.code(), answer.error.message()),
+                     answer.c, answer.timings.launch_requests()});
+      }
+      rows -= kBurst * work.m;
+    }
+  }
+
+  RandomGenerator random_{FreshSeed()};
+  TestServer server_{CpuServer()};
+  const Client client_ = server_.NewClient();
+  ProgramWeightsMap weights_;
+  std::vector<Case> cases_;
+  std::atomic<int64_t> shared_{0};  // answers of launches with others
+};
+
+TEST_F(ProgramSoakTest, EveryAnswerHasTheBitsOfAnIdleServer) {
+  const int64_t rows = SoakRows() / (kUnaryClients + kStreamClients) + 1;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kUnaryClients; ++i) {
+    clients.emplace_back([=, seed = random_()] { CallInTurn(rows, seed); });
+  }
+  for (int i = 0; i < kStreamClients; ++i) {
+    clients.emplace_back([=, seed = random_()] { Stream(rows, seed); });
+  }
+  for (std::thread& client : clients) client.join();
+  // Else nothing was put to the test.
+  EXPECT_GT(shared_, 0);
+  RecordProperty("answers_of_shared_launches", std::to_string(shared_));
+}
+
+}  // namespace
+}  // namespace qgemm
