@@ -162,6 +162,11 @@ int64_t RowsPerLaunch(const AdmittedRequest& request,
   return std::max(bound / aligned, int64_t{1}) * aligned;
 }
 
+int64_t RowCost(const AdmittedRequest& request) {
+  return std::max<int64_t>(
+      CeilDiv(request.row_multiply_adds(), kRowMultiplyAdds), 1);
+}
+
 int64_t ChunkRows(int64_t m, int64_t row_multiply_adds,
                   const ChunkLimits& limits) {
   int64_t most = limits.max_rows;

@@ -115,6 +115,14 @@ int64_t MergedRows(const AdmittedRequest& request,
 int64_t RowsPerLaunch(const AdmittedRequest& request,
                       const BatchingOptions& options);
 
+// Multiply-adds that count as one row where clients are compared by what they
+// had of the device. The rows of an 8B model's products have 5.9e7 at most.
+inline constexpr int64_t kRowMultiplyAdds = int64_t{1} << 26;
+
+// Returns the number of rows that one row of the request counts as: 1, and more
+// for programs and layers whose rows are heavier than that.
+int64_t RowCost(const AdmittedRequest& request);
+
 // Chunks start at multiples of this, so that they are aligned to 64 bytes like
 // the operands themselves, whatever k and n are.
 inline constexpr int64_t kChunkRowAlignment = 32;

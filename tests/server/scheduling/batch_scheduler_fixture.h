@@ -67,6 +67,7 @@ class BatchSchedulerTest : public testing::Test {
 
   std::unique_ptr<AdmittedRequest> Request(int64_t number) {
     auto request = std::make_unique<AdmittedRequest>();
+    request->weights = weights_;
     request->m = number;
     request->arrival = clock_.Now();
     request->done = outcomes_.Recorder(number);
@@ -121,6 +122,8 @@ class BatchSchedulerTest : public testing::Test {
     }
   }
 
+  const std::shared_ptr<const ResidentWeights> weights_ =
+      std::make_shared<NoWeights>();
   WatchedClock clock_;
   ServerMetrics metrics_;
   Outcomes outcomes_;

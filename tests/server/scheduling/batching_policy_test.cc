@@ -313,6 +313,14 @@ TEST(RowsPerLaunchTest, HugeLayersAreCutToTheBoundOrOneRow) {
   EXPECT_EQ(MergedRows(RequestOf(1, 65536, 8192), options), 1);
 }
 
+TEST(RowCostTest, RowsOfAnEightBillionModelAreOrdinary) {
+  EXPECT_EQ(RowCost(RequestOf(7, 1, 1)), 1);
+  EXPECT_EQ(RowCost(RequestOf(7, 4096, 14336)), 1);
+  EXPECT_EQ(RowCost(RequestOf(7, 8192, 8192)), 1);
+  EXPECT_EQ(RowCost(RequestOf(1, 8192, 8193)), 2);
+  EXPECT_EQ(RowCost(RequestOf(1, 65536, 65536)), 64);
+}
+
 TEST(RowsPerLaunchTest, EveryLaunchStartsAtAMultipleOf64Bytes) {
   RandomGenerator random(FreshSeed());
   for (int i = 0; i < 10'000; ++i) {

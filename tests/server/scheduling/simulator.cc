@@ -23,8 +23,14 @@ namespace {
 
 class NoWeights final : public ResidentWeights {
  public:
-  NoWeights() : ResidentWeights(1, 1) {}
+  // A row takes as long as `row_work` rows of ordinary weights.
+  explicit NoWeights(int64_t row_work = 1)
+      : ResidentWeights(row_work, kRowMultiplyAdds), row_work_(row_work) {}
+  int64_t row_work() const { return row_work_; }
   int64_t resident_bytes() const override { return 0; }
+
+ private:
+  const int64_t row_work_;
 };
 
 class Simulation {
@@ -35,7 +41,8 @@ class Simulation {
     for (int64_t i = 0; i < load.matrices; ++i) {
       matrices_.push_back(std::make_shared<NoWeights>());
     }
-    matrices_.push_back(std::make_shared<NoWeights>());  // the backlog's
+    // The backlog's.
+    matrices_.push_back(std::make_shared<NoWeights>(load.backlog.row_work));
     for (int64_t i = 0; i < load.clients; ++i) {
       places_.push_back(RandomInt(0, load.matrices - 1, &random_));
     }
@@ -148,8 +155,11 @@ class Simulation {
         CountWait(*scheduled.request);
       }
       ++started_;
+      const auto& weights = static_cast<const NoWeights&>(
+          *launch.batch.requests.front().request->weights);
       const double tiles =
-          std::max(1.0, static_cast<double>(rows) / device_.tile_rows);
+          std::max(1.0, static_cast<double>(rows) / device_.tile_rows) *
+          static_cast<double>(weights.row_work());
       free_at_ = std::max(free_at_, now_) + tiles * device_.tile;
       events_.push({free_at_, ++event_count_, kLaunchEnds});
       in_flight_.push(std::move(launch));

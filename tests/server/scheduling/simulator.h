@@ -26,6 +26,8 @@ enum class AccessPattern {
 struct SimulatedBacklog {
   int64_t requests = 0;
   int64_t rows = 64;
+  // Work of each of its rows, in rows of the clients'.
+  int64_t row_work = 1;
   int64_t client_ids = 1;  // that it takes in turn
   Priority priority = Priority::kNormal;
 };

@@ -160,6 +160,41 @@ TEST_P(SimulatedBacklogTest, LeavesTheRestOfTheDeviceToIt) {
 INSTANTIATE_TEST_SUITE_P(ClientIds, SimulatedBacklogTest,
                          testing::Values(1, 30, 900));
 
+// Somebody else's programs, a row of which takes as long as many of a product.
+class SimulatedHeavyBacklogTest : public testing::TestWithParam<int64_t> {
+ protected:
+  static SimulatedLoad Others() {
+    SimulatedLoad load = Load(AccessPattern::kRandom, 64, 1);
+    load.rows = 3;
+    load.length = absl::Seconds(1);
+    return load;
+  }
+  static SimulatedLoad Beside(int64_t row_work) {
+    SimulatedLoad load = Others();
+    load.backlog.requests = 900;
+    load.backlog.rows = 16;
+    load.backlog.row_work = row_work;
+    return load;
+  }
+};
+
+// Less than half, since a long launch begins whenever none of them waits.
+// Counted by rows, they would have 6 % beside rows of 16, and 1.5 % beside
+// those of 64.
+TEST_P(SimulatedHeavyBacklogTest, LeavesOthersAPartOfTheDevicesTime) {
+  const SchedulerOptions options = Ordered(BatchOrder::kOldest);
+  const SimulatedRun alone = Simulate(options, Others());
+  const SimulatedRun beside = Simulate(options, Beside(GetParam()));
+  RecordProperty("alone_per_second", std::to_string(alone.requests_per_second));
+  RecordProperty("beside_per_second",
+                 std::to_string(beside.requests_per_second));
+  EXPECT_GE(beside.requests_per_second, 0.18 * alone.requests_per_second);
+  EXPECT_LE(beside.requests_per_second, 0.6 * alone.requests_per_second);
+}
+
+INSTANTIATE_TEST_SUITE_P(RowWork, SimulatedHeavyBacklogTest,
+                         testing::Values(16, 64));
+
 // Rows share launches, whoever asks.
 TEST_P(SimulatedWalkTest, ClientsOfManyIdentitiesAreServedAsThoseOfOne) {
   SimulatedLoad load = Walk();
