@@ -22,6 +22,12 @@ constexpr int64_t kColumnsPerItem = 8 * kColumnBlock;
 }  // namespace
 
 absl::Status ProgramExecutor::Run(const ProgramBatch& batch) {
+  const absl::Status status = RunTiles(batch);
+  if (scratch_.held_bytes() > kKeptScratchBytes) scratch_ = AlignedMemory();
+  return status;
+}
+
+absl::Status ProgramExecutor::RunTiles(const ProgramBatch& batch) {
   program_ = static_cast<const CpuProgram*>(batch.program.get());
   const int64_t tile_rows = TileRows(batch);
   RETURN_IF_ERROR(Reserve(tile_rows * program_->layout().scratch_bytes));

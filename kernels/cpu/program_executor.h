@@ -21,10 +21,14 @@ namespace qgemm::cpu {
 
 // Used by one thread at a time, that of the runner. Inputs are read and outputs
 // written where they lie; what is between stays in scratch, whose memory is
-// reused from batch to batch. In steady state it does not allocate.
+// reused from batch to batch unless it is large. In steady state it does not
+// allocate.
 class ProgramExecutor {
  public:
   static constexpr int64_t kScratchBytes = int64_t{64} << 20;
+  // Scratch that stays for the next batch: 64 rows of a layer of 8B models take
+  // 7 MB. A batch that needs more works far longer than its memory is made.
+  static constexpr int64_t kKeptScratchBytes = int64_t{16} << 20;
 
   // A tile has as many rows as fit in `scratch_bytes`, at least one; the cut
   // changes no bit. `runner` must outlive the executor.
@@ -37,6 +41,8 @@ class ProgramExecutor {
   // computed then.
   absl::Status Run(const ProgramBatch& batch);
 
+  int64_t scratch_bytes() const { return scratch_.held_bytes(); }
+
  private:
   // A row of the tile: its segment and its number in the segment's request.
   struct TileRow {
@@ -44,6 +50,7 @@ class ProgramExecutor {
     int64_t number;
   };
 
+  absl::Status RunTiles(const ProgramBatch& batch);
   int64_t TileRows(const ProgramBatch& batch) const;
   absl::Status Reserve(int64_t scratch_bytes);
   absl::Status RunTile();

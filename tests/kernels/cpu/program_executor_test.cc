@@ -202,5 +202,31 @@ TEST(ProgramExecutorTest, ItsLoopsAreProgress) {
   EXPECT_GE(runner.progress(), before + layer.program().ops().size());
 }
 
+// A launch of two wide activations, whose scratch is that of one of them.
+void RunWide(int64_t rows, ProgramExecutor* executor) {
+  constexpr int64_t kWidth = 1 << 18;
+  ProgramDraft draft(NumberType::kFloat32);
+  ValueNumber x = draft.Input(NumberType::kFloat32, kWidth);
+  x = draft.Slice(draft.Act(x, Activation::kRelu), 0, 1);
+  auto program = CpuProgram::Create(
+      std::make_shared<const CheckedProgram>(Checked(draft.Finish({x}))), {});
+  CHECK_OK(program.status());
+  const std::vector<uint8_t> inputs(rows * kWidth * sizeof(float));
+  std::vector<uint8_t> outputs(rows * sizeof(float));
+  ProgramBatch batch = {*std::move(program),
+                        {{rows, 0, rows, inputs.data(), outputs.data()}}};
+  CHECK_OK(executor->Run(batch));
+}
+
+TEST(ProgramExecutorTest, GivesLargeScratchBackAndKeepsOther) {
+  BatchRunner runner(SupportedCpuIsas().back(), 2);
+  ProgramExecutor executor(&runner);
+  RunWide(3, &executor);
+  const int64_t kept = executor.scratch_bytes();
+  EXPECT_GE(kept, 3 << 20);
+  RunWide(17, &executor);
+  EXPECT_EQ(executor.scratch_bytes(), 0);
+}
+
 }  // namespace
 }  // namespace qgemm::cpu
