@@ -30,10 +30,11 @@ namespace qgemm {
 struct ClientUsage {
   // Null where the table counts nothing.
   std::shared_ptr<Traffic> traffic;
-  // Counted by server/rpc/operands.h: operands, and answers of lists that
-  // are not read.
+  // Counted by server/rpc/operands.h: operands, answers of lists that are not
+  // read, and programs that wait to be loaded.
   std::atomic<int64_t> staged_bytes{0};
   std::atomic<int64_t> listed_bytes{0};
+  std::atomic<int64_t> program_bytes{0};
   // Open calls of Health.Watch.
   std::atomic<int> watches{0};
 };

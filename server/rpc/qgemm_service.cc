@@ -44,6 +44,9 @@ constexpr absl::Duration kShutdownNotice = absl::Milliseconds(20);
 // Room for some of the longest lists, half of it for one client.
 constexpr int64_t kMaxListBytes = int64_t{64} << 20;
 
+// Room for thirty of the largest programs, half of it for one client.
+constexpr int64_t kMaxWaitingProgramBytes = int64_t{32} << 20;
+
 ByteBudgetOptions ListAnswers() {
   ByteBudgetOptions options;
   options.name = "lists that clients have not read";
@@ -55,6 +58,19 @@ ByteBudgetOptions ListAnswers() {
 ClientShare ListShare() {
   return {&ClientUsage::listed_bytes, kMaxListBytes / 2, "lists", "",
           "ask for a smaller page_size"};
+}
+
+ByteBudgetOptions WaitingPrograms() {
+  ByteBudgetOptions options;
+  options.name = "programs that wait to be loaded";
+  options.limit_bytes = kMaxWaitingProgramBytes;
+  options.advice = "try again later";
+  return options;
+}
+
+ClientShare WaitingProgramShare() {
+  return {&ClientUsage::program_bytes, kMaxWaitingProgramBytes / 2,
+          "programs that wait to be loaded", "", "load one after the other"};
 }
 
 void LogLoad(const v1::LoadProgramRequest& request,
@@ -91,6 +107,7 @@ class ProgramHandlers {
                             v1::LoadProgramResponse, &ReadProgramMessage>;
 
   const ProgramQueries queries_;
+  ByteBudget waiting_programs_{WaitingPrograms()};
   // The hashes of a MiB of constants, and a compilation, would hold up a
   // completion queue.
   WorkerPool load_executor_{1};
@@ -109,7 +126,12 @@ ProgramHandlers::ProgramHandlers(const CallServices& services,
           [this](const auto& request, auto* response) {
             return queries_.Load(request, response);
           },
-          {&load_executor_, nullptr, {}}, &LogLoad),
+          {&load_executor_,
+           nullptr,
+           {},
+           &waiting_programs_,
+           WaitingProgramShare()},
+          &LogLoad),
       unload_(
           services, service, "UnloadProgram", &AsyncQgemm::RequestUnloadProgram,
           [this](const auto& request, auto* response) {

@@ -32,7 +32,8 @@
 
 namespace qgemm {
 
-// The thread that makes answers that may be long, and the bound of their bytes.
+// The thread that makes answers that may be long, and the bounds of their bytes
+// and of those that wait for it.
 struct LongAnswers {
   // Makes the answers; null: the completion queue's thread. A long answer would
   // hold up the other calls of that.
@@ -41,6 +42,10 @@ struct LongAnswers {
   // null: not bounded.
   ByteBudget* budget = nullptr;
   ClientShare share;
+  // The same for the requests that wait for the runner. A request beyond a
+  // client's share is one that kRead refuses.
+  ByteBudget* waiting_budget = nullptr;
+  ClientShare waiting_share = {};
 };
 
 // Reads a request as those of most RPCs are bounded.
@@ -48,6 +53,25 @@ template <typename Request>
 absl::Status ReadQuery(grpc::ByteBuffer* buffer, Request* request) {
   return ReadBoundedMessage(buffer, kMaxQueryBytes, request);
 }
+
+// Bytes that count for a client and in all. Gives them back when it goes.
+class HeldBytes {
+ public:
+  // Errors: RESOURCE_EXHAUSTED, with the time to retry.
+  absl::Status Take(std::shared_ptr<const Peer> peer, int64_t bytes,
+                    ByteBudget* budget, const ClientShare& share) {
+    ASSIGN_OR_RETURN(charge_,
+                     ClientCharge::Take(std::move(peer), bytes, share));
+    absl::StatusOr<ByteReservation> held = budget->Reserve(bytes);
+    if (!held.ok()) return WithRetryDelay(held.status(), kPlaceRetryDelay);
+    held_ = *std::move(held);
+    return absl::OkStatus();
+  }
+
+ private:
+  ClientCharge charge_;
+  ByteReservation held_;
+};
 
 // One RPC of the asynchronous Service, which takes and gives bytes. kRead
 // parses a request and bounds it. Thread-safe; must outlive the calls it
@@ -102,27 +126,52 @@ class UnaryHandler {
 
     void Await(void* tag) {
       grpc::ServerCompletionQueue* const queue = this->queue()->server_queue();
-      (handler_->service_->*handler_->method_)(this->context(), &request_,
+      (handler_->service_->*handler_->method_)(this->context(), &buffer_,
                                                &responder_, queue, queue, tag);
     }
 
     void AcceptNext() { handler_->Accept(this->queue()); }
 
+    // A request is read here, in tenths of a millisecond at most, so that what
+    // waits for the runner is counted, and what is refused does not wait.
     void Begin() {
       const absl::Status serving = this->live_calls()->CheckServing();
       if (!serving.ok()) return this->Refuse(serving);
+      start_ = handler_->services_.clock->Now();
+      const absl::Status read = Read();
+      if (!read.ok()) return Finish(read, grpc::ByteBuffer());
       TaskRunner* const runner = handler_->long_answers_.runner;
       if (runner == nullptr) return Run();
       runner->Submit([call = this->shared_from_this()] { call->Run(); });
     }
 
+    absl::Status Read() {
+      const auto bytes = static_cast<int64_t>(buffer_.Length());
+      const LongAnswers& bounds = handler_->long_answers_;
+      if (bounds.waiting_budget != nullptr) {
+        const std::shared_ptr<const Peer> peer = FindPeer();
+        CountMessage(*peer, Direction::kReceived, bytes,
+                     handler_->services_.metrics);
+        // kRead refuses what is beyond the share, without parsing it.
+        if (bytes <= bounds.waiting_share.max_bytes) {
+          RETURN_IF_ERROR(waiting_.Take(peer, bytes, bounds.waiting_budget,
+                                        bounds.waiting_share));
+        }
+      }
+      return kRead(&buffer_, &request_);
+    }
+
     void Run() {
-      const absl::Time start = handler_->services_.clock->Now();
       grpc::ByteBuffer answer;
       const absl::Status status = Make(&answer);
+      waiting_ = HeldBytes();
+      Finish(status, answer);
+    }
+
+    void Finish(const absl::Status& status, const grpc::ByteBuffer& answer) {
       handler_->services_.metrics->RpcEnded(
           handler_->name_, status.code(),
-          handler_->services_.clock->Now() - start);
+          handler_->services_.clock->Now() - start_);
       LogRefusal(handler_->name_, status, [this] { return FindPeer(); });
       if (!status.ok()) return End(status);
       responder_.Finish(answer, grpc::Status::OK, this->FinishTag());
@@ -133,28 +182,18 @@ class UnaryHandler {
     }
 
     absl::Status Make(grpc::ByteBuffer* answer) {
-      Request request;
-      RETURN_IF_ERROR(kRead(&request_, &request));
       Response response;
-      RETURN_IF_ERROR(handler_->answer_(request, &response));
-      if (handler_->long_answers_.budget != nullptr) {
-        RETURN_IF_ERROR(Hold(static_cast<int64_t>(response.ByteSizeLong())));
+      RETURN_IF_ERROR(handler_->answer_(request_, &response));
+      const LongAnswers& bounds = handler_->long_answers_;
+      if (bounds.budget != nullptr) {
+        RETURN_IF_ERROR(unread_.Take(
+            FindPeer(), static_cast<int64_t>(response.ByteSizeLong()),
+            bounds.budget, bounds.share));
       }
       *answer = WriteMessage(response);
       if (handler_->log_ != nullptr) {
-        handler_->log_(request, response, *FindPeer());
+        handler_->log_(request_, response, *FindPeer());
       }
-      return absl::OkStatus();
-    }
-
-    // Counts the answer until it is sent.
-    absl::Status Hold(int64_t bytes) {
-      const LongAnswers& bounds = handler_->long_answers_;
-      ASSIGN_OR_RETURN(charge_,
-                       ClientCharge::Take(FindPeer(), bytes, bounds.share));
-      absl::StatusOr<ByteReservation> held = bounds.budget->Reserve(bytes);
-      if (!held.ok()) return WithRetryDelay(held.status(), kPlaceRetryDelay);
-      held_ = *std::move(held);
       return absl::OkStatus();
     }
 
@@ -163,9 +202,11 @@ class UnaryHandler {
     }
 
     UnaryHandler* const handler_;
-    grpc::ByteBuffer request_;
-    ClientCharge charge_;  // these two until the answer is sent
-    ByteReservation held_;
+    absl::Time start_;
+    grpc::ByteBuffer buffer_;
+    Request request_;
+    HeldBytes waiting_;
+    HeldBytes unread_;  // until the answer is sent
     grpc::ServerAsyncResponseWriter<grpc::ByteBuffer> responder_;
   };
 
