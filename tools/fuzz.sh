@@ -3,10 +3,10 @@
 #
 # Fuzzes what reads foreign bytes, with libFuzzer and AddressSanitizer: requests
 # (against Protobuf's parser), uploads, messages of streams, programs (against a
-# second check, the reference and fp64), tensor files, and HTTP/2 connections of a
-# server in the same process, of which gRPC itself is not instrumented. A crash, a
-# difference or a minute without an answer ends it with an error and leaves the
-# input. tests/hostile/run.sh attacks the server's binary.
+# second check, the reference and fp64), tensor files, and HTTP/2 connections of
+# a server in the same process, of which gRPC itself is not instrumented. A
+# crash, a difference or a minute without an answer ends it with an error and
+# leaves the input. tests/hostile/run.sh attacks the server's binary.
 #
 # Usage: tools/fuzz.sh [RUNS [TARGET ...]]    (default: 10000000 of each, and a
 # hundredth of programs and of connections)

@@ -84,11 +84,12 @@ class Summary:
 
 class Bystanders:
     """The clients, for a with block; `take` gives what they met. Each class of
-    client has a thread: `tcp` and `unix` call Gemm, `stream` keeps a GemmStream
-    open, `fresh` connects anew each time, over both, and asks for health too, and
-    `upload` loads a layer, multiplies by it and unloads it."""
+    client has a thread: `tcp` and `unix` call Gemm, `program` runs a program,
+    `stream` keeps a GemmStream open, `fresh` connects anew each time, over
+    both, and asks for health too, and `upload` loads a layer, multiplies by it
+    and unloads it."""
 
-    KINDS = ("tcp", "unix", "stream", "fresh", "upload")
+    KINDS = ("tcp", "unix", "program", "stream", "fresh", "upload")
 
     def __init__(self, addresses, kinds=KINDS, tcp_target=None):
         self._unix_target = addresses.unix_target
@@ -133,6 +134,25 @@ class Bystanders:
             stub = layers.stub_of(channel)
             while not self._stop.wait(PAUSE_S):
                 self._call(kind, lambda: self._multiply(stub, kind))
+
+    def _run_program(self):
+        """A program of one product: its answer is the product's."""
+        with layers.channel_to(self._tcp_target) as channel:
+            stub = layers.stub_of(channel)
+            self._call("program", lambda: stub.LoadProgram(
+                pb.LoadProgramRequest(name="bystander/program",
+                                      program=self._layer.program()),
+                timeout=CALL_LIMIT_S))
+            while not self._stop.wait(PAUSE_S):
+                self._call("program", lambda: self._run(stub))
+
+    def _run(self, stub):
+        request = self._layer.request()
+        answer = stub.Run(pb.RunRequest(
+            program="bystander/program", m=request.m, inputs=request.a),
+            timeout=CALL_LIMIT_S)
+        if not self._layer.is_right(answer.outputs):
+            self._record.add_problem("program: a wrong product")
 
     def _run_fresh(self):
         targets = [self._tcp_target, self._unix_target]

@@ -7,6 +7,7 @@ import struct
 
 import grpc
 import numpy as np
+from qgemm.v1 import program_pb2
 from qgemm.v1 import qgemm_pb2 as pb
 from qgemm.v1 import qgemm_pb2_grpc
 
@@ -104,6 +105,16 @@ class CheckedLayer:
             weights=self.name, m=len(self.rows), a_type=pb.FLOAT_TYPE_FP16,
             c_type=pb.FLOAT_TYPE_FP32, a=self.rows.astype("<f2").tobytes(),
             **fields)
+
+    def program(self):
+        """A program of one product of the rows, answered as a Gemm is."""
+        return program_pb2.Program(
+            revision=1, inputs=[program_pb2.Program.Input(
+                type=program_pb2.NUMBER_TYPE_FP16, width=self.rows.shape[1])],
+            ops=[program_pb2.Program.Op(
+                type=program_pb2.NUMBER_TYPE_FP32,
+                gemm=program_pb2.Program.Gemm(x=0, weights=self.name))],
+            outputs=[1])
 
     def is_right(self, answer):
         """True if an answer's C is the product, element by element."""

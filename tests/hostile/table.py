@@ -12,6 +12,8 @@ import header_attacks
 import large_requests
 import many_connections
 import message_attacks
+import program_loads
+import program_runs
 import upload_attacks
 
 # Flags of the server that is attacked: a budget to fill, and limits in time
@@ -75,6 +77,12 @@ ATTACKS = [
         "empty_chunks", "uploads_at_once", "abandoned_uploads",
         "cancelled_upload", "names", "tiny_layers", "unread_lists",
         "reload_storm", "odd_headers"),
+    *of_module(
+        program_runs, "wide_runs", "wide_scratch", "heavy_runs", "false_runs",
+        "declared_runs", "cut_runs", "unload_while_running"),
+    *of_module(
+        program_loads, "program_flood", "large_programs_at_once",
+        "program_lists", "mutated_programs"),
     *of_module(
         endpoint_attacks, "slow_scrapers", "unread_pages", "odd_pages"),
     *of_module(large_requests, "big_fragments"),
