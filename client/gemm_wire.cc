@@ -4,6 +4,7 @@
 
 #include "client/gemm_wire.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -159,11 +160,14 @@ absl::StatusOr<GemmResult> ResultOfSize(int64_t c_bytes,
   result.m = expected.m;
   result.n = c_bytes / column_bytes;
   result.placed_c = expected.c;
+  if (memory_bytes == 0) {
+    result.c.reserve(std::min(c_bytes, kMaxReservedBytes));
+  }
   return result;
 }
 
-void AppendC(absl::Span<const absl::string_view> pieces, int64_t offset,
-             const ExpectedResult& expected, GemmResult* result) {
+void AppendPieces(absl::Span<const absl::string_view> pieces, int64_t offset,
+                  const ExpectedResult& expected, GemmResult* result) {
   if (expected.c.empty()) {
     for (absl::string_view piece : pieces) {
       result->c.append(piece.data(), piece.size());
@@ -200,8 +204,7 @@ absl::StatusOr<GemmResult> ReadResult(grpc::ByteBuffer* buffer,
   int64_t c_bytes = 0;
   for (absl::string_view piece : answer.c) c_bytes += piece.size();
   ASSIGN_OR_RETURN(GemmResult result, ResultOfSize(c_bytes, expected));
-  if (expected.c.empty()) result.c.reserve(c_bytes);
-  AppendC(answer.c, 0, expected, &result);
+  AppendPieces(answer.c, 0, expected, &result);
   result.timings = answer.timings;
   return result;
 }

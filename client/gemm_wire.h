@@ -61,6 +61,9 @@ struct ExpectedResult {
   absl::Span<uint8_t> c;  // memory for C; empty: none given
 };
 
+// The largest answer that memory is taken for before it comes.
+inline constexpr int64_t kMaxReservedBytes = int64_t{1} << 30;
+
 // The result whose C has `c_bytes`, before any of C has come.
 // Errors: INTERNAL if the byte count fits no n, INVALID_ARGUMENT if it is not
 // that of the memory given.
@@ -69,8 +72,8 @@ absl::StatusOr<GemmResult> ResultOfSize(int64_t c_bytes,
 
 // Copies the bytes of C from `offset` on: into the memory given, else to the
 // end of result->c.
-void AppendC(absl::Span<const absl::string_view> pieces, int64_t offset,
-             const ExpectedResult& expected, GemmResult* result);
+void AppendPieces(absl::Span<const absl::string_view> pieces, int64_t offset,
+                  const ExpectedResult& expected, GemmResult* result);
 
 // A GemmResponse where it lies in a buffer.
 struct AnswerView {

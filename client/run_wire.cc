@@ -21,27 +21,17 @@ static_assert(v1::RunRequest::kInputsFieldNumber == kPayloadField &&
                   v1::GemmRequest::kAFieldNumber == kPayloadField,
               "PayloadPrefix serves both");
 
-v1::RunRequest HeaderToWire(const RunRequest& request) {
-  v1::RunRequest header;
-  header.set_program(request.program);
-  header.set_m(request.m);
-  if (request.priority != RequestPriority::kNormal) {
-    header.set_priority(ToWire(request.priority));
-  }
-  header.set_client_id(request.client_id);
-  return header;
-}
-
-// Copies the pieces, one behind the other, into memory of the same size.
-void Scatter(const std::vector<absl::string_view>& pieces,
+// Copies the pieces, one behind the other, into memory from `offset` on; it has
+// room for them.
+void Scatter(absl::Span<const absl::string_view> pieces, size_t offset,
              const std::vector<absl::Span<uint8_t>>& memory) {
   auto to = memory.begin();
-  size_t filled = 0;  // of *to
+  size_t filled = offset;  // of *to
   for (absl::string_view piece : pieces) {
     while (!piece.empty()) {
-      if (filled == to->size()) {
+      if (filled >= to->size()) {
+        filled -= to->size();
         ++to;
-        filled = 0;
         continue;
       }
       const size_t bytes = std::min(piece.size(), to->size() - filled);
@@ -84,6 +74,17 @@ absl::Status CheckInputs(const RunRequest& request) {
       " rows; they must have m * width elements each, with m of 1 or more"));
 }
 
+v1::RunRequest HeaderToWire(const RunRequest& request) {
+  v1::RunRequest header;
+  header.set_program(request.program);
+  header.set_m(request.m);
+  if (request.priority != RequestPriority::kNormal) {
+    header.set_priority(ToWire(request.priority));
+  }
+  header.set_client_id(request.client_id);
+  return header;
+}
+
 std::vector<grpc::Slice> InputsToWire(const RunRequest& request) {
   std::vector<grpc::Slice> slices;
   if (request.inputs_released == nullptr) {
@@ -110,6 +111,33 @@ grpc::ByteBuffer ToWire(const RunRequest& request,
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
+absl::StatusOr<RunResult> ResultOfSize(int64_t output_bytes,
+                                       const ExpectedOutputs& expected) {
+  if (output_bytes <= 0 || output_bytes % expected.m != 0) {
+    return absl::InternalError(absl::StrCat(
+        "the server answered ", output_bytes, " bytes for ", expected.m,
+        " rows, which is not a positive multiple of them"));
+  }
+  RETURN_IF_ERROR(CheckMemory(expected, output_bytes));
+  RunResult result;
+  result.m = expected.m;
+  result.row_bytes = output_bytes / expected.m;
+  if (expected.outputs.empty()) {
+    result.outputs.reserve(std::min(output_bytes, kMaxReservedBytes));
+  }
+  return result;
+}
+
+void AppendPieces(absl::Span<const absl::string_view> pieces, int64_t offset,
+                  const ExpectedOutputs& expected, RunResult* result) {
+  if (!expected.outputs.empty()) {
+    return Scatter(pieces, offset, expected.outputs);
+  }
+  for (absl::string_view piece : pieces) {
+    result->outputs.append(piece.data(), piece.size());
+  }
+}
+
 absl::StatusOr<RunResult> ReadResult(grpc::ByteBuffer* buffer,
                                      const ExpectedOutputs& expected) {
   v1::RunResponse message;
@@ -117,24 +145,9 @@ absl::StatusOr<RunResult> ReadResult(grpc::ByteBuffer* buffer,
   if (!ReadPayloadMessage(buffer, &message, &payload).ok()) {
     return absl::InternalError("the server's answer does not parse");
   }
-  if (payload.bytes == 0 || payload.bytes % expected.m != 0) {
-    return absl::InternalError(absl::StrCat(
-        "the server answered ", payload.bytes, " bytes for ", expected.m,
-        " rows, which is not a positive multiple of them"));
-  }
-  RETURN_IF_ERROR(CheckMemory(expected, payload.bytes));
-  RunResult result;
-  result.m = expected.m;
-  result.row_bytes = payload.bytes / expected.m;
+  ASSIGN_OR_RETURN(RunResult result, ResultOfSize(payload.bytes, expected));
+  AppendPieces(payload.pieces, 0, expected, &result);
   result.timings = FromWire(message.timings());
-  if (!expected.outputs.empty()) {
-    Scatter(payload.pieces, expected.outputs);
-    return result;
-  }
-  result.outputs.reserve(payload.bytes);
-  for (absl::string_view piece : payload.pieces) {
-    result.outputs.append(piece.data(), piece.size());
-  }
   return result;
 }
 

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "qgemm/program.h"
 #include "qgemm/v1/qgemm.pb.h"
@@ -32,6 +33,9 @@ absl::Status CheckInputs(const RunRequest& request);
 // the last slice has gone.
 std::vector<grpc::Slice> InputsToWire(const RunRequest& request);
 
+// The request's fields without the inputs.
+v1::RunRequest HeaderToWire(const RunRequest& request);
+
 // The request as it travels; `inputs` are from InputsToWire.
 grpc::ByteBuffer ToWire(const RunRequest& request,
                         const std::vector<grpc::Slice>& inputs);
@@ -45,9 +49,19 @@ struct ExpectedOutputs {
   std::vector<absl::Span<uint8_t>> outputs;  // memory; empty: none given
 };
 
-// The answer as a result; the outputs are copied once. Errors: INTERNAL if it
-// does not parse or has no m rows; INVALID_ARGUMENT if its size is not that of
-// the memory given, which stays as it is.
+// The result whose outputs have `output_bytes`, before any of them has come.
+// Errors: INTERNAL if those are no m rows, INVALID_ARGUMENT if they are not the
+// bytes of the memory given.
+absl::StatusOr<RunResult> ResultOfSize(int64_t output_bytes,
+                                       const ExpectedOutputs& expected);
+
+// Copies the bytes of the outputs from `offset` on: into the memory given, else
+// to the end of result->outputs.
+void AppendPieces(absl::Span<const absl::string_view> pieces, int64_t offset,
+                  const ExpectedOutputs& expected, RunResult* result);
+
+// The answer as a result; the outputs are copied once, or the memory given
+// stays as it is. Errors: INTERNAL if it does not parse, those of ResultOfSize.
 absl::StatusOr<RunResult> ReadResult(grpc::ByteBuffer* buffer,
                                      const ExpectedOutputs& expected);
 

@@ -7,12 +7,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "client/gemm_wire.h"
+#include "client/run_wire.h"
 #include "qgemm/gemm_stream.h"
 #include "rpc/grpc_status.h"
 
@@ -21,8 +25,18 @@ namespace {
 
 constexpr char kMethod[] = "/qgemm.v1.Qgemm/GemmStream";
 
-// The largest result that memory is taken for before it comes.
-constexpr uint64_t kReserveBytes = uint64_t{1} << 30;
+// The bytes [begin, end) of slices that stand one behind the other, behind
+// those that are in `message` already.
+void AppendRange(const std::vector<grpc::Slice>& slices, size_t begin,
+                 size_t end, std::vector<grpc::Slice>* message) {
+  size_t at = 0;  // of the slice
+  for (const grpc::Slice& slice : slices) {
+    const size_t from = std::max(begin, at);
+    const size_t to = std::min(end, at + slice.size());
+    if (from < to) message->push_back(slice.sub(from - at, to - at));
+    at += slice.size();
+  }
+}
 
 // At least 1, for a deadline that has not passed; 0 for none.
 uint64_t TimeoutNs(absl::Time deadline) {
@@ -64,50 +78,64 @@ absl::Status StreamCall::Start() {
   return absl::OkStatus();
 }
 
-absl::Status StreamCall::Check(const GemmRequest& request) const {
-  RETURN_IF_ERROR(CheckOperand(request));
-  const int64_t a_bytes = request.a.size();
-  if (a_bytes > options_.max_operand_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "a has ", a_bytes, " bytes; the server's limit is ",
-        options_.max_operand_bytes,
-        " (--max_stream_operand_bytes); send fewer rows a request"));
-  }
-  if (request.deadline <= absl::Now()) {
-    return absl::DeadlineExceededError(
-        "GemmRequest::deadline has passed already; nothing was sent");
-  }
-  return absl::OkStatus();
+absl::Status StreamCall::CheckOperandFits(absl::string_view subject,
+                                          int64_t bytes) const {
+  if (bytes <= options_.max_operand_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(subject, " ", bytes, " bytes; the server's limit is ",
+                   options_.max_operand_bytes,
+                   " (--max_stream_operand_bytes); send fewer rows a request"));
 }
 
 absl::StatusOr<uint64_t> StreamCall::Submit(const GemmRequest& request,
                                             GemmCallback callback) {
   // Made first, so that a borrowed A is released whatever becomes of it.
-  grpc::Slice operand = OperandToWire(request);
-  RETURN_IF_ERROR(Check(request));
-  Outgoing outgoing = MessageOf(request, std::move(operand));
+  std::vector<grpc::Slice> operand = {OperandToWire(request)};
+  RETURN_IF_ERROR(CheckOperand(request));
+  RETURN_IF_ERROR(CheckOperandFits("a has", request.a.size()));
+  v1::GemmStreamOpen open;
+  *open.mutable_gemm() = HeaderToWire(request);
+  open.set_a_bytes(request.a.size());
+  return Send(std::move(open), request.deadline, std::move(operand),
+              std::make_unique<PendingAnswerOf<GemmResult, ExpectedResult>>(
+                  ExpectedResult(request), std::move(callback)));
+}
+
+absl::StatusOr<uint64_t> StreamCall::Submit(const RunRequest& request,
+                                            RunCallback callback) {
+  // Made first, so that borrowed inputs are released whatever becomes of them.
+  std::vector<grpc::Slice> operand = InputsToWire(request);
+  RETURN_IF_ERROR(CheckInputs(request));
+  RETURN_IF_ERROR(CheckOperandFits("the inputs have", InputBytes(request)));
+  v1::GemmStreamOpen open;
+  *open.mutable_run() = HeaderToWire(request);
+  open.set_a_bytes(InputBytes(request));
+  return Send(std::move(open), request.deadline, std::move(operand),
+              std::make_unique<PendingAnswerOf<RunResult, ExpectedOutputs>>(
+                  ExpectedOutputs(request), std::move(callback)));
+}
+
+absl::StatusOr<uint64_t> StreamCall::Send(
+    v1::GemmStreamOpen open, absl::Time deadline,
+    std::vector<grpc::Slice> operand, std::unique_ptr<PendingAnswer> answer) {
+  if (deadline <= absl::Now()) {
+    return absl::DeadlineExceededError(
+        "the request's deadline has passed already; nothing was sent");
+  }
+  open.set_timeout_ns(TimeoutNs(deadline));
+  open.set_c_fragment_bytes(options_.c_fragment_bytes);
+  Outgoing outgoing;
+  outgoing.operand = std::move(operand);
+  outgoing.operand_bytes = open.a_bytes();
+  *outgoing.message.mutable_open() = std::move(open);
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(AwaitPlace());
   const uint64_t id = next_id_++;
-  Outstanding& outstanding = outstanding_[id];
-  outstanding.callback = std::move(callback);
-  outstanding.expected = ExpectedResult(request);
+  outstanding_[id].answer = std::move(answer);
   outgoing.message.set_request_id(id);
   outgoing_.push_back(std::move(outgoing));
   WriteNext();
   return id;
-}
-
-StreamCall::Outgoing StreamCall::MessageOf(const GemmRequest& request,
-                                           grpc::Slice operand) const {
-  Outgoing outgoing;
-  v1::GemmStreamOpen& open = *outgoing.message.mutable_open();
-  *open.mutable_gemm() = HeaderToWire(request);
-  open.set_a_bytes(operand.size());
-  open.set_timeout_ns(TimeoutNs(request.deadline));
-  open.set_c_fragment_bytes(options_.c_fragment_bytes);
-  outgoing.operand = std::move(operand);
-  return outgoing;
 }
 
 absl::Status StreamCall::AwaitPlace() {
@@ -175,14 +203,14 @@ void StreamCall::WriteNext() {
   Outgoing& next = outgoing_.front();
   const size_t begin = next.sent_bytes;
   const size_t end =
-      std::min(next.operand.size(),
+      std::min(next.operand_bytes,
                begin + static_cast<size_t>(options_.a_fragment_bytes));
   std::string prefix = next.message.SerializeAsString();
   if (end > begin) prefix += PayloadPrefix(end - begin);
-  const grpc::Slice slices[2] = {grpc::Slice(prefix),
-                                 next.operand.sub(begin, end)};
-  const grpc::ByteBuffer message(slices, end > begin ? 2 : 1);
-  if (end == next.operand.size()) {
+  std::vector<grpc::Slice> slices = {grpc::Slice(prefix)};
+  AppendRange(next.operand, begin, end, &slices);
+  const grpc::ByteBuffer message(slices.data(), slices.size());
+  if (end == next.operand_bytes) {
     outgoing_.pop_front();
   } else {
     next.message.mutable_fragment()->set_offset(end);
@@ -238,7 +266,7 @@ void StreamCall::OnRead(bool ok) {
       call_->Finish(&status_, finished_tag_.Arm(shared_from_this()));
     }
   }
-  for (Ended& each : all) each.callback(std::move(each.result));
+  for (Ended& each : all) each.Run();
 }
 
 absl::StatusOr<std::vector<StreamCall::Ended>> StreamCall::Take() {
@@ -264,9 +292,8 @@ absl::StatusOr<std::vector<StreamCall::Ended>> StreamCall::Take() {
     return Unexpected(header, "is an error with the code OK");
   }
   MutexLock lock(&mutex_);
-  ended.push_back({std::move(request->callback),
-                   failed ? absl::StatusOr<GemmResult>(ErrorOf(header.error()))
-                          : std::move(request->result)});
+  ended.push_back({std::move(request->answer),
+                   failed ? ErrorOf(header.error()) : absl::OkStatus()});
   outstanding_.erase(header.request_id());
   changed_.SignalAll();
   return ended;
@@ -275,18 +302,9 @@ absl::StatusOr<std::vector<StreamCall::Ended>> StreamCall::Take() {
 absl::Status StreamCall::TakeFragment(const v1::GemmStreamResponse& header,
                                       const ReceivedPayload& c,
                                       Outstanding* request) {
-  absl::StatusOr<GemmResult>& result = request->result;
   if (request->c_bytes == 0) {
-    result = ResultOfSize(header.c_bytes(), request->expected);
-    // Memory of another size is this request's fault, not the stream's.
-    if (absl::IsInternal(result.status())) return result.status();
+    RETURN_IF_ERROR(request->answer->Begin(header));
     request->c_bytes = header.c_bytes();
-    if (result.ok()) {
-      result->timings = FromWire(header.timings());
-      if (request->expected.c.empty()) {
-        result->c.reserve(std::min(request->c_bytes, kReserveBytes));
-      }
-    }
   }
   const uint64_t missing_bytes = request->c_bytes - request->received_bytes;
   if (header.offset() != request->received_bytes || c.bytes == 0 ||
@@ -296,9 +314,7 @@ absl::Status StreamCall::TakeFragment(const v1::GemmStreamResponse& header,
                                            " are missing from ",
                                            request->received_bytes, " on"));
   }
-  if (result.ok()) {
-    AppendC(c.pieces, request->received_bytes, request->expected, &*result);
-  }
+  request->answer->Append(c.pieces, request->received_bytes);
   request->received_bytes += c.bytes;
   return absl::OkStatus();
 }
@@ -313,7 +329,7 @@ void StreamCall::OnFinished(bool) {
     all = TakeAll();
     outgoing_.clear();
   }
-  for (Ended& each : all) each.callback(std::move(each.result));
+  for (Ended& each : all) each.Run();
   all.clear();  // what callbacks captured goes before the engine may
   engine_->Leave(&context_);
   MutexLock lock(&mutex_);
@@ -334,7 +350,7 @@ absl::Status StreamCall::ReasonOf(const grpc::Status& status) const {
 std::vector<StreamCall::Ended> StreamCall::TakeAll() {
   std::vector<Ended> all;
   for (auto& [unused, request] : outstanding_) {
-    all.push_back({std::move(request.callback), broken_});
+    all.push_back({std::move(request.answer), broken_});
   }
   outstanding_.clear();
   return all;
@@ -348,6 +364,11 @@ GemmStream::~GemmStream() { call_->Abandon(); }
 
 absl::StatusOr<uint64_t> GemmStream::Submit(const GemmRequest& request,
                                             GemmCallback callback) {
+  return call_->Submit(request, std::move(callback));
+}
+
+absl::StatusOr<uint64_t> GemmStream::Submit(const RunRequest& request,
+                                            RunCallback callback) {
   return call_->Submit(request, std::move(callback));
 }
 

@@ -21,11 +21,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "client/call_engine.h"
-#include "client/gemm_wire.h"
+#include "client/pending_answer.h"
 #include "qgemm/gemm.h"
+#include "qgemm/program.h"
 #include "qgemm/v1/qgemm.pb.h"
 #include "rpc/completion_queue.h"
 #include "rpc/payload_message.h"
@@ -53,6 +55,8 @@ class StreamCall : public std::enable_shared_from_this<StreamCall> {
   // The methods of GemmStream.
   absl::StatusOr<uint64_t> Submit(const GemmRequest& request,
                                   GemmCallback callback);
+  absl::StatusOr<uint64_t> Submit(const RunRequest& request,
+                                  RunCallback callback);
   void Cancel(uint64_t id);
   absl::Status Finish();
   // Cancels the call and waits for its end, unless on an engine thread.
@@ -61,23 +65,25 @@ class StreamCall : public std::enable_shared_from_this<StreamCall> {
  private:
   // A request without its whole answer.
   struct Outstanding {
-    GemmCallback callback;
-    ExpectedResult expected;
-    absl::StatusOr<GemmResult> result;
+    std::unique_ptr<PendingAnswer> answer;
     uint64_t c_bytes = 0;  // 0: no message of the answer has come
     uint64_t received_bytes = 0;
   };
   // The part of a request that is yet to be written.
   struct Outgoing {
     v1::GemmStreamRequest message;  // the next one, without A
-    grpc::Slice operand;
+    // A, or a program's inputs, one behind the other.
+    std::vector<grpc::Slice> operand;
+    size_t operand_bytes = 0;
     size_t sent_bytes = 0;  // of the operand
     bool begun = false;
   };
   // An answer that has come whole, or failed.
   struct Ended {
-    GemmCallback callback;
-    absl::StatusOr<GemmResult> result;
+    std::unique_ptr<PendingAnswer> answer;
+    absl::Status status;
+
+    void Run() { answer->End(std::move(status)); }
   };
 
   void OnStarted(bool ok);
@@ -86,8 +92,13 @@ class StreamCall : public std::enable_shared_from_this<StreamCall> {
   void OnHalfClosed(bool) {}
   void OnFinished(bool);
 
-  absl::Status Check(const GemmRequest& request) const;
-  Outgoing MessageOf(const GemmRequest& request, grpc::Slice operand) const;
+  // RESOURCE_EXHAUSTED if the server takes no operand of so many bytes; the
+  // message begins with `subject`, as "a has".
+  absl::Status CheckOperandFits(absl::string_view subject, int64_t bytes) const;
+  // Sends a request whose work `open` names.
+  absl::StatusOr<uint64_t> Send(v1::GemmStreamOpen open, absl::Time deadline,
+                                std::vector<grpc::Slice> operand,
+                                std::unique_ptr<PendingAnswer> answer);
   // Waits for a place in the window. Errors: the reason that there will be
   // none.
   absl::Status AwaitPlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

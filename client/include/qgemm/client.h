@@ -78,9 +78,9 @@ class Client {
   std::future<absl::StatusOr<GemmResult>> GemmFuture(
       const GemmRequest& request);
 
-  // Opens a stream for many multiplications; streams take the connections in
-  // turn. Asks the server for its limits first. Errors: INVALID_ARGUMENT
-  // (options), those of GetServerInfo.
+  // Opens a stream for many multiplications and runs of programs; streams take
+  // the connections in turn. Asks the server for its limits first. Errors:
+  // INVALID_ARGUMENT (options), those of GetServerInfo.
   absl::StatusOr<std::unique_ptr<qgemm::GemmStream>> GemmStream(
       const GemmStreamOptions& options = {});
 

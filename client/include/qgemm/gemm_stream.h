@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Many multiplications over one call: pipelined, answered as they are ready,
-// with operands of any size. qgemm/gemm.h has the request and the result.
+// Many multiplications and runs of programs over one call: pipelined, answered
+// as they are ready, with operands of any size. qgemm/gemm.h and
+// qgemm/program.h have the requests and the results.
 
 #ifndef QGEMM_CLIENT_INCLUDE_QGEMM_GEMM_STREAM_H_
 #define QGEMM_CLIENT_INCLUDE_QGEMM_GEMM_STREAM_H_
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "qgemm/gemm.h"
+#include "qgemm/program.h"
 
 namespace qgemm {
 
@@ -23,8 +25,9 @@ struct GemmStreamOptions {
   // The server stops reading while too many wait there
   // (--max_stream_requests).
   int window = 128;
-  // Upper bound for bytes of A or C in one message; both sides' message limits
-  // bound it further. A larger operand goes in fragments.
+  // Upper bound for bytes of A or C, or of a program's inputs or outputs, in
+  // one message; both sides' message limits bound it further. A larger operand
+  // goes in fragments.
   int64_t fragment_bytes = int64_t{1} << 20;
   // Deadline of the whole stream; it breaks with DEADLINE_EXCEEDED then.
   absl::Time deadline = absl::InfiniteFuture();
@@ -33,10 +36,10 @@ struct GemmStreamOptions {
 // A stream to one server, made by Client::GemmStream. A request that fails
 // ends with its own status, and the stream goes on; if the stream itself
 // breaks, all outstanding requests end with the reason, and so does every
-// Submit from then on. Nothing is retried: a Gemm has no effect on the server,
-// so a request that ended with UNAVAILABLE may be sent again, on another
-// stream, and one whose status has a RetryDelay (qgemm/client_options.h) again
-// on this stream after that time.
+// Submit from then on. Nothing is retried: a Gemm or Run has no effect on the
+// server, so a request that ended with UNAVAILABLE may be sent again, on
+// another stream, and one whose status has a RetryDelay
+// (qgemm/client_options.h) again on this stream after that time.
 //
 // Thread-safe, but for the destructor. It cancels what is outstanding and
 // waits for the callbacks, which are given CANCELLED; inside a callback it
@@ -60,6 +63,9 @@ class GemmStream {
   // reason that broke the stream.
   absl::StatusOr<uint64_t> Submit(const GemmRequest& request,
                                   GemmCallback callback);
+  // The same of a run of a program, whose inputs are A.
+  absl::StatusOr<uint64_t> Submit(const RunRequest& request,
+                                  RunCallback callback);
 
   // Ends the request with CANCELLED unless its launch has begun; its callback
   // runs all the same. No effect if it has ended.
