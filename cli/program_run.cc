@@ -16,6 +16,8 @@
 #include "cli/command.h"
 #include "cli/matrices.h"
 #include "cli/output.h"
+#include "kernels/programs/canonical_text.h"
+#include "kernels/programs/op_fields.h"
 
 namespace qgemm::cli {
 namespace {
@@ -45,18 +47,52 @@ struct RunReport {
   const RunResult& result;
   absl::Duration round_trip;
   const std::vector<std::string>& paths;  // of outputs; empty: not written
+  bool time_ops = false;
 };
 
 OrderedJson ReportJson(const RunReport& report) {
   const Timings& times = report.result.timings;
-  return {{"program", report.program.id},
-          {"m", report.result.m},
-          {"row_bytes", report.result.row_bytes},
-          {"outputs", report.paths},
-          {"round_trip_us", absl::ToDoubleMicroseconds(report.round_trip)},
-          {"server_us", ToJson(times)},
-          {"launch_rows", times.launch_rows},
-          {"launch_requests", times.launch_requests}};
+  OrderedJson object = {
+      {"program", report.program.id},
+      {"m", report.result.m},
+      {"row_bytes", report.result.row_bytes},
+      {"outputs", report.paths},
+      {"round_trip_us", absl::ToDoubleMicroseconds(report.round_trip)},
+      {"server_us", ToJson(times)},
+      {"launch_rows", times.launch_rows},
+      {"launch_requests", times.launch_requests}};
+  if (report.time_ops) {
+    OrderedJson ops = OrderedJson::array();
+    for (const absl::Duration time : times.ops) {
+      ops.push_back(absl::ToDoubleMicroseconds(time));
+    }
+    object["op_us"] = std::move(ops);
+  }
+  return object;
+}
+
+// A line an op: number, kind, type, time, and its share of all ops' times.
+std::string OpTable(const RunReport& report) {
+  const std::vector<absl::Duration>& times = report.result.timings.ops;
+  if (times.empty()) return "the server cannot tell the time of each op\n";
+  // A later version's text is not read: its ops stay without names.
+  const auto reading = ReadCanonicalText(report.program.text);
+  absl::Duration sum;
+  for (const absl::Duration time : times) sum += time;
+  std::vector<std::vector<std::string>> rows = {
+      {"OP", "KIND", "TYPE", "US", "SHARE"}};
+  for (size_t i = 0; i < times.size(); ++i) {
+    const bool known = reading.ok() && i < reading->program.ops.size();
+    const ProgramOp op = known ? reading->program.ops[i] : ProgramOp();
+    const double share =
+        sum > absl::ZeroDuration() ? absl::FDivDuration(times[i], sum) : 0;
+    rows.push_back(
+        {absl::StrCat(i), known ? LabelOf(op) : "?",
+         known ? std::string(Name(op.type)) : "?",
+         absl::StrFormat("%.1f", absl::ToDoubleMicroseconds(times[i])),
+         absl::StrFormat("%.1f %%", 100 * share)});
+  }
+  return FormatTable(rows);
 }
 
 absl::StatusOr<std::string> ReportText(const RunReport& report) {
@@ -77,7 +113,9 @@ absl::StatusOr<std::string> ReportText(const RunReport& report) {
   if (!report.paths.empty()) {
     fields.emplace_back("written to", absl::StrJoin(report.paths, ", "));
   }
-  return FormatFields(fields);
+  std::string text = FormatFields(fields);
+  if (report.time_ops) absl::StrAppend(&text, "\n", OpTable(report));
+  return text;
 }
 
 absl::Status CheckCount(absl::string_view option, size_t given, size_t needed) {
@@ -106,6 +144,7 @@ class RunProgramCommand final : public Command {
   std::vector<std::string> outputs_;
   RequestPriority priority_ = RequestPriority::kNormal;
   std::string client_id_;
+  bool time_ops_ = false;
 };
 
 CLI::App* RunProgramCommand::AddTo(CLI::App* app) {
@@ -120,6 +159,8 @@ CLI::App* RunProgramCommand::AddTo(CLI::App* app) {
   flags::AddOption(command, "outputs", &outputs_,
                    "Writes the outputs to these .npy files, in their order");
   AddOrderOptions(command, &priority_, &client_id_);
+  flags::AddSwitch(command, "time_ops", &time_ops_,
+                   "Prints the time of each op, which may then run by itself");
   return command;
 }
 
@@ -184,10 +225,12 @@ absl::Status RunProgramCommand::Run(const CommonOptions& common) {
   request.m = inputs.front().m;
   request.priority = priority_;
   request.client_id = client_id_;
+  request.time_ops = time_ops_;
   for (const RowMatrix& input : inputs) request.inputs.push_back(input.bytes);
   const absl::Time start = absl::Now();
   ASSIGN_OR_RETURN(const RunResult result, client->Run(request));
-  const RunReport report = {program, result, absl::Now() - start, outputs_};
+  const RunReport report = {program, result, absl::Now() - start, outputs_,
+                            time_ops_};
   RETURN_IF_ERROR(WriteOutputs(program, result));
   if (common.json) {
     Print(FormatJson(ReportJson(report)));

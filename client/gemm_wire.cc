@@ -136,6 +136,9 @@ Timings FromWire(const v1::Timings& timings) {
   result.total = FromNanoseconds(timings.total_ns());
   result.launch_rows = timings.launch_rows();
   result.launch_requests = timings.launch_requests();
+  for (const uint64_t op_ns : timings.op_ns()) {
+    result.ops.push_back(FromNanoseconds(op_ns));
+  }
   return result;
 }
 

@@ -78,6 +78,7 @@ v1::RunRequest HeaderToWire(const RunRequest& request) {
   v1::RunRequest header;
   header.set_program(request.program);
   header.set_m(request.m);
+  header.set_time_ops(request.time_ops);
   if (request.priority != RequestPriority::kNormal) {
     header.set_priority(ToWire(request.priority));
   }

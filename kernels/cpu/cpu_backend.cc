@@ -227,16 +227,22 @@ class CpuBackend final : public Backend, private ProgramRunner {
   void RunWork(Work& work, absl::Time enqueued) {
     const absl::Time start = SteadyClock().Now();
     hang_gate_.Pass();
-    absl::Status status = Run(work.batch);
+    absl::StatusOr<std::vector<absl::Duration>> ops = Run(work.batch);
     BatchTimings timings;
     timings.wait = start - enqueued;
     timings.kernel = SteadyClock().Now() - start;
-    std::move(work.completion)(std::move(status), timings,
-                               std::move(work.batch));
+    if (ops.ok()) timings.ops.swap(*ops);
+    std::move(work.completion)(ops.status(), timings, std::move(work.batch));
   }
 
-  absl::Status Run(const GemmBatch& batch) { return runner_.Run(batch); }
-  absl::Status Run(const ProgramBatch& batch) { return executor_.Run(batch); }
+  // Both return the times of ops that were asked for.
+  absl::StatusOr<std::vector<absl::Duration>> Run(const GemmBatch& batch) {
+    RETURN_IF_ERROR(runner_.Run(batch));
+    return std::vector<absl::Duration>();
+  }
+  absl::StatusOr<std::vector<absl::Duration>> Run(const ProgramBatch& batch) {
+    return executor_.Run(batch);
+  }
 
   const CpuOptions options_;
   const CpuIsa isa_;

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 
 namespace qgemm::cpu {
@@ -21,10 +22,14 @@ constexpr int64_t kColumnsPerItem = 8 * kColumnBlock;
 
 }  // namespace
 
-absl::Status ProgramExecutor::Run(const ProgramBatch& batch) {
+absl::StatusOr<std::vector<absl::Duration>> ProgramExecutor::Run(
+    const ProgramBatch& batch) {
+  op_times_.clear();
+  if (batch.time_ops) op_times_.resize(batch.program->program().ops().size());
   const absl::Status status = RunTiles(batch);
   if (scratch_.held_bytes() > kKeptScratchBytes) scratch_ = AlignedMemory();
-  return status;
+  RETURN_IF_ERROR(status);
+  return op_times_;
 }
 
 absl::Status ProgramExecutor::RunTiles(const ProgramBatch& batch) {
@@ -63,6 +68,7 @@ absl::Status ProgramExecutor::Reserve(int64_t scratch_bytes) {
 }
 
 absl::Status ProgramExecutor::RunTile() {
+  if (!op_times_.empty()) return RunTimedTile();
   const std::vector<ProgramOp>& ops = program_->program().ops();
   const int64_t count = static_cast<int64_t>(ops.size());
   for (int64_t op = 0; op < count;) {
@@ -73,6 +79,20 @@ absl::Status ProgramExecutor::RunTile() {
     const int64_t begin = op;
     while (op < count && ops[op].kind != OpKind::kGemm) ++op;
     RunRowOps(begin, op);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProgramExecutor::RunTimedTile() {
+  const std::vector<ProgramOp>& ops = program_->program().ops();
+  for (size_t op = 0; op < ops.size(); ++op) {
+    const absl::Time start = SteadyClock().Now();
+    if (ops[op].kind == OpKind::kGemm) {
+      RETURN_IF_ERROR(RunGemm(op));
+    } else {
+      RunRowOp(op);
+    }
+    op_times_[op] += SteadyClock().Now() - start;
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/batch_runner.h"
 #include "kernels/cpu/cpu_program.h"
@@ -37,9 +39,10 @@ class ProgramExecutor {
       : runner_(*runner), scratch_limit_bytes_(scratch_bytes) {}
 
   // `batch` is one that CheckProgramBatch passes, its program a CpuProgram.
+  // Returns the time of each op if the batch asks for them, else nothing.
   // RESOURCE_EXHAUSTED if there is no memory for a tile; rows before it are
   // computed then.
-  absl::Status Run(const ProgramBatch& batch);
+  absl::StatusOr<std::vector<absl::Duration>> Run(const ProgramBatch& batch);
 
   int64_t scratch_bytes() const { return scratch_.held_bytes(); }
 
@@ -54,6 +57,8 @@ class ProgramExecutor {
   int64_t TileRows(const ProgramBatch& batch) const;
   absl::Status Reserve(int64_t scratch_bytes);
   absl::Status RunTile();
+  // Runs op by op and adds to the times.
+  absl::Status RunTimedTile();
   absl::Status RunGemm(int64_t op);
   void RunRowOps(int64_t begin, int64_t end);
   void RunRowOp(int64_t op);
@@ -68,6 +73,7 @@ class ProgramExecutor {
   const CpuProgram* program_ = nullptr;  // of the batch
   std::vector<TileRow> tile_;
   std::vector<BatchRunner::Row> gemm_rows_;
+  std::vector<absl::Duration> op_times_;  // of the batch; empty: not asked for
 };
 
 }  // namespace qgemm::cpu

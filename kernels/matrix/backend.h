@@ -123,6 +123,9 @@ struct BatchTimings {
   absl::Duration host_to_device;  // zero where operands are read in place
   absl::Duration kernel;
   absl::Duration device_to_host;
+  // Parts of `kernel`, one an op of a program, if the batch asks for them
+  // (program_runner.h) and the backend can tell; else empty.
+  std::vector<absl::Duration> ops = {};
 };
 
 // Runs exactly once a batch, possibly on a thread of the backend's, after the

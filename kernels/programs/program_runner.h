@@ -67,6 +67,11 @@ struct ProgramBatch {
   std::shared_ptr<const CompiledProgram> program;
   std::vector<ProgramSegment> segments;
   ExecutionHint hint = ExecutionHint::kAsync;
+  // Asks for BatchTimings::ops, as many as the program has: ops that run as
+  // one have their time at the last of them, the others zero. No bit of the
+  // outputs depends on it. A backend may run op by op for it, or cannot tell
+  // and leaves the times empty.
+  bool time_ops = false;
 
   int64_t rows() const {
     int64_t sum = 0;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "kernels/matrix/fp64_oracle.h"
 #include "kernels/matrix/types.h"
 #include "kernels/reference/row_ops.h"
@@ -51,7 +52,11 @@ class Interpreter {
       run_.values.push_back(constant.bytes);
     }
     const int64_t ops = static_cast<int64_t>(program_.ops().size());
-    for (int64_t op = 0; op < ops; ++op) RunOp(op);
+    for (int64_t op = 0; op < ops; ++op) {
+      const absl::Time start = SteadyClock().Now();
+      RunOp(op);
+      run_.op_times.push_back(SteadyClock().Now() - start);
+    }
     return std::move(run_);
   }
 

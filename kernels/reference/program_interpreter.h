@@ -2,7 +2,7 @@
 //
 // Runs a program in fp64 with one rounding at the end of each op: what the
 // words of docs/programs.md mean, and what backends are compared with. Slow;
-// never a product path. Pure functions: no queue, no thread, no state.
+// never a product path. Functions without queue, thread and state.
 
 #ifndef QGEMM_KERNELS_REFERENCE_PROGRAM_INTERPRETER_H_
 #define QGEMM_KERNELS_REFERENCE_PROGRAM_INTERPRETER_H_
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/matrix/canonical_weights.h"
 #include "kernels/programs/checked_program.h"
@@ -24,6 +25,8 @@ struct ProgramRun {
   // By op: the elements that were finite and became infinite when they were
   // rounded, to the result's type or, in a GEMM, on their way in.
   std::vector<int64_t> overflows;
+  // By op: the time that it took here.
+  std::vector<absl::Duration> op_times;
 };
 
 // Runs the program on `m` rows, 1 or more.

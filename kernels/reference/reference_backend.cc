@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "base/byte_budget.h"
 #include "base/clock.h"
@@ -96,13 +97,16 @@ class ReferenceBackend final : public Backend, private ProgramRunner {
     GemmBatch batch;
     BatchCompletion completion;
 
-    void Run() const { ReferenceMatmul(batch); }
+    std::vector<absl::Duration> Run() const {
+      ReferenceMatmul(batch);
+      return {};
+    }
   };
   struct QueuedProgram {
     ProgramBatch batch;
     ProgramCompletion completion;
 
-    void Run() const { ReferenceRun(batch); }
+    std::vector<absl::Duration> Run() const { return ReferenceRun(batch); }
   };
   struct Entry {
     std::variant<QueuedGemm, QueuedProgram> work;
@@ -119,8 +123,8 @@ class ReferenceBackend final : public Backend, private ProgramRunner {
   template <typename Work>
   static void RunWork(Work& work, absl::Time enqueued) {
     const absl::Time start = SteadyClock().Now();
-    work.Run();
     BatchTimings timings;
+    timings.ops = work.Run();
     timings.wait = start - enqueued;
     timings.kernel = SteadyClock().Now() - start;
     work.completion(absl::OkStatus(), timings, std::move(work.batch));

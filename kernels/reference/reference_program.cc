@@ -65,15 +65,21 @@ std::shared_ptr<const CompiledProgram> NewReferenceProgram(
                                             std::move(weights));
 }
 
-void ReferenceRun(const ProgramBatch& batch) {
+std::vector<absl::Duration> ReferenceRun(const ProgramBatch& batch) {
   const auto& compiled = static_cast<const ReferenceProgram&>(*batch.program);
   const std::vector<const CanonicalWeights*> weights = compiled.canonical();
+  std::vector<absl::Duration> op_times;
+  if (batch.time_ops) op_times.resize(compiled.program().ops().size());
   for (const ProgramSegment& segment : batch.segments) {
     const ProgramRun run =
         InterpretProgram(compiled.program(), weights,
                          InputsOf(compiled.program(), segment), segment.rows);
     StoreOutputs(compiled.program(), run, segment);
+    for (size_t op = 0; op < op_times.size(); ++op) {
+      op_times[op] += run.op_times[op];
+    }
   }
+  return op_times;
 }
 
 }  // namespace qgemm::reference

@@ -6,7 +6,9 @@
 #define QGEMM_KERNELS_REFERENCE_REFERENCE_PROGRAM_H_
 
 #include <memory>
+#include <vector>
 
+#include "absl/time/time.h"
 #include "kernels/programs/program_runner.h"
 
 namespace qgemm::reference {
@@ -16,8 +18,9 @@ std::shared_ptr<const CompiledProgram> NewReferenceProgram(
     std::shared_ptr<const CheckedProgram> program, WeightsOfProgram weights);
 
 // Interprets the program on every segment (program_interpreter.h). The batch's
-// program is one that NewReferenceProgram made.
-void ReferenceRun(const ProgramBatch& batch);
+// program is one that NewReferenceProgram made. Returns the time of each op if
+// the batch asks for them, else nothing.
+std::vector<absl::Duration> ReferenceRun(const ProgramBatch& batch);
 
 }  // namespace qgemm::reference
 

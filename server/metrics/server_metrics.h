@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
@@ -72,6 +73,9 @@ struct GemmTimings {
   // Size of the request's largest launch.
   int64_t launch_rows = 0;
   int64_t launch_requests = 0;
+  // Parts of `kernel`, one an op of a program, if they were asked for; else
+  // empty.
+  std::vector<absl::Duration> ops = {};
 };
 
 // One launch that succeeded.

@@ -19,6 +19,8 @@ namespace {
 // An answer's bytes besides c: seven timings of at most 11 bytes, and the tags
 // and lengths of both fields (at most 13 bytes); rounded up.
 constexpr int64_t kAnswerOverheadBytes = 128;
+// The same of the times of a program's ops: 64 of at most 10 bytes, rounded up.
+constexpr int64_t kOpTimesBytes = 1024;
 
 // The largest int64 if the product does not fit.
 int64_t CappedMul(int64_t a, int64_t b) {
@@ -201,11 +203,15 @@ absl::StatusOr<GemmRequestBuilder> ParseRun(const GemmServices& services,
   ASSIGN_OR_RETURN(const auto found,
                    services.programs->Find(message.program()));
   request.program = found->compiled;
+  request.time_ops = message.time_ops();
   request.traffic = {nullptr, peer.usage->traffic};
+  ResultLimit outputs_limit = result_limit;
+  if (request.time_ops) outputs_limit.c_bytes -= kOpTimesBytes;
   ASSIGN_OR_RETURN(
       builder.sizes_,
-      CheckRunSizes(message.m(), a_bytes, request.program->program(),
-                    {result_limit, services.backend->limits().max_batch_rows}));
+      CheckRunSizes(
+          message.m(), a_bytes, request.program->program(),
+          {outputs_limit, services.backend->limits().max_batch_rows}));
   request.m = builder.sizes_.m;
   return builder;
 }

@@ -213,6 +213,9 @@ void ToMessage(const GemmTimings& timings, absl::Duration total,
   message->set_total_ns(Nanoseconds(total));
   message->set_launch_rows(timings.launch_rows);
   message->set_launch_requests(timings.launch_requests);
+  for (const absl::Duration op : timings.ops) {
+    message->add_op_ns(Nanoseconds(op));
+  }
 }
 
 }  // namespace qgemm

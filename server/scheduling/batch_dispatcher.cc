@@ -98,7 +98,9 @@ GemmBatch ToGemmBatch(const ClosedBatch& closed) {
 }
 
 ProgramBatch ToProgramBatch(const ClosedBatch& closed) {
-  ProgramBatch batch{closed.requests.front().request->program, {}};
+  const AdmittedRequest& first = *closed.requests.front().request;
+  ProgramBatch batch{first.program, {}};
+  batch.time_ops = first.time_ops;
   batch.segments.reserve(closed.requests.size());
   for (const ScheduledRequest& scheduled : closed.requests) {
     const AdmittedRequest& request = *scheduled.request;
@@ -248,7 +250,7 @@ void BatchDispatcher::Abandon(const std::shared_ptr<Launch>& launch,
 
 void BatchDispatcher::TakeEnd(LaunchEnd end, Launch* launch) {
   launch->status = std::move(end.status);
-  launch->timings = end.timings;
+  launch->timings = std::move(end.timings);
   launch->end = clock_->Now();
   CountLaunch(*launch);
   for (ScheduledRequest& scheduled : launch->batch.requests) {
@@ -327,6 +329,9 @@ void BatchDispatcher::AddTimings(const Launch& launch,
   sum.launch_rows = std::max(sum.launch_rows, launch.rows);
   sum.launch_requests = std::max(
       sum.launch_requests, static_cast<int64_t>(launch.batch.requests.size()));
+  const std::vector<absl::Duration>& ops = launch.timings.ops;
+  sum.ops.resize(std::max(sum.ops.size(), ops.size()));
+  for (size_t op = 0; op < ops.size(); ++op) sum.ops[op] += ops[op];
   scheduled->state.last_launch_end = launch.end;
 }
 

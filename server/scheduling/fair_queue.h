@@ -28,15 +28,17 @@ struct QueueKey {
   const void* work = nullptr;  // weights or a program; compared, never read
   MatmulSignature signature;
   LaunchKind kind = LaunchKind::kMerged;
+  bool time_ops = false;  // of the program
 
   friend bool operator==(const QueueKey& a, const QueueKey& b) {
-    return a.work == b.work && a.signature == b.signature && a.kind == b.kind;
+    return a.work == b.work && a.signature == b.signature && a.kind == b.kind &&
+           a.time_ops == b.time_ops;
   }
   template <typename H>
   friend H AbslHashValue(H h, const QueueKey& key) {
     return H::combine(std::move(h), key.work, key.signature.a_type,
                       key.signature.c_type, key.signature.mode,
-                      key.signature.rounding, key.kind);
+                      key.signature.rounding, key.kind, key.time_ops);
   }
 };
 

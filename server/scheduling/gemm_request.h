@@ -50,6 +50,8 @@ struct AdmittedRequest {
   std::string client;
   RequestTraffic traffic;
   Priority priority = Priority::kNormal;
+  // Asks for GemmTimings::ops, of a program.
+  bool time_ops = false;
   // Set by the transport when the caller went away; read before execution.
   std::shared_ptr<const std::atomic<bool>> cancelled;
 

@@ -155,7 +155,7 @@ FairQueue* LaunchPlanner::QueueOf(const AdmittedRequest& request) {
   const void* const work = request.program != nullptr
                                ? static_cast<const void*>(request.program.get())
                                : request.weights.get();
-  const QueueKey key = {work, request.signature, kind};
+  const QueueKey key = {work, request.signature, kind, request.time_ops};
   const auto found = queues_.find(key);
   if (found != queues_.end()) return found->second.get();
   if (queues_.size() >= kMaxQueues) ForgetIdleQueues();

@@ -36,7 +36,8 @@ struct SchedulerOptions : QueueLimits {
 };
 
 // Requests that run in one launch: equal weights and equal signature, or one
-// program, and the rows that each one's state.in_launch says.
+// program with equal time_ops, and the rows that each one's state.in_launch
+// says.
 struct ClosedBatch {
   std::vector<ScheduledRequest> requests;
   // kMayRunInline for one request of few rows while nothing else waits or runs:

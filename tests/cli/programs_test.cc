@@ -195,6 +195,33 @@ TEST_F(ProgramCommandTest, RunShowsWhatEachOutputStartsWith) {
                     HasSubstr("int32 [2, 1], starts with 7, 7")));
 }
 
+TEST_F(ProgramCommandTest, RunShowsTheTimeOfEachOp) {
+  v1::ProgramInfo info = Info();
+  info.set_text(
+      "qgemm-program-v1\nrevision=1\ninput fp32 2\n"
+      "act bf16 x=0 activation=silu\nadd fp32 x=1 y=0\noutput 2\n");
+  service_.set_program(info);
+  service_.set_run(
+      [](const v1::RunRequest& request, v1::RunResponse* response) {
+        response->set_outputs(std::string(8 * request.m(), '\0'));
+        if (!request.time_ops()) return grpc::Status::OK;
+        for (const uint64_t op_ns : {1500, 3000, 1500}) {
+          response->mutable_timings()->add_op_ns(op_ns);
+        }
+        return grpc::Status::OK;
+      });
+  EXPECT_THAT(Program({"run", "ffn", "--time_ops"}).out,
+              AllOf(HasSubstr("0   silu  bf16  1.5  25.0 %"),
+                    HasSubstr("1   add   fp32  3.0  50.0 %"),
+                    HasSubstr("2   ?     ?     1.5  25.0 %")));
+  EXPECT_EQ(Json({"run", "ffn", "--time_ops"})["op_us"],
+            nlohmann::json({1.5, 3.0, 1.5}));
+  EXPECT_FALSE(Json({"run", "ffn"}).contains("op_us"));
+  AnswerRows();
+  EXPECT_THAT(Program({"run", "ffn", "--time_ops"}).out,
+              HasSubstr("cannot tell the time of each op"));
+}
+
 TEST_F(ProgramCommandTest, RunReadsInputsAndWritesOutputs) {
   AnswerRows();
   const std::string x =

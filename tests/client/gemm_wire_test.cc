@@ -105,6 +105,9 @@ std::string RandomTimings(std::mt19937_64* random) {
   if ((*random)() % 2) timings.set_total_ns((*random)() % 200);
   if ((*random)() % 2) timings.set_launch_rows((*random)() % 1000);
   if ((*random)() % 2) timings.set_launch_requests((*random)() % 100);
+  for (uint64_t op = (*random)() % 4; op > 0; --op) {
+    timings.add_op_ns((*random)() >> 40);
+  }
   std::string bytes = timings.SerializeAsString();
   if ((*random)() % 3 == 0) bytes += VarintField(99, (*random)());
   return bytes;
@@ -172,6 +175,7 @@ void ExpectEqual(const Timings& actual, const Timings& expected) {
   EXPECT_EQ(actual.total, expected.total);
   EXPECT_EQ(actual.launch_rows, expected.launch_rows);
   EXPECT_EQ(actual.launch_requests, expected.launch_requests);
+  EXPECT_EQ(actual.ops, expected.ops);
 }
 
 // The fields one by one, or nothing if they are not well formed. Numbers may

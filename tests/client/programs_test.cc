@@ -235,6 +235,23 @@ TEST_F(ProgramsTest, RunSendsTheInputsOneBehindTheOther) {
   EXPECT_EQ(result->timings.kernel, absl::Nanoseconds(1500));
 }
 
+TEST_F(ProgramsTest, TimesOfOpsAreAskedForAndRead) {
+  service_.set_run(
+      [](const v1::RunRequest& request, v1::RunResponse* response) {
+        response->set_outputs(request.inputs());
+        if (request.time_ops()) {
+          response->mutable_timings()->add_op_ns(700);
+          response->mutable_timings()->add_op_ns(0);
+        }
+        return grpc::Status::OK;
+      });
+  RunRequest request = Request();
+  EXPECT_THAT(client_->Run(request)->timings.ops, ElementsAre());
+  request.time_ops = true;
+  EXPECT_THAT(client_->Run(request)->timings.ops,
+              ElementsAre(absl::Nanoseconds(700), absl::ZeroDuration()));
+}
+
 TEST_F(ProgramsTest, RunRefusesInputsThatFitNoRowsWithoutACall) {
   RunRequest request = Request();
   request.inputs.back().remove_suffix(1);

@@ -35,6 +35,7 @@ bool IsInPart(const ProgramRequest& request, int64_t row) {
 ProgramRun::ProgramRun(Backend* backend, ProgramSpec spec)
     : backend_(backend), spec_(std::move(spec)) {
   batch_.program = spec_.program;
+  batch_.time_ops = spec_.time_ops;
   for (ProgramRequest& request : spec_.requests) Stage(&request);
   segments_ = static_cast<int64_t>(batch_.segments.size());
 }
@@ -62,15 +63,18 @@ void ProgramRun::Stage(ProgramRequest* request) {
 absl::Status ProgramRun::Enqueue() {
   return backend_->programs()->EnqueueProgram(
       std::move(batch_),
-      [this](absl::Status status, const BatchTimings&, ProgramBatch batch) {
-        Complete(std::move(status), batch);
+      [this](absl::Status status, const BatchTimings& timings,
+             ProgramBatch batch) {
+        Complete(std::move(status), timings, batch);
       });
 }
 
-void ProgramRun::Complete(absl::Status status, const ProgramBatch& batch) {
+void ProgramRun::Complete(absl::Status status, const BatchTimings& timings,
+                          const ProgramBatch& batch) {
   MutexLock lock(&mutex_);
   ++completions_;
   status_ = std::move(status);
+  op_times_ = timings.ops;
   if (batch.program == spec_.program) {
     returned_segments_ = static_cast<int64_t>(batch.segments.size());
   }
@@ -98,6 +102,11 @@ ProgramResults ProgramRun::Wait() {
 int64_t ProgramRun::completions() const {
   MutexLock lock(&mutex_);
   return completions_;
+}
+
+std::vector<absl::Duration> ProgramRun::op_times() const {
+  MutexLock lock(&mutex_);
+  return op_times_;
 }
 
 void ProgramRun::CheckMemory(size_t request) const {

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
 #include "kernels/matrix/backend.h"
@@ -38,6 +39,7 @@ struct ProgramSpec {
   std::vector<ProgramRequest> requests;
   // Value of the outputs' bytes and of those around them before the batch.
   uint8_t poison = 0xa5;
+  bool time_ops = false;
 };
 
 // Outputs of each request of a batch: one behind the other, [m, width] each,
@@ -56,6 +58,8 @@ class ProgramRun {
   ProgramResults Wait();
   // Completions so far.
   int64_t completions() const;
+  // The times of ops that the completion had; after Wait.
+  std::vector<absl::Duration> op_times() const;
 
  private:
   struct Operands {
@@ -65,7 +69,8 @@ class ProgramRun {
   };
 
   void Stage(ProgramRequest* request);
-  void Complete(absl::Status status, const ProgramBatch& batch);
+  void Complete(absl::Status status, const BatchTimings& timings,
+                const ProgramBatch& batch);
   void CheckMemory(size_t request) const;
   void CheckOtherRows(const ProgramRequest& request,
                       const uint8_t* outputs) const;
@@ -80,6 +85,7 @@ class ProgramRun {
   int64_t completions_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   int64_t returned_segments_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<absl::Duration> op_times_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Enqueues, which must succeed, and waits.

@@ -179,6 +179,26 @@ TEST_P(ProgramTest, PartsOfARequestAreItsRows) {
   }
 }
 
+TEST_P(ProgramTest, TimesOfOpsAreAllOrNoneAndChangeNoBits) {
+  const WorkedProgram worked = LlamaLayer(kShape, {});
+  const LoadedProgram loaded = RandomWeightsFor(worked, "kbit4");
+  const CheckedProgram program = CheckedOrDie(worked.program, loaded.shapes);
+  const auto compiled = Compiled(program, loaded.In(program));
+  for (const int64_t m : {1, 21}) {
+    ProgramSpec spec = {compiled, {Request(program, m)}};
+    ProgramRun untimed(backend(), spec);
+    ASSERT_EQ(untimed.Enqueue(), absl::OkStatus());
+    const ProgramResults expected = untimed.Wait();
+    EXPECT_TRUE(untimed.op_times().empty());
+    spec.time_ops = true;
+    ProgramRun timed(backend(), spec);
+    ASSERT_EQ(timed.Enqueue(), absl::OkStatus());
+    EXPECT_TRUE(timed.Wait() == expected);
+    const size_t times = timed.op_times().size();
+    EXPECT_TRUE(times == 0 || times == program.ops().size()) << times;
+  }
+}
+
 TEST_P(ProgramTest, RunsBesideOtherBatchesFromManyThreads) {
   constexpr int kThreads = 3;
   constexpr int kBatches = 30;

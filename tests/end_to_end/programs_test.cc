@@ -250,5 +250,24 @@ TEST(ProgramLimitsTest, TheFlagsBoundProgramsAndTheirNames) {
   EXPECT_THAT(load(1, "b").error_message(), HasSubstr("--max_program_names"));
 }
 
+TEST_F(ProgramsTest, TimesOfOpsComeOnRequest) {
+  ASSERT_TRUE(LoadText("program").ok());
+  v1::RunRequest request;
+  request.set_program("program");
+  request.set_m(3);
+  request.set_inputs(std::string(3 * kK * sizeof(float), '\0'));
+  v1::RunResponse answers[2];
+  for (const bool time_ops : {false, true}) {
+    request.set_time_ops(time_ops);
+    grpc::ClientContext context;
+    const grpc::Status status =
+        client_.stub()->Run(&context, request, &answers[time_ops]);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+  }
+  EXPECT_EQ(answers[false].timings().op_ns_size(), 0);
+  EXPECT_EQ(answers[true].timings().op_ns_size(), 3);
+  EXPECT_EQ(answers[true].outputs(), answers[false].outputs());
+}
+
 }  // namespace
 }  // namespace qgemm

@@ -65,6 +65,19 @@ class RunTest(EndToEnd):
         by_id = self.run_program(self.inputs(), program=self.loaded.id)
         self.assertEqual(by_id.outputs, answer.outputs)
 
+    def test_times_of_ops_come_on_request(self):
+        answer = self.run_program(self.inputs(), time_ops=True)
+        self.assertEqual(answer.outputs, self.expected())
+        self.assertEqual(len(answer.timings.op_ns), len(self.program.ops))
+        self.assertGreater(sum(answer.timings.op_ns), 0)
+        self.assertLessEqual(sum(answer.timings.op_ns),
+                             answer.timings.kernel_ns)
+        self.assertEqual(
+            len(self.run_program(self.inputs()).timings.op_ns), 0)
+        streamed, = self.stub.GemmStream(iter([
+            self.stream_request(1, self.inputs(), time_ops=True)]), timeout=60)
+        self.assertEqual(len(streamed.timings.op_ns), len(self.program.ops))
+
     def test_a_large_request_runs_in_chunks(self):
         times = 60
         tile = lambda rows: np.tile(rows, (times, 1))
@@ -105,8 +118,8 @@ class RunTest(EndToEnd):
 
     # Streams ---------------------------------------------------------------
 
-    def stream_request(self, request_id, data, m=M, **fields):
-        run = pb.RunRequest(program=self.name(), m=m)
+    def stream_request(self, request_id, data, m=M, time_ops=False, **fields):
+        run = pb.RunRequest(program=self.name(), m=m, time_ops=time_ops)
         return pb.GemmStreamRequest(
             request_id=request_id, a=data,
             open=pb.GemmStreamOpen(run=run, **fields))

@@ -22,16 +22,16 @@ absl::Status FakeAsyncBackend::Failures::Next() {
   return status;
 }
 
-void FakeAsyncBackend::Entry::Compute() const {
+void FakeAsyncBackend::Entry::Compute() {
   if (program.program == nullptr) return reference::ReferenceMatmul(batch);
-  reference::ReferenceRun(program);
+  timings.ops = reference::ReferenceRun(program);
 }
 
 void FakeAsyncBackend::Entry::End(const absl::Status& status) {
   if (program.program == nullptr) {
-    return completion(status, BatchTimings{}, std::move(batch));
+    return completion(status, timings, std::move(batch));
   }
-  program_completion(status, BatchTimings{}, std::move(program));
+  program_completion(status, timings, std::move(program));
 }
 
 FakeAsyncBackend::FakeAsyncBackend(const FakeAsyncBackendOptions& options)

@@ -94,8 +94,9 @@ class FakeAsyncBackend final : public Backend, private ProgramRunner {
     BatchCompletion completion;
     ProgramBatch program;
     ProgramCompletion program_completion;
+    BatchTimings timings = {};  // of ops, if the batch asks for them
 
-    void Compute() const;
+    void Compute();
     void End(const absl::Status& status);
   };
   // A status for the next `count` calls of a kind.

@@ -82,6 +82,10 @@ struct Timings {
   absl::Duration total;         // parsed request until the answer was sent
   int64_t launch_rows = 0;      // of all requests in its largest launch
   int64_t launch_requests = 0;  // requests that shared that launch
+  // Parts of `kernel`, one an op of a program whose run asked for them
+  // (qgemm/program.h): ops that the backend ran as one have theirs at the last
+  // of them. Empty if the server cannot tell.
+  std::vector<absl::Duration> ops = {};
 };
 
 struct GemmResult {

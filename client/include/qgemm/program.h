@@ -111,6 +111,9 @@ struct RunRequest {
   // As GemmRequest has it.
   std::string client_id;
   RequestPriority priority = RequestPriority::kNormal;
+  // Asks for Timings::ops. The run then shares launches only with others that
+  // ask, and may take longer; the outputs are the same.
+  bool time_ops = false;
 };
 
 struct RunResult {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -143,16 +144,39 @@ class LoadedLayer {
 
   const CheckedProgram& program() const { return program_->program(); }
 
-  // Outputs of one request of m rows in two segments.
+  std::vector<uint8_t> RandomInputs(int64_t m, RandomGenerator* random) const {
+    std::vector<uint8_t> inputs;
+    for (const ProgramInput& input : program().program().inputs) {
+      const std::vector<uint8_t> rows =
+          RandomMatrix(FloatTypeOf(input.type), m, input.width, random);
+      inputs.insert(inputs.end(), rows.begin(), rows.end());
+    }
+    return inputs;
+  }
+
+  // Outputs of one request of m rows in two segments, and the times of ops.
   std::vector<uint8_t> Run(ProgramExecutor* executor,
                            const std::vector<uint8_t>& inputs, int64_t m) {
-    std::vector<uint8_t> outputs(m * program().output_row_bytes());
+    return Run(executor, inputs, m, /*time_ops=*/false).outputs;
+  }
+  struct TimedRun {
+    std::vector<uint8_t> outputs;
+    std::vector<absl::Duration> op_times;
+  };
+  TimedRun Run(ProgramExecutor* executor, const std::vector<uint8_t>& inputs,
+               int64_t m, bool time_ops) {
+    TimedRun run;
+    run.outputs.resize(m * program().output_row_bytes());
+    uint8_t* const outputs = run.outputs.data();
     ProgramBatch batch;
     batch.program = program_;
-    batch.segments = {{m, 0, m / 3, inputs.data(), outputs.data()},
-                      {m, m / 3, m - m / 3, inputs.data(), outputs.data()}};
-    CHECK_OK(executor->Run(batch));
-    return outputs;
+    batch.segments = {{m, 0, m / 3, inputs.data(), outputs},
+                      {m, m / 3, m - m / 3, inputs.data(), outputs}};
+    batch.time_ops = time_ops;
+    absl::StatusOr<std::vector<absl::Duration>> times = executor->Run(batch);
+    CHECK_OK(times.status());
+    run.op_times = *std::move(times);
+    return run;
   }
 
  private:
@@ -167,12 +191,7 @@ TEST(ProgramExecutorTest, NeitherTilesNorThreadsChangeBits) {
   for (const NumberType type : {NumberType::kFloat16, NumberType::kBFloat16}) {
     LoadedLayer layer(GemmaLayer(kShape, {type, NumberType::kFloat32}),
                       &random);
-    std::vector<uint8_t> inputs;
-    for (const ProgramInput& input : layer.program().program().inputs) {
-      const std::vector<uint8_t> rows =
-          RandomMatrix(FloatTypeOf(input.type), kRows, input.width, &random);
-      inputs.insert(inputs.end(), rows.begin(), rows.end());
-    }
+    const std::vector<uint8_t> inputs = layer.RandomInputs(kRows, &random);
     BatchRunner one(SupportedCpuIsas().back(), 1);
     ProgramExecutor whole(&one);
     const std::vector<uint8_t> expected = layer.Run(&whole, inputs, kRows);
@@ -186,6 +205,27 @@ TEST(ProgramExecutorTest, NeitherTilesNorThreadsChangeBits) {
         EXPECT_TRUE(layer.Run(&executor, inputs, kRows) == expected)
             << "again, in the memory of the last batch";
       }
+    }
+  }
+}
+
+TEST(ProgramExecutorTest, TimesOfOpsChangeNoBits) {
+  RandomGenerator random(FreshSeed());
+  LoadedLayer layer(GemmaLayer(kShape, {}), &random);
+  for (const int64_t m : {3, 41}) {
+    const std::vector<uint8_t> inputs = layer.RandomInputs(m, &random);
+    for (const int threads : {1, 3}) {
+      BatchRunner runner(SupportedCpuIsas().back(), threads);
+      ProgramExecutor executor(&runner);
+      const std::vector<uint8_t> expected = layer.Run(&executor, inputs, m);
+      const auto timed = layer.Run(&executor, inputs, m, /*time_ops=*/true);
+      EXPECT_TRUE(timed.outputs == expected) << m << " rows";
+      ASSERT_EQ(timed.op_times.size(), layer.program().ops().size());
+      EXPECT_GT(std::accumulate(timed.op_times.begin(), timed.op_times.end(),
+                                absl::ZeroDuration()),
+                absl::ZeroDuration());
+      EXPECT_TRUE(
+          layer.Run(&executor, inputs, m, /*time_ops=*/false).op_times.empty());
     }
   }
 }

@@ -25,6 +25,7 @@
 namespace qgemm {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::Optional;
 
 class EmptyWeights final : public ResidentWeights {
@@ -75,6 +76,7 @@ class BatchDispatcherTest : public testing::Test {
     timings.host_to_device = absl::Seconds(16);
     timings.kernel = absl::Seconds(32);
     timings.device_to_host = absl::Seconds(64);
+    timings.ops = {absl::Seconds(3), absl::Seconds(5)};
     return timings;
   }
 
@@ -159,6 +161,7 @@ TEST_F(BatchDispatcherTest, OtherTimesAndSizesAreTheLaunches) {
   EXPECT_EQ(timings.host_to_device, absl::Seconds(16));
   EXPECT_EQ(timings.kernel, absl::Seconds(32));
   EXPECT_EQ(timings.device_to_host, absl::Seconds(64));
+  EXPECT_THAT(timings.ops, ElementsAre(absl::Seconds(3), absl::Seconds(5)));
   EXPECT_EQ(timings.launch_rows, 8);
   EXPECT_EQ(timings.launch_requests, 2);
 }
@@ -323,6 +326,7 @@ TEST_F(ChunkTest, TimesAreSumsOverTheLaunches) {
   const GemmTimings timings = outcomes_.Of(0).at(0).timings;
   EXPECT_EQ(timings.queue, absl::Seconds(8 + 1 + 4 + 1));
   EXPECT_EQ(timings.kernel, absl::Seconds(2 * 32));
+  EXPECT_THAT(timings.ops, ElementsAre(absl::Seconds(6), absl::Seconds(10)));
   EXPECT_EQ(timings.launch_rows, 3);
   EXPECT_EQ(timings.launch_requests, 1);
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/mutex.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/matrix/fp64_oracle.h"
 #include "kernels/programs/checked_program.h"
@@ -29,6 +31,10 @@
 
 namespace qgemm {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 constexpr LayerShape kShape = {24, 16, 8, 4, 40};
 
@@ -60,14 +66,16 @@ struct ReadyProgram {
 class Answers {
  public:
   AdmittedRequest::Done Recorder(size_t number) {
-    return [this, number](const absl::Status& status, const GemmTimings&,
-                          std::unique_ptr<AdmittedRequest> request) {
-      MutexLock lock(&mutex_);
-      if (!status.ok()) return;
-      const uint8_t* const c = request->c.data();
-      values_.resize(std::max(values_.size(), number + 1));
-      values_[number].assign(c, c + request->c.size_bytes());
-    };
+    return
+        [this, number](const absl::Status& status, const GemmTimings& timings,
+                       std::unique_ptr<AdmittedRequest> request) {
+          MutexLock lock(&mutex_);
+          if (!status.ok()) return;
+          if (!timings.ops.empty()) timed_ops_[number] = timings.ops.size();
+          const uint8_t* const c = request->c.data();
+          values_.resize(std::max(values_.size(), number + 1));
+          values_[number].assign(c, c + request->c.size_bytes());
+        };
   }
 
   std::vector<std::vector<uint8_t>> Take() {
@@ -75,8 +83,15 @@ class Answers {
     return std::move(values_);
   }
 
+  // The number of times of ops, by the requests that have any.
+  std::map<size_t, size_t> timed_ops() {
+    MutexLock lock(&mutex_);
+    return timed_ops_;
+  }
+
  private:
   Mutex mutex_;
+  std::map<size_t, size_t> timed_ops_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::vector<uint8_t>> values_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -196,6 +211,29 @@ TEST_F(ScheduledProgramsTest, RequestsOfOneProgramShareALaunch) {
   backend_.WaitForCompleted(2);
   EXPECT_EQ(backend_.enqueued_rows(), (std::vector<int64_t>{1, 9}));
   scheduler.Drain(absl::InfiniteFuture());
+  EXPECT_EQ(answers_.Take(), expected_);
+}
+
+TEST_F(ScheduledProgramsTest, RunsWithTimesOfOpsShareLaunchesOfTheirOwn) {
+  const ReadyProgram ops = Ready(EveryOp());
+  SchedulerOptions options;
+  options.batching.max_requests = 8;
+  options.batching.chunks.max_rows = 32;
+  options.max_launches_in_flight = 1;
+  BatchScheduler scheduler(options, &dispatcher_, &clock_, &metrics_);
+  backend_.Hold();
+  for (const int64_t m : {1, 2, 3, 4, 5, 70}) {
+    auto request = Run(ops, m);
+    request->time_ops = m % 2 == 0;
+    scheduler.Enqueue(std::move(request));
+  }
+  backend_.ReleaseAll();
+  scheduler.Drain(absl::InfiniteFuture());
+  EXPECT_THAT(backend_.enqueued_rows(),
+              UnorderedElementsAre(1, 2 + 4, 3 + 5, 32, 32, 6));
+  const size_t count = ops.checked->ops().size();
+  EXPECT_THAT(answers_.timed_ops(),
+              ElementsAre(Pair(1, count), Pair(3, count), Pair(5, count)));
   EXPECT_EQ(answers_.Take(), expected_);
 }
 
