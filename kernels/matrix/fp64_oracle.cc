@@ -109,41 +109,15 @@ double RatioOf(double expected, double actual, double tolerance,
                   std::abs(actual - expected) / tolerance);
 }
 
-// One compared element, as the report may name it.
-struct Verdict {
-  int64_t row = 0;
-  int64_t column = 0;
-  double expected = 0;
-  double actual = 0;
-  double tolerance = 0;
-  double ratio = 0;
-};
-
-// Fills in tolerance and ratio; `bound` is the error before the output is
-// rounded.
-void Judge(double bound, const MatmulSignature& signature, Verdict* verdict) {
-  if (!std::isfinite(verdict->expected)) {
-    const bool same =
-        SameClass(verdict->expected, verdict->actual, signature.mode);
-    verdict->ratio = same ? 0 : std::numeric_limits<double>::infinity();
-    return;
+// JudgeElement for any `expected`.
+void Judge(double bound, const MatmulSignature& signature,
+           OracleElement* element) {
+  if (std::isfinite(element->expected)) {
+    return JudgeElement(bound, signature.c_type, element);
   }
-  const ElementRange range =
-      ToleranceRange(verdict->expected, bound, signature.c_type);
-  verdict->tolerance =
-      std::max(range.high - verdict->expected, verdict->expected - range.low);
-  verdict->ratio =
-      RatioOf(verdict->expected, verdict->actual, verdict->tolerance, range);
-}
-
-void Add(const Verdict& verdict, OracleReport* report) {
-  if (report->compared++ > 0 && verdict.ratio <= report->worst_ratio) return;
-  report->worst_ratio = verdict.ratio;
-  report->row = verdict.row;
-  report->column = verdict.column;
-  report->expected = verdict.expected;
-  report->actual = verdict.actual;
-  report->tolerance = verdict.tolerance;
+  const bool same =
+      SameClass(element->expected, element->actual, signature.mode);
+  element->ratio = same ? 0 : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace
@@ -273,23 +247,41 @@ OracleReport CompareWithOracle(const OracleProduct& oracle,
   double error_squares = 0;
   double squares = 0;
   for (int64_t i = 0; i < oracle.rows * width; ++i) {
-    Verdict verdict;
-    verdict.row = i / width;
-    verdict.column = oracle.columns[i % width];
-    verdict.expected = oracle.values[i];
-    verdict.actual =
+    OracleElement element;
+    element.row = i / width;
+    element.column = oracle.columns[i % width];
+    element.expected = oracle.values[i];
+    element.actual =
         LoadFloat(signature.c_type,
-                  c.data() + (verdict.row * header.n + verdict.column) * size);
-    Judge(relative * oracle.magnitudes[i] + absolute, signature, &verdict);
-    Add(verdict, &report);
-    if (std::isfinite(verdict.expected) && std::isfinite(verdict.actual)) {
-      const double error = verdict.actual - verdict.expected;
+                  c.data() + (element.row * header.n + element.column) * size);
+    Judge(relative * oracle.magnitudes[i] + absolute, signature, &element);
+    report.Add(element);
+    if (std::isfinite(element.expected) && std::isfinite(element.actual)) {
+      const double error = element.actual - element.expected;
       error_squares += error * error;
-      squares += verdict.expected * verdict.expected;
+      squares += element.expected * element.expected;
     }
   }
   if (squares > 0) report.relative_norm = std::sqrt(error_squares / squares);
   return report;
+}
+
+void JudgeElement(double bound, FloatType type, OracleElement* element) {
+  const ElementRange range = ToleranceRange(element->expected, bound, type);
+  element->tolerance =
+      std::max(range.high - element->expected, element->expected - range.low);
+  element->ratio =
+      RatioOf(element->expected, element->actual, element->tolerance, range);
+}
+
+void OracleReport::Add(const OracleElement& element) {
+  if (compared++ > 0 && element.ratio <= worst_ratio) return;
+  worst_ratio = element.ratio;
+  row = element.row;
+  column = element.column;
+  expected = element.expected;
+  actual = element.actual;
+  tolerance = element.tolerance;
 }
 
 absl::Status OracleReport::ToStatus() const {

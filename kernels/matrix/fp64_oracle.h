@@ -64,6 +64,20 @@ struct ElementRange {
 // one rounding to `c_type`.
 ElementRange ToleranceRange(double value, double bound, FloatType c_type);
 
+// One compared element.
+struct OracleElement {
+  int64_t row = 0;
+  int64_t column = 0;
+  double expected = 0;
+  double actual = 0;
+  double tolerance = 0;  // of |actual - expected|
+  double ratio = 0;      // of both; at most 1 is a pass
+};
+
+// Fills in tolerance and ratio of an element whose finite `expected` may be
+// wrong by `bound` before it is rounded to `type`.
+void JudgeElement(double bound, FloatType type, OracleElement* element);
+
 struct OracleReport {
   int64_t compared = 0;
   // The largest |actual - expected| / tolerance; infinite where one is NaN
@@ -78,6 +92,8 @@ struct OracleReport {
   // ||actual - expected|| / ||expected|| over elements expected finite.
   double relative_norm = 0;
 
+  // Counts the element, which may be the worst.
+  void Add(const OracleElement& element);
   bool passed() const { return worst_ratio <= 1; }
   // OK, or DATA_LOSS that names the worst element.
   absl::Status ToStatus() const;

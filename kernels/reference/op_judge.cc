@@ -2,23 +2,21 @@
 //
 // The bounds, and the comparison row by row.
 
-#include "tests/support/op_judge.h"
+#include "kernels/reference/op_judge.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "kernels/matrix/fp64_oracle.h"
 #include "kernels/programs/op_fields.h"
 #include "kernels/reference/row_ops.h"
 
-namespace qgemm {
+namespace qgemm::reference {
 namespace {
-
-using reference::Row;
 
 // Half the spacing of fp32 above 1.
 constexpr double kUnit = 0x1p-24;
@@ -41,43 +39,32 @@ class Judge {
         op_(program.ops()[op]),
         result_(program.result_of(op)) {}
 
-  absl::Status CompareGemm(const CanonicalWeights& weights, int64_t m) const {
+  OracleReport CompareGemm(const CanonicalWeights& weights, int64_t m) const {
     const MatmulSignature signature = program_.signature_of(index_);
-    return Placed(
-        CompareWithOracle(Fp64Matmul(weights, signature, values_[op_.x], m),
-                          weights.header(), signature, values_[result_])
-            .ToStatus());
+    return CompareWithOracle(Fp64Matmul(weights, signature, values_[op_.x], m),
+                             weights.header(), signature, values_[result_]);
   }
 
-  absl::Status CompareRow(int64_t row) const {
-    if (op_.kind == OpKind::kTopK) return CompareTopK(row);
+  void CompareRow(int64_t row, OracleReport* report) const {
+    if (op_.kind == OpKind::kTopK) return CompareTopK(row, report);
     const Expected expected = RowOf(row);
     const FloatType type = FloatTypeOf(op_.type);
     const uint8_t* actual = RowBytes(result_, row);
     for (size_t j = 0; j < expected.values.size(); ++j) {
-      if (!IsRight(type, expected.values[j], expected.bounds[j], actual)) {
-        return Wrong(row, j, LoadFloat(type, actual), expected.values[j],
-                     expected.bounds[j]);
-      }
+      OracleElement element = ElementAt(row, j, expected.values[j]);
+      JudgeBytes(type, expected.bounds[j], actual, &element);
+      report->Add(element);
       actual += SizeOf(type);
     }
-    return absl::OkStatus();
   }
 
  private:
-  absl::Status Placed(const absl::Status& status) const {
-    if (status.ok()) return status;
-    return absl::Status(
-        status.code(), absl::StrCat("op ", index_, " (", LabelOf(op_), ", ",
-                                    Name(program_.values()[op_.x].type), " to ",
-                                    Name(op_.type), "): ", status.message()));
-  }
-
-  absl::Status Wrong(int64_t row, int64_t column, double actual,
-                     double expected, double bound) const {
-    return Placed(absl::DataLossError(
-        absl::StrCat("[", row, ", ", column, "] is ", actual, ", expected ",
-                     expected, " within ", bound)));
+  static OracleElement ElementAt(int64_t row, int64_t column, double expected) {
+    OracleElement element;
+    element.row = row;
+    element.column = column;
+    element.expected = expected;
+    return element;
   }
 
   const uint8_t* RowBytes(ValueNumber number, int64_t row) const {
@@ -99,23 +86,25 @@ class Judge {
     return elements;
   }
 
-  static bool IsRight(FloatType type, double expected, double bound,
-                      const uint8_t* actual) {
-    const float value = LoadFloat(type, actual);
-    if (std::isnan(expected)) return std::isnan(value);
-    if (bound > 0 && std::isfinite(expected)) {
-      const ElementRange range = ToleranceRange(expected, bound, type);
-      return value >= range.low && value <= range.high;
+  // Fills in actual, tolerance and ratio. Without a bound the bits count.
+  static void JudgeBytes(FloatType type, double bound, const uint8_t* actual,
+                         OracleElement* element) {
+    element->actual = LoadFloat(type, actual);
+    if (bound > 0 && std::isfinite(element->expected)) {
+      return JudgeElement(bound, type, element);
     }
     uint8_t right[sizeof(float)];
-    StoreFloat(type, static_cast<float>(expected), right);
-    return std::memcmp(right, actual, SizeOf(type)) == 0;
+    StoreFloat(type, static_cast<float>(element->expected), right);
+    const bool same = std::isnan(element->expected)
+                          ? std::isnan(element->actual)
+                          : std::memcmp(right, actual, SizeOf(type)) == 0;
+    element->ratio = same ? 0 : std::numeric_limits<double>::infinity();
   }
 
   Expected RowOf(int64_t row) const;
   Expected RmsNormRow(const Row& x, const Row& weight) const;
   Expected LayerNormRow(const Row& x, const Row& weight, const Row& bias) const;
-  absl::Status CompareTopK(int64_t row) const;
+  void CompareTopK(int64_t row, OracleReport* report) const;
 
   const CheckedProgram& program_;
   const ProgramValues& values_;
@@ -138,7 +127,7 @@ Expected Judge::RmsNormRow(const Row& x, const Row& weight) const {
   const int64_t width = static_cast<int64_t>(x.size());
   const int64_t run = op_.group == 0 ? width : op_.group;
   Expected expected;
-  expected.values = reference::RmsNorm(x, weight, op_.eps, run);
+  expected.values = RmsNorm(x, weight, op_.eps, run);
   for (const double value : expected.values) {
     expected.bounds.push_back(
         std::max(NormUnits(run) * std::abs(value), kNegligible));
@@ -164,7 +153,7 @@ Expected Judge::LayerNormRow(const Row& x, const Row& weight,
   const double scale = 1 / std::sqrt(variance + op_.eps);
   const double units = NormUnits(static_cast<int64_t>(x.size()));
   Expected expected;
-  expected.values = reference::LayerNorm(x, weight, bias, op_.eps);
+  expected.values = LayerNorm(x, weight, bias, op_.eps);
   for (size_t j = 0; j < x.size(); ++j) {
     const double w = weight.empty() ? 1 : std::abs(weight[j]);
     const double b = bias.empty() ? 0 : std::abs(bias[j]);
@@ -192,12 +181,12 @@ Expected Judge::RowOf(int64_t row) const {
       break;
     case OpKind::kAct:
       for (double& element : x) {
-        element = reference::Activate(op_.activation, element);
+        element = Activate(op_.activation, element);
       }
       break;
     case OpKind::kClamp:
       for (double& element : x) {
-        element = reference::Clamp(element, op_.low, op_.high);
+        element = Clamp(element, op_.low, op_.high);
       }
       break;
     case OpKind::kSlice:
@@ -218,21 +207,24 @@ Expected Judge::RowOf(int64_t row) const {
   return expected;
 }
 
-absl::Status Judge::CompareTopK(int64_t row) const {
+void Judge::CompareTopK(int64_t row, OracleReport* report) const {
   const Row x = Load(op_.x, row);
-  const std::vector<int32_t> columns = reference::TopColumns(x, op_.top_k);
+  const std::vector<int32_t> columns = TopColumns(x, op_.top_k);
   const uint8_t* values = RowBytes(result_, row);
   const uint8_t* ids = RowBytes(result_ + 1, row);
   for (size_t i = 0; i < columns.size(); ++i) {
+    OracleElement value = ElementAt(row, i, x[columns[i]]);
+    JudgeBytes(FloatType::kFloat32, 0, values + i * sizeof(float), &value);
+    report->Add(value);
     int32_t id = 0;
     std::memcpy(&id, ids + i * sizeof(id), sizeof(id));
-    if (id != columns[i]) return Wrong(row, i, id, columns[i], 0);
-    const uint8_t* value = values + i * sizeof(float);
-    if (!IsRight(FloatType::kFloat32, x[id], 0, value)) {
-      return Wrong(row, i, LoadFloat(FloatType::kFloat32, value), x[id], 0);
+    OracleElement column = ElementAt(row, i, columns[i]);
+    column.actual = id;
+    if (id != columns[i]) {
+      column.ratio = std::numeric_limits<double>::infinity();
     }
+    report->Add(column);
   }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -261,18 +253,30 @@ double ActivationBound(double expected) {
   return std::max(4 * ulp, kNegligible);
 }
 
-absl::Status JudgeOp(const CheckedProgram& program,
-                     absl::Span<const CanonicalWeights* const> weights,
-                     const ProgramValues& values, int64_t m, int64_t op) {
+OracleReport CompareOp(const CheckedProgram& program,
+                       absl::Span<const CanonicalWeights* const> weights,
+                       const ProgramValues& values, int64_t m, int64_t op) {
   const Judge judge(program, values, op);
   if (program.ops()[op].kind == OpKind::kGemm) {
     return judge.CompareGemm(*weights[program.weights_of(op)], m);
   }
-  for (int64_t row = 0; row < m; ++row) {
-    const absl::Status status = judge.CompareRow(row);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+  OracleReport report;
+  for (int64_t row = 0; row < m; ++row) judge.CompareRow(row, &report);
+  return report;
 }
 
-}  // namespace qgemm
+absl::Status JudgeOp(const CheckedProgram& program,
+                     absl::Span<const CanonicalWeights* const> weights,
+                     const ProgramValues& values, int64_t m, int64_t op) {
+  const absl::Status status =
+      CompareOp(program, weights, values, m, op).ToStatus();
+  if (status.ok()) return status;
+  const ProgramOp& declared = program.ops()[op];
+  return absl::Status(
+      status.code(),
+      absl::StrCat("op ", op, " (", LabelOf(declared), ", ",
+                   Name(program.values()[declared.x].type), " to ",
+                   Name(declared.type), "): ", status.message()));
+}
+
+}  // namespace qgemm::reference

@@ -4,8 +4,8 @@
 // on the operands that the backend had, by the rules of
 // docs/programs.md#rounding.
 
-#ifndef QGEMM_TESTS_SUPPORT_OP_JUDGE_H_
-#define QGEMM_TESTS_SUPPORT_OP_JUDGE_H_
+#ifndef QGEMM_KERNELS_REFERENCE_OP_JUDGE_H_
+#define QGEMM_KERNELS_REFERENCE_OP_JUDGE_H_
 
 #include <cstdint>
 #include <vector>
@@ -13,9 +13,10 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/matrix/canonical_weights.h"
+#include "kernels/matrix/fp64_oracle.h"
 #include "kernels/programs/checked_program.h"
 
-namespace qgemm {
+namespace qgemm::reference {
 
 // Bytes of each value by its number: [m, width], or a constant's one row.
 using ProgramValues = std::vector<std::vector<uint8_t>>;
@@ -29,13 +30,19 @@ ProgramValues ValuesBeforeOps(const CheckedProgram& program,
 // 4 ulp, or 2^-120 where that is more.
 double ActivationBound(double expected);
 
-// OK if values[result_of(op)] is right for the op's operands in `values`, else
-// DATA_LOSS that names an element. `weights` are by the program's
-// weights_ids(); GEMM alone reads them.
+// Compares values[result_of(op)], of `m` rows, with what is right for the op's
+// operands in `values`. `weights` are by the program's weights_ids(); GEMM
+// alone reads them. An op with one right answer has no tolerance: the ratio of
+// an element is 0 or infinite. TOP_K's elements are values and ids by turns.
+OracleReport CompareOp(const CheckedProgram& program,
+                       absl::Span<const CanonicalWeights* const> weights,
+                       const ProgramValues& values, int64_t m, int64_t op);
+
+// OK if that passes, else DATA_LOSS that names op and element.
 absl::Status JudgeOp(const CheckedProgram& program,
                      absl::Span<const CanonicalWeights* const> weights,
                      const ProgramValues& values, int64_t m, int64_t op);
 
-}  // namespace qgemm
+}  // namespace qgemm::reference
 
-#endif  // QGEMM_TESTS_SUPPORT_OP_JUDGE_H_
+#endif  // QGEMM_KERNELS_REFERENCE_OP_JUDGE_H_

@@ -14,9 +14,9 @@
 #include "base/check.h"
 #include "gtest/gtest.h"
 #include "kernels/programs/checked_program.h"
+#include "kernels/reference/op_judge.h"
 #include "tests/conformance/conformance_fixture.h"
 #include "tests/conformance/program_run.h"
-#include "tests/support/op_judge.h"
 #include "tests/support/random_matrix.h"
 
 namespace qgemm {
@@ -78,7 +78,8 @@ inline void ExpectEachOpIsRight(
     const CheckedProgram& program,
     const std::vector<const CanonicalWeights*>& weights,
     const ProgramRequest& request, const std::vector<uint8_t>& outputs) {
-  ProgramValues values = ValuesBeforeOps(program, request.inputs, request.m);
+  reference::ProgramValues values =
+      reference::ValuesBeforeOps(program, request.inputs, request.m);
   auto next = outputs.begin();
   for (const ValueNumber number : program.program().outputs) {
     const auto end = next + request.m * program.values()[number].row_bytes();
@@ -87,7 +88,7 @@ inline void ExpectEachOpIsRight(
   }
   const int64_t ops = static_cast<int64_t>(program.ops().size());
   for (int64_t op = 0; op < ops; ++op) {
-    EXPECT_EQ(JudgeOp(program, weights, values, request.m, op),
+    EXPECT_EQ(reference::JudgeOp(program, weights, values, request.m, op),
               absl::OkStatus())
         << "m = " << request.m << ", width "
         << program.values()[program.ops()[op].x].width;

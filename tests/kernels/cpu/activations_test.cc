@@ -12,8 +12,8 @@
 #include "base/float16.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/row_ops.h"
+#include "kernels/reference/op_judge.h"
 #include "kernels/reference/row_ops.h"
-#include "tests/support/op_judge.h"
 #include "tests/support/seeds.h"
 
 namespace qgemm::cpu {
@@ -25,7 +25,7 @@ constexpr Activation kSmooth[] = {Activation::kSilu, Activation::kSigmoid,
 
 // The header promises a quarter of what docs/programs.md does.
 double Bound(double expected) {
-  return std::max(ActivationBound(expected) / 4, 0x1p-120);
+  return std::max(reference::ActivationBound(expected) / 4, 0x1p-120);
 }
 
 // Appends numbers of one exponent: its ends, and `count` between, evenly, from

@@ -15,7 +15,7 @@
 #include "kernels/matrix/backend.h"
 #include "kernels/matrix/canonical_weights.h"
 #include "kernels/programs/program_runner.h"
-#include "tests/support/op_judge.h"
+#include "kernels/reference/op_judge.h"
 
 namespace qgemm {
 
