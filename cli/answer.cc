@@ -17,14 +17,11 @@
 #include "cli/output.h"
 #include "client/weights_stream.h"
 #include "kernels/formats/weights_decoder.h"
-#include "kernels/matrix/canonical_weights.h"
 
 namespace qgemm::cli {
 namespace {
 
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
-// fp64 multiplications that take a few seconds.
-constexpr int64_t kMaxProducts = int64_t{1} << 30;
 
 absl::Status Decode(const WeightsStream& stream, CanonicalWeights* weights) {
   const std::unique_ptr<WeightsDecoder> decoder =
@@ -118,9 +115,8 @@ std::string ReportText(const GemmReport& report) {
 
 }  // namespace
 
-absl::StatusOr<OracleReport> VerifyAnswer(const WeightsStream& stream,
-                                          const std::string& weights_id,
-                                          const AnswerToCheck& answer) {
+absl::StatusOr<CanonicalWeights> DecodeWeights(const WeightsStream& stream,
+                                               const std::string& weights_id) {
   ASSIGN_OR_RETURN(const Sha256Digest digest, HashOf(stream));
   const std::string id = ToHex(digest);
   if (id != weights_id) {
@@ -130,6 +126,14 @@ absl::StatusOr<OracleReport> VerifyAnswer(const WeightsStream& stream,
   }
   CanonicalWeights weights;
   RETURN_IF_ERROR(Decode(stream, &weights));
+  return weights;
+}
+
+absl::StatusOr<OracleReport> VerifyAnswer(const WeightsStream& stream,
+                                          const std::string& weights_id,
+                                          const AnswerToCheck& answer) {
+  ASSIGN_OR_RETURN(const CanonicalWeights weights,
+                   DecodeWeights(stream, weights_id));
   const WeightsHeader& header = weights.header();
   const OracleProduct product =
       Fp64Matmul(weights, answer.signature, answer.a, answer.m,

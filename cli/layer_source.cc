@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "client/weights_stream.h"
 
@@ -96,6 +97,10 @@ void LayerOptions::AddTo(CLI::App* app) {
   flags::AddOption(app, "seed", &seed, "Seed of random values");
   flags::AddOption(app, "tensor", &tensor,
                    "The tensor's name; not needed if the file has only one");
+  AddFormatTo(app);
+}
+
+void LayerOptions::AddFormatTo(CLI::App* app) {
   std::vector<std::pair<std::string, std::string>> formats;
   for (const NamedTarget& target : kTargets) {
     formats.emplace_back(target.name, target.name);
@@ -130,6 +135,27 @@ absl::Status LayerOptions::Check() const {
         "--tensor names a tensor of a file; leave it out with --random");
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<LayerOptions> ReadLayer(const std::string& text,
+                                       const LayerOptions& shared) {
+  LayerOptions layer = shared;
+  absl::string_view random = text;
+  if (!absl::ConsumePrefix(&random, "random:")) {
+    const std::vector<std::string> parts =
+        absl::StrSplit(text, absl::MaxSplits('#', 1));
+    layer.file = parts[0];
+    if (parts.size() > 1) layer.tensor = parts[1];
+    return layer;
+  }
+  const std::vector<std::string> parts = absl::StrSplit(random, ':');
+  const absl::Status shape = ReadShape(parts[0], &layer.random);
+  if (!shape.ok() || parts.size() != 2 ||
+      !absl::SimpleAtoi(parts[1], &layer.seed)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(text, " is not random:KxN:SEED"));
+  }
+  return layer;
 }
 
 absl::StatusOr<std::unique_ptr<LayerSource>> LayerSource::Open(

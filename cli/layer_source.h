@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The weights of a layer, from a file or made at random, as the upload that
-// options describe; `load` and `gemm --verify` share them.
+// options describe; `load` and both --verify share them.
 
 #ifndef QGEMM_CLI_LAYER_SOURCE_H_
 #define QGEMM_CLI_LAYER_SOURCE_H_
@@ -47,9 +47,16 @@ struct LayerOptions {
 
   // Adds all of them but `file`; this must outlive the parsing.
   void AddTo(CLI::App* app);
+  // Adds those that say how the weights are made into an upload.
+  void AddFormatTo(CLI::App* app);
   // INVALID_ARGUMENT if the options contradict each other; reads no file.
   absl::Status Check() const;
 };
+
+// The layer that `text` stands for: FILE, FILE#TENSOR or random:KxN:SEED. All
+// else is that of `shared`. Errors: INVALID_ARGUMENT.
+absl::StatusOr<LayerOptions> ReadLayer(const std::string& text,
+                                       const LayerOptions& shared);
 
 // A layer ready to be uploaded; holds the file or bytes that its stream reads.
 class LayerSource {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/matrices.h"
 #include "cli/output.h"
+#include "cli/program_check.h"
 #include "kernels/programs/canonical_text.h"
 #include "kernels/programs/op_fields.h"
 
@@ -48,6 +50,7 @@ struct RunReport {
   absl::Duration round_trip;
   const std::vector<std::string>& paths;  // of outputs; empty: not written
   bool time_ops = false;
+  std::optional<ProgramCheck> check;
 };
 
 OrderedJson ReportJson(const RunReport& report) {
@@ -68,6 +71,7 @@ OrderedJson ReportJson(const RunReport& report) {
     }
     object["op_us"] = std::move(ops);
   }
+  if (report.check.has_value()) object["verify"] = ToJson(*report.check);
   return object;
 }
 
@@ -113,9 +117,22 @@ absl::StatusOr<std::string> ReportText(const RunReport& report) {
   if (!report.paths.empty()) {
     fields.emplace_back("written to", absl::StrJoin(report.paths, ", "));
   }
+  if (report.check.has_value()) {
+    fields.emplace_back("fp64 check", FormatCheck(*report.check));
+  }
   std::string text = FormatFields(fields);
   if (report.time_ops) absl::StrAppend(&text, "\n", OpTable(report));
   return text;
+}
+
+absl::Status PrintReport(const RunReport& report, bool json) {
+  if (json) {
+    Print(FormatJson(ReportJson(report)));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::string text, ReportText(report));
+  Print(text);
+  return absl::OkStatus();
 }
 
 absl::Status CheckCount(absl::string_view option, size_t given, size_t needed) {
@@ -145,6 +162,8 @@ class RunProgramCommand final : public Command {
   RequestPriority priority_ = RequestPriority::kNormal;
   std::string client_id_;
   bool time_ops_ = false;
+  bool verify_ = false;
+  ProgramSources sources_;
 };
 
 CLI::App* RunProgramCommand::AddTo(CLI::App* app) {
@@ -161,13 +180,29 @@ CLI::App* RunProgramCommand::AddTo(CLI::App* app) {
   AddOrderOptions(command, &priority_, &client_id_);
   flags::AddSwitch(command, "time_ops", &time_ops_,
                    "Prints the time of each op, which may then run by itself");
+  flags::AddSwitch(command, "verify", &verify_,
+                   "Compares every op with fp64 on the server's own values; "
+                   "needs --weights and --constants as they were loaded");
+  flags::AddOption(command, "weights", &sources_.weights,
+                   "--verify: FILE, FILE#TENSOR or random:KxN:SEED of each "
+                   "weights, in the order of the program's text");
+  flags::AddOption(command, "constants", &sources_.constants,
+                   "--verify: .npy file of each constant, in their order");
+  sources_.layer.AddFormatTo(command);
   return command;
 }
 
 absl::Status RunProgramCommand::CheckUsage() {
-  if (m_ >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--m is ", m_, "; it must be 1 or more"));
+  if (m_ < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--m is ", m_, "; it must be 1 or more"));
+  }
+  if (!verify_ && !(sources_.weights.empty() && sources_.constants.empty())) {
+    return absl::InvalidArgumentError(
+        "--weights and --constants are what --verify compares with; add "
+        "--verify");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<RowMatrix>> RunProgramCommand::MakeInputs(
@@ -229,16 +264,15 @@ absl::Status RunProgramCommand::Run(const CommonOptions& common) {
   for (const RowMatrix& input : inputs) request.inputs.push_back(input.bytes);
   const absl::Time start = absl::Now();
   ASSIGN_OR_RETURN(const RunResult result, client->Run(request));
-  const RunReport report = {program, result, absl::Now() - start, outputs_,
-                            time_ops_};
+  RunReport report = {program,  result,    absl::Now() - start,
+                      outputs_, time_ops_, std::nullopt};
   RETURN_IF_ERROR(WriteOutputs(program, result));
-  if (common.json) {
-    Print(FormatJson(ReportJson(report)));
-    return absl::OkStatus();
+  if (verify_) {
+    ASSIGN_OR_RETURN(report.check, CheckRun({program, request, result},
+                                            sources_, client.get()));
   }
-  ASSIGN_OR_RETURN(const std::string text, ReportText(report));
-  Print(text);
-  return absl::OkStatus();
+  RETURN_IF_ERROR(PrintReport(report, common.json));
+  return report.check ? report.check->ToStatus() : absl::OkStatus();
 }
 
 }  // namespace

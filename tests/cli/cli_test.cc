@@ -385,6 +385,59 @@ TEST_F(CliTest, NoServerFails) {
   EXPECT_THAT(result.err, HasSubstr("UNAVAILABLE"));
 }
 
+constexpr char kFfn[] = R"pb(
+  revision: 1
+  value_type: NUMBER_TYPE_BF16
+  inputs { type: NUMBER_TYPE_FP32 width: 64 }
+  constants { name: "norm" }
+  ops { rms_norm { x: 0 weight: 1 eps: 1e-5 } }
+  ops { gemm { x: 2 weights: "verify/up" } }
+  ops { act { x: 3 kind: KIND_SILU } }
+  ops { gemm { x: 4 weights: "verify/down" } }
+  ops {
+    type: NUMBER_TYPE_FP32
+    add { x: 0 y: 5 }
+  }
+  ops { top_k { x: 6 k: 3 } }
+  outputs: [ 6, 8 ]
+)pb";
+
+TEST_F(CliTest, AProgramsAnswerIsWithinTheToleranceOfEachOp) {
+  Json({"load", "--random=64x96", "--seed=3", "--format=kbit4",
+        "--name=verify/up"});
+  Json({"load", "--random=96x64", "--seed=4", "--format=int4",
+        "--group_size=32", "--name=verify/down"});
+  const std::vector<float> values(64, 0.75f);
+  const std::string norm = Write(
+      "norm.npy",
+      NpyHeader("<f4", 1, 64) +
+          std::string(reinterpret_cast<const char*>(values.data()), 4 * 64));
+  Json({"program", "load", Write("ffn.txtpb", kFfn), "--name=verify/ffn",
+        "--constant=norm=" + norm});
+  std::vector<std::string> run = {"program",
+                                  "run",
+                                  "verify/ffn",
+                                  "--m=5",
+                                  "--verify",
+                                  "--time_ops",
+                                  "--group_size=32",
+                                  "--constants=" + norm,
+                                  "--weights=random:64x96:3,random:96x64:4"};
+  const auto result = Json(run);
+  EXPECT_EQ(result["op_us"].size(), 6u);
+  EXPECT_EQ(result["verify"]["passed"], true);
+  EXPECT_EQ(result["verify"]["rows"], 5);
+  EXPECT_EQ(result["verify"]["ops"][1]["compared"], 5 * 96);
+  const auto programs = Json({"program", "list"})["programs"];
+  for (const auto& program : programs) {
+    EXPECT_THAT(program["names"].dump(), Not(HasSubstr("qgemm-verify")));
+  }
+  run.back() = "--weights=random:64x96:5,random:96x64:4";
+  const CommandResult other = Qgemm(run);
+  EXPECT_EQ(other.exit_code, kFailed);
+  EXPECT_THAT(other.err, HasSubstr("are not these"));
+}
+
 TEST_F(CliTest, ExamplesSucceed) {
   EXPECT_EQ(Qgemm({"info"}).exit_code, kDone);  // the server listens
   for (const char* example :

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "base/sha256.h"
 #include "cli/tensor_files/npy.h"
 #include "qgemm/v1/qgemm.pb.h"
 #include "tests/cli/processes.h"
@@ -22,6 +24,7 @@ namespace qgemm {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -222,6 +225,118 @@ TEST_F(ProgramCommandTest, RunShowsTheTimeOfEachOp) {
               HasSubstr("cannot tell the time of each op"));
 }
 
+// relu(x) * c, with x [m, 2] and c in a file; x is in another.
+class VerifyProgramTest : public ProgramCommandTest {
+ protected:
+  VerifyProgramTest() {
+    SetText(absl::StrCat("qgemm-program-v1\nrevision=1\ninput fp32 2\n",
+                         "constant fp32 2 ", HashOf(Raw<float>({2, 0.5f})),
+                         "\nact fp32 x=0 activation=relu\n",
+                         "mul fp32 x=2 y=1\noutput 3\n"));
+    AnswerWith({1, 0, 3, 4}, {2, 0, 6, 2});
+  }
+
+  static std::string HashOf(const std::string& bytes) {
+    Sha256 hash;
+    hash.Update(bytes);
+    return ToHex(hash.Finish());
+  }
+
+  void SetText(const std::string& text) {
+    v1::ProgramInfo info;
+    info.set_id(HashOf(text));
+    info.set_text(text);
+    SetValue("x", v1::NUMBER_TYPE_FP32, 2, info.add_inputs());
+    SetValue("y", v1::NUMBER_TYPE_FP32, 2, info.add_outputs());
+    service_.set_program(info);
+  }
+
+  // Results of both ops in the program that answers them, and the output.
+  void AnswerWith(const std::vector<float>& relu,
+                  const std::vector<float>& product,
+                  const std::vector<float>& output) {
+    service_.set_run(
+        [=](const v1::RunRequest& request, v1::RunResponse* response) {
+          const bool all =
+              request.program() == service_.load_program_request().name();
+          response->set_outputs(all ? Raw(relu) + Raw(product) : Raw(output));
+          return grpc::Status::OK;
+        });
+  }
+  void AnswerWith(const std::vector<float>& relu,
+                  const std::vector<float>& product) {
+    AnswerWith(relu, product, product);
+  }
+
+  CommandResult Verify(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(),
+                     {"run", "ffn", "--verify", "--inputs=" + x_});
+    return Program(arguments);
+  }
+  CommandResult Verify() { return Verify({"--constants=" + c_}); }
+
+  const std::string x_ =
+      Write("verify_x.npy", NpyHeader("<f4", 2, 2) + Raw<float>({1, -2, 3, 4}));
+  const std::string c_ =
+      Write("verify_c.npy", NpyHeader("<f4", 1, 2) + Raw<float>({2, 0.5f}));
+};
+
+TEST_F(VerifyProgramTest, JudgesEveryOpOnTheServersValues) {
+  const CommandResult result = Verify({"--constants=" + c_, "--json"});
+  ASSERT_EQ(result.exit_code, kDone) << result.err;
+  const auto verify = nlohmann::json::parse(result.out)["verify"];
+  EXPECT_EQ(verify["passed"], true);
+  EXPECT_EQ(verify["rows"], 2);
+  EXPECT_EQ(verify["relative_norm"], 0.0);
+  EXPECT_EQ(verify["ops"][0]["op"], "relu");
+  EXPECT_EQ(verify["ops"][1]["compared"], 4);
+  EXPECT_THAT(Verify().out, HasSubstr("passed: 2 ops of 2 rows"));
+}
+
+TEST_F(VerifyProgramTest, HasAProgramOfItsOwnForTheTime) {
+  ASSERT_EQ(Verify().exit_code, kDone);
+  const v1::LoadProgramRequest loaded = service_.load_program_request();
+  EXPECT_THAT(loaded.name(), HasSubstr("qgemm-verify/"));
+  EXPECT_THAT(loaded.program().outputs(), ElementsAre(2, 3));
+  EXPECT_EQ(service_.unload_program_request().program(), loaded.name());
+}
+
+TEST_F(VerifyProgramTest, AnOpThatIsWrongFailsByItsName) {
+  AnswerWith({1, 0, 3, 5}, {2, 0, 6, 2.5f});
+  const CommandResult result = Verify();
+  EXPECT_EQ(result.exit_code, kFailed);
+  EXPECT_THAT(result.out, HasSubstr("FAILED: 2 ops"));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("op 0 (relu)"), HasSubstr("[1, 1]")));
+}
+
+TEST_F(VerifyProgramTest, OutputsOfOtherBitsFail) {
+  AnswerWith({1, 0, 3, 4}, {2, 0, 6, 2}, {2, 0, 6, 2.5f});
+  const CommandResult result = Verify();
+  EXPECT_EQ(result.exit_code, kFailed);
+  EXPECT_THAT(result.err, HasSubstr("output 0 of two runs has other bits"));
+}
+
+TEST_F(VerifyProgramTest, SourcesMustBeTheProgramsOwn) {
+  EXPECT_THAT(Verify({}).err,
+              HasSubstr("--constants has 0 sources; the program has 1"));
+  EXPECT_THAT(Verify({"--constants=" + c_, "--weights=w.npy"}).err,
+              HasSubstr("--weights has 1 sources; the program has 0"));
+  const std::string other =
+      Write("verify_d.npy", NpyHeader("<f4", 1, 2) + Raw<float>({2, 1}));
+  const CommandResult result = Verify({"--constants=" + other});
+  EXPECT_EQ(result.exit_code, kFailed);
+  EXPECT_THAT(result.err, HasSubstr("constant 0 has other values"));
+}
+
+TEST_F(VerifyProgramTest, ATextOfAnotherProgramFails) {
+  SetText("qgemm-program-v1\nrevision=1\ninput fp32 2\nhalve fp32 x=0\n");
+  EXPECT_THAT(Verify({}).err, HasSubstr("line 4 of the program's text"));
+  SetText(
+      "qgemm-program-v1\nrevision=1\ninput fp32 2\n"
+      "act fp32 x=0 activation=relu rounding=bf16\noutput 1\n");
+  EXPECT_THAT(Verify({}).err, HasSubstr("a text of another id"));
+}
+
 TEST_F(ProgramCommandTest, RunReadsInputsAndWritesOutputs) {
   AnswerRows();
   const std::string x =
@@ -297,6 +412,8 @@ TEST_F(ProgramCommandTest, WrongUsageExitsWithTwoAndSaysWhy) {
       {"run"},
       {"run", "ffn", "--m=0"},
       {"run", "ffn", "--priority=urgent"},
+      {"run", "ffn", "--weights=w.npy"},
+      {"run", "ffn", "--constants=c.npy"},
       {"unload"}};
   for (const std::vector<std::string>& arguments : cases) {
     const CommandResult result = Program(arguments);
