@@ -4,7 +4,9 @@
 # Shows qgemm end to end and fails if anything is off: sets up and builds,
 # starts a server, loads the linear layers of a block of a trained transformer
 # in every format and one layer of the size of Llama-3-8B's, checks products
-# against fp64, runs a short load test, prints a table, stops the server.
+# against fp64, runs the whole transformer against a framework, runs a short load
+# test, stops the server. Prints tables. Without network it leaves the whole
+# transformer out, unless its Python environment is there already.
 #
 # Usage: tools/demo.sh [--cuda] [--bundle DIR]
 #   --cuda        build for GPUs where this machine has none; the default there
@@ -34,6 +36,8 @@ build() {
     flags+=(--repo_env=QGEMM_CUDA=off)
   fi
   "$ROOT/tools/setup.sh"
+  "$ROOT/tools/setup.sh" minilm ||
+    echo "demo: no Python environment for all-MiniLM-L6-v2, which is left out" >&2
   "$ROOT/tools/bazel.sh" build "${flags[@]}" \
     //server:qgemm_server //cli:qgemm //loadtest:qgemm_loadtest
   bin="$("$ROOT/tools/bazel.sh" info "${flags[@]}" bazel-bin 2>/dev/null)"

@@ -5,7 +5,8 @@
 #   bin/        qgemm_server, qgemm, qgemm_loadtest
 #   include/qgemm/  the client library's headers, included as <qgemm/client.h>
 #   lib/        libqgemm_client.a, pkgconfig/qgemm.pc, cmake/qgemm/
-#   share/qgemm/    the demo's weights, its script, the load test's scenarios
+#   share/qgemm/    the protos, the demo's weights and scripts, the load test's
+#                   scenarios
 #
 # Usage: tools/install.sh --prefix DIR
 set -euo pipefail
@@ -135,8 +136,13 @@ install_demo() {
   install -D -m 644 demo/README.md "$prefix/share/qgemm/demo/README.md"
   install -D -m 644 LICENSE "$prefix/share/qgemm/LICENSE"
   install -D -m 755 tools/demo.sh "$prefix/share/qgemm/tools/demo.sh"
-  install -D -m 755 tools/demo/run.sh "$prefix/share/qgemm/tools/demo/run.sh"
-  install -D -m 644 tools/demo/lib.sh "$prefix/share/qgemm/tools/demo/lib.sh"
+  install -D -m 755 -t "$prefix/share/qgemm/tools/demo" \
+    tools/demo/run.sh tools/demo/minilm.sh
+  install -m 644 -t "$prefix/share/qgemm/tools/demo" tools/demo/lib.sh
+  install -D -m 644 -t "$prefix/share/qgemm/tools/demo/minilm" \
+    tools/demo/minilm/*.py
+  install -D -m 644 -t "$prefix/share/qgemm/proto/qgemm/v1" \
+    proto/qgemm/v1/program.proto proto/qgemm/v1/qgemm.proto
 }
 
 install_scenarios() {

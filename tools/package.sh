@@ -8,7 +8,8 @@
 #   tests/  the conformance suite, the tests of the CUDA backend and that of a
 #           server whose backend fails, for which server/ links to bin/
 #   lib/    prometheus-cpp and what it links, for the server
-#   share/qgemm/  the demo's weights and its script, the load test's scenarios
+#   share/qgemm/  the protos, the demo's weights and scripts, the load test's
+#                 scenarios
 #   gpu_check.sh  runs the tests and the quick bench on a GPU machine
 # The bundle needs libc and, for a GPU, its driver and the system's cuBLAS.
 #
@@ -65,10 +66,11 @@ install_libraries() {
 install_demo() {
   local share="$BUNDLE/share/qgemm" file
   for file in demo/minilm_block.safetensors demo/README.md LICENSE \
-    tools/demo/lib.sh; do
+    tools/demo/lib.sh tools/demo/minilm/*.py \
+    proto/qgemm/v1/program.proto proto/qgemm/v1/qgemm.proto; do
     install -D -m 644 "$file" "$share/$file"
   done
-  for file in tools/demo.sh tools/demo/run.sh; do
+  for file in tools/demo.sh tools/demo/run.sh tools/demo/minilm.sh; do
     install -D -m 755 "$file" "$share/$file"
   done
   install -m 755 tools/package/gpu_check.sh "$BUNDLE/gpu_check.sh"

