@@ -255,7 +255,7 @@ void RunWide(int64_t rows, ProgramExecutor* executor) {
   std::vector<uint8_t> outputs(rows * sizeof(float));
   ProgramBatch batch = {*std::move(program),
                         {{rows, 0, rows, inputs.data(), outputs.data()}}};
-  CHECK_OK(executor->Run(batch));
+  CHECK_OK(executor->Run(batch).status());
 }
 
 TEST(ProgramExecutorTest, GivesLargeScratchBackAndKeepsOther) {

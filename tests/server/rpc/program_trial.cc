@@ -49,8 +49,8 @@ std::vector<uint8_t> RandomInputs(const CheckedProgram& program, int64_t m) {
 }
 
 // True if the op is defined for its operand.
-bool IsDefined(const CheckedProgram& program, const ProgramValues& values,
-               const ProgramOp& op) {
+bool IsDefined(const CheckedProgram& program,
+               const reference::ProgramValues& values, const ProgramOp& op) {
   if (op.kind != OpKind::kRmsNorm && op.kind != OpKind::kLayerNorm) return true;
   const FloatType type = FloatTypeOf(program.values()[op.x].type);
   const std::vector<uint8_t>& x = values[op.x];
@@ -121,9 +121,10 @@ std::shared_ptr<const CompiledProgram> ProgramTrial::WithAllOutputs() const {
 }
 
 // `outputs` are those of a program whose outputs are all of its results.
-ProgramValues ProgramTrial::ValuesOf(
+reference::ProgramValues ProgramTrial::ValuesOf(
     const CheckedProgram& all, const std::vector<uint8_t>& outputs) const {
-  ProgramValues values = ValuesBeforeOps(all, inputs_, m_);
+  reference::ProgramValues values =
+      reference::ValuesBeforeOps(all, inputs_, m_);
   auto next = outputs.begin();
   for (const ValueNumber number : all.program().outputs) {
     const auto end = next + m_ * all.values()[number].row_bytes();
@@ -136,11 +137,12 @@ ProgramValues ProgramTrial::ValuesOf(
 void ProgramTrial::Execute() const {
   const auto with_all = WithAllOutputs();
   const CheckedProgram& all = with_all->program();
-  const ProgramValues values = ValuesOf(all, OutputsOf(with_all));
+  const reference::ProgramValues values = ValuesOf(all, OutputsOf(with_all));
   const std::vector<const CanonicalWeights*> weights = Weights();
   for (size_t op = 0; op < all.ops().size(); ++op) {
     if (!IsDefined(all, values, all.ops()[op])) continue;
-    CHECK_OK(JudgeOp(all, weights, values, m_, static_cast<int64_t>(op)));
+    CHECK_OK(
+        reference::JudgeOp(all, weights, values, m_, static_cast<int64_t>(op)));
   }
   const std::vector<uint8_t> outputs = OutputsOf(compiled_);
   auto next = outputs.begin();

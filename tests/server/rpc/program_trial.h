@@ -38,8 +38,8 @@ class ProgramTrial {
   const CheckedProgram& program() const { return compiled_->program(); }
   std::vector<const CanonicalWeights*> Weights() const;
   std::shared_ptr<const CompiledProgram> WithAllOutputs() const;
-  ProgramValues ValuesOf(const CheckedProgram& all,
-                         const std::vector<uint8_t>& outputs) const;
+  reference::ProgramValues ValuesOf(const CheckedProgram& all,
+                                    const std::vector<uint8_t>& outputs) const;
   std::vector<uint8_t> OutputsOf(
       std::shared_ptr<const CompiledProgram> program) const;
 
