@@ -167,6 +167,12 @@ int64_t RowCost(const AdmittedRequest& request) {
       CeilDiv(request.row_multiply_adds(), kRowMultiplyAdds), 1);
 }
 
+int64_t LeastLaunchCost(const AdmittedRequest& request,
+                        const BatchingOptions& options, int64_t tile_rows) {
+  const int64_t rows = std::min(tile_rows, MergedRows(request, options));
+  return std::max(tile_rows, RowCost(request) * rows);
+}
+
 int64_t ChunkRows(int64_t m, int64_t row_multiply_adds,
                   const ChunkLimits& limits) {
   int64_t most = limits.max_rows;

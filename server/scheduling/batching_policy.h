@@ -123,6 +123,11 @@ inline constexpr int64_t kRowMultiplyAdds = int64_t{1} << 26;
 // for programs and layers whose rows are heavier than that.
 int64_t RowCost(const AdmittedRequest& request);
 
+// Returns the rows that a launch of the request counts as, however few it has:
+// a tile, and a tile of its own rows as far as a launch may have them.
+int64_t LeastLaunchCost(const AdmittedRequest& request,
+                        const BatchingOptions& options, int64_t tile_rows);
+
 // Chunks start at multiples of this, so that they are aligned to 64 bytes like
 // the operands themselves, whatever k and n are.
 inline constexpr int64_t kChunkRowAlignment = 32;

@@ -371,9 +371,9 @@ ClosedBatch LaunchPlanner::CloseBatch() {
 }
 
 // An identity pays for what the device does for it: all rows of a chunk, and
-// the rows that a tile lacks, as far as a launch may have them. A client pays
-// as in its queue's round robin: it could not catch up alone with those that
-// walk in a convoy otherwise. Heavy rows count as several.
+// what the launch costs however few rows it has. A client pays as in its
+// queue's round robin: it could not catch up alone with those that walk in a
+// convoy otherwise.
 void LaunchPlanner::ChargeBatch() {
   const WaitingRequest& first = *batch_.front();
   const int64_t row_cost = RowCost(*first.request);
@@ -381,13 +381,11 @@ void LaunchPlanner::ChargeBatch() {
   for (const WaitingRequest* const waiting : batch_) {
     rows += waiting->state.in_launch.count;
   }
-  const int64_t tile_rows = options_.policy.tile_rows;
-  const int64_t tile_cost = std::max(
-      tile_rows, row_cost * std::min(tile_rows, MergedRows(*first.request,
-                                                           options_.batching)));
+  const int64_t least = LeastLaunchCost(*first.request, options_.batching,
+                                        options_.policy.tile_rows);
   LaunchCost cost;
   cost.identity_rows = row_cost * first.state.in_launch.count +
-                       std::max<int64_t>(0, tile_cost - row_cost * rows);
+                       std::max<int64_t>(0, least - row_cost * rows);
   cost.client_rows = row_cost * first.queue->CostRows(first);
   clients_.Charge(first.client, cost);
   for (size_t i = 1; i < batch_.size(); ++i) {

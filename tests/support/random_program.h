@@ -15,7 +15,7 @@
 
 namespace qgemm {
 
-// What a program is made of.
+// Parts that a program is made of.
 struct ProgramRecipe {
   // Widths of inputs. A width of `weights` lets GEMM follow.
   absl::Span<const int64_t> widths;

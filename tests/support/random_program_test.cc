@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs that suites draw are legal: else they would test refusals alone.
+// Programs that suites draw are legal, or they would test refusals alone.
 
 #include "tests/support/random_program.h"
 

@@ -321,6 +321,17 @@ TEST(RowCostTest, RowsOfAnEightBillionModelAreOrdinary) {
   EXPECT_EQ(RowCost(RequestOf(1, 65536, 65536)), 64);
 }
 
+TEST(RowCostTest, ALaunchCostsATileOfTheRowsThatItMayHave) {
+  BatchingOptions options;
+  const AdmittedRequest heavy = RequestOf(1, 65536, 65536);
+  EXPECT_EQ(LeastLaunchCost(RequestOf(1, 96, 64), options, 16), 16);
+  EXPECT_EQ(LeastLaunchCost(heavy, options, 16), 16 * 64);
+  options.max_multiply_adds = 3 * heavy.row_multiply_adds();
+  EXPECT_EQ(LeastLaunchCost(heavy, options, 16), 3 * 64);
+  options.max_multiply_adds = 1;
+  EXPECT_EQ(LeastLaunchCost(RequestOf(1, 96, 64), options, 16), 16);
+}
+
 TEST(RowsPerLaunchTest, EveryLaunchStartsAtAMultipleOf64Bytes) {
   RandomGenerator random(FreshSeed());
   for (int i = 0; i < 10'000; ++i) {

@@ -166,7 +166,6 @@ class SimulatedHeavyBacklogTest : public testing::TestWithParam<int64_t> {
   static SimulatedLoad Others() {
     SimulatedLoad load = Load(AccessPattern::kRandom, 64, 1);
     load.rows = 3;
-    load.length = absl::Seconds(1);
     return load;
   }
   static SimulatedLoad Beside(int64_t row_work) {
