@@ -297,11 +297,10 @@ LaunchPlanner::Candidates LaunchPlanner::Gather() {
 PolicyOptions LaunchPlanner::PolicyFor(const Candidates& candidates,
                                        absl::Time now) {
   PolicyOptions policy = options_.policy;
-  if (policy.order != BatchOrder::kChase) return policy;
-  if (!predictor_.trusted()) {
+  if (policy.order == BatchOrder::kChase && !predictor_.trusted()) {
     policy.order = BatchOrder::kOldest;
-    return policy;
   }
+  if (policy.order != BatchOrder::kChase) return policy;
   predictor_.BeginDecision(now);
   for (size_t i = 0; i < candidates.queues.size(); ++i) {
     candidates.snapshots[i].layers_behind =
@@ -378,9 +377,7 @@ void LaunchPlanner::ChargeBatch() {
   const WaitingRequest& first = *batch_.front();
   const int64_t row_cost = RowCost(*first.request);
   int64_t rows = 0;
-  for (const WaitingRequest* const waiting : batch_) {
-    rows += waiting->state.in_launch.count;
-  }
+  for (const auto* waiting : batch_) rows += waiting->state.in_launch.count;
   const int64_t least = LeastLaunchCost(*first.request, options_.batching,
                                         options_.policy.tile_rows);
   LaunchCost cost;
