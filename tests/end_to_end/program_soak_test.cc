@@ -2,7 +2,8 @@
 //
 // Programs and products of several clients at once, over unary calls and
 // streams: every answer has the bits that it has on an idle server. A bounded
-// number of rows; QGEMM_SOAK_ROWS says another (docs/building.md).
+// number of rows on processors; QGEMM_SOAK_ROWS says another, QGEMM_SOAK_ON_GPU
+// takes the GPU (docs/building.md).
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -102,9 +103,11 @@ class ProgramSoakTest : public testing::Test {
     }
   }
 
-  static ServerOptions CpuServer() {
+  static ServerOptions SoakServer() {
     ServerOptions options;
-    options.backend.kind = BackendKind::kCpu;
+    const char* const on_gpu = std::getenv("QGEMM_SOAK_ON_GPU");
+    options.backend.kind =
+        on_gpu == nullptr ? BackendKind::kCpu : BackendKind::kCuda;
     return options;
   }
 
@@ -200,7 +203,7 @@ class ProgramSoakTest : public testing::Test {
   }
 
   RandomGenerator random_{FreshSeed()};
-  TestServer server_{CpuServer()};
+  TestServer server_{SoakServer()};
   const Client client_ = server_.NewClient();
   ProgramWeightsMap weights_;
   std::vector<Case> cases_;
