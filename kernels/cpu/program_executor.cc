@@ -12,6 +12,7 @@
 #include "base/checked_math.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "kernels/programs/op_fields.h"
 
 namespace qgemm::cpu {
 namespace {

@@ -235,24 +235,6 @@ void TopK(const RowOpArgs& args) {
 
 }  // namespace
 
-bool IsColumnwise(OpKind kind) {
-  switch (kind) {
-    case OpKind::kAdd:
-    case OpKind::kMul:
-    case OpKind::kAct:
-    case OpKind::kClamp:
-    case OpKind::kSlice:
-    case OpKind::kConvert:
-      return true;
-    case OpKind::kGemm:
-    case OpKind::kRmsNorm:
-    case OpKind::kLayerNorm:
-    case OpKind::kTopK:
-      return false;
-  }
-  return false;
-}
-
 void ComputeColumns(const RowOpArgs& args, int64_t begin, int64_t end) {
   Block y = {};
   if (args.y.width == 1) {

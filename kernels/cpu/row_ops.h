@@ -45,12 +45,9 @@ struct RowOpArgs {
   uint8_t* ids = nullptr;                // TOP_K: [k] int32
 };
 
-// True for ops whose columns can be computed apart.
-bool IsColumnwise(OpKind kind);
-
-// Computes columns [begin, end) of the result of a columnwise op; `begin` is a
-// multiple of kColumnBlock, and so is `end`, or it is the width. The bits of a
-// column do not depend on the cut.
+// Computes columns [begin, end) of the result of an op that IsColumnwise;
+// `begin` is a multiple of kColumnBlock, and so is `end`, or it is the width.
+// The bits of a column do not depend on the cut.
 void ComputeColumns(const RowOpArgs& args, int64_t begin, int64_t end);
 
 // Computes the whole row of any op but GEMM.

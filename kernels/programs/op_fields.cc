@@ -115,4 +115,22 @@ absl::string_view Name(OpKind kind) {
   return row == nullptr ? "?" : row->name;
 }
 
+bool IsColumnwise(OpKind kind) {
+  switch (kind) {
+    case OpKind::kAdd:
+    case OpKind::kMul:
+    case OpKind::kAct:
+    case OpKind::kClamp:
+    case OpKind::kSlice:
+    case OpKind::kConvert:
+      return true;
+    case OpKind::kGemm:
+    case OpKind::kRmsNorm:
+    case OpKind::kLayerNorm:
+    case OpKind::kTopK:
+      return false;
+  }
+  return false;
+}
+
 }  // namespace qgemm

@@ -49,6 +49,9 @@ std::vector<OpOperand> OperandsOf(const ProgramOp& op);
 // has one: "gemm down". In messages.
 std::string LabelOf(const ProgramOp& op);
 
+// True for ops whose columns can be computed apart.
+bool IsColumnwise(OpKind kind);
+
 }  // namespace qgemm
 
 #endif  // QGEMM_KERNELS_PROGRAMS_OP_FIELDS_H_

@@ -14,6 +14,7 @@
 #include "kernels/cuda/device/row_ops/norms.cuh"
 #include "kernels/cuda/device/row_ops/top_k.cuh"
 #include "kernels/cuda/launch/row_ops.h"
+#include "kernels/programs/op_fields.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -189,24 +190,6 @@ __global__ void __launch_bounds__(kRowThreads)
       row += gridDim.x;
     }
   }
-}
-
-bool IsColumnwise(OpKind kind) {
-  switch (kind) {
-    case OpKind::kAdd:
-    case OpKind::kMul:
-    case OpKind::kAct:
-    case OpKind::kClamp:
-    case OpKind::kSlice:
-    case OpKind::kConvert:
-      return true;
-    case OpKind::kGemm:
-    case OpKind::kRmsNorm:
-    case OpKind::kLayerNorm:
-    case OpKind::kTopK:
-      return false;
-  }
-  return false;
 }
 
 // True if `op` reads `made` at other columns than it writes.

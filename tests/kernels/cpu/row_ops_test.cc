@@ -12,6 +12,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cpu/microkernel_table.h"
+#include "kernels/programs/op_fields.h"
 #include "tests/support/random_matrix.h"
 #include "tests/support/seeds.h"
 
