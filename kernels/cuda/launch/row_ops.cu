@@ -51,10 +51,10 @@ class HeldChunk {
   const uint8_t* elements_ = nullptr;
 };
 
-// A kernel waits for the one before, then needs its code, which the weights
-// that pass through the L2 cache meanwhile have driven out: some microseconds,
-// as long as a row takes. So the first blocks rehearse while they wait: they
-// compute a row of these elements, which stand for every operand and result.
+// A kernel that waits for the one before is slow at first; its code has to be
+// fetched, past weights that fill the L2 cache. So the first blocks rehearse
+// while they wait: they compute a row of these elements, which stand for every
+// operand and result. That saves 2 us a launch (bench/NOTES.md).
 constexpr int64_t kRehearsal = -1;  // number of that row
 constexpr int kMaxRehearsedWidth = 16384;
 __device__ uint4 rehearsed_elements[kMaxRehearsedWidth / 4];
