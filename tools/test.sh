@@ -5,8 +5,8 @@
 # conformance and end-to-end suites, the fast ones again under the sanitizers,
 # a stock Python client, hostile clients, the load test's pages in a browser, the
 # status page and the alerts with a real Prometheus, an installed consumer and
-# README's commands. Prints the time of each stage and ends with one line:
-# N passed, N failed, N skipped.
+# README's commands. Prints the time of each stage, names what failed and ends
+# with one line: N passed, N failed, N skipped.
 #
 # Usage: tools/test.sh [STAGE ...]    (default: all, in this order)
 set -uo pipefail
@@ -37,6 +37,15 @@ passed=0
 failed=0
 skipped=0
 summary=()
+failures=()  # what failed, each with its stage
+
+# Keeps the lines of the stage's log that name what failed.
+keep_failures() {
+  local line
+  while IFS= read -r line; do
+    failures+=("$stage: $line")
+  done < <(grep -E '^ *(FAILED|FAIL:|ERROR:)|^-- .*: FAILED' "$1" | head -n 40)
+}
 
 # Adds the last "N passed, N failed[, N skipped]" line of a log.
 count_line() {
@@ -69,6 +78,7 @@ count_script() {
   if [ "$status" -ne 0 ] && [ "$failed" -eq "$before" ]; then
     failed=$((failed + 1))
   fi
+  [ "$failed" -eq "$before" ] || keep_failures "$log"
   return "$status"
 }
 
@@ -76,7 +86,7 @@ count_script() {
 bazel_targets() {
   local events="$LOG_DIR/events.json"
   rm -f "$events"
-  tools/bazel.sh test --keep_going --noshow_progress \
+  tools/bazel.sh test --keep_going --noshow_progress --test_summary=terse \
     --build_event_json_file="$events" "$@"
   if [ ! -s "$events" ]; then
     failed=$((failed + 1))
@@ -137,6 +147,7 @@ run_stage() {
   local stage="$1" start="$SECONDS" result=ok
   printf '\n== %s\n' "$stage"
   "stage_$stage" || result=FAILED
+  if [ "$result" = FAILED ]; then failures+=("$stage: FAILED"); fi
   summary+=("$(printf '%-9s %-6s %5d s' "$stage" "$result" \
     "$((SECONDS - start))")")
 }
@@ -154,5 +165,9 @@ for stage in "${stages[@]}"; do run_stage "$stage"; done
 printf '\n== time of each stage\n'
 printf '%s\n' "${summary[@]}"
 printf 'total %d s\n\n' "$SECONDS"
+if [ "${#failures[@]}" -gt 0 ]; then
+  printf '== what failed\n'
+  printf '%s\n' "${failures[@]}" ''
+fi
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
