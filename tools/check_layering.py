@@ -49,13 +49,15 @@ LAYERS = (
                      "kernels/formats kernels/matrix base"),
     ("kernels/backends", "kernels base"),
     ("server/metrics", "base"),
-    ("server/net", "server/metrics base"),
+    ("server/access", "server/metrics base"),
+    ("server/net", "server/access server/metrics base"),
     ("server/health", "server/metrics base"),
-    ("server/weights", "server/metrics kernels/formats kernels/matrix base"),
-    ("server/programs", "server/metrics server/weights kernels/programs "
-                        "kernels/formats kernels/matrix base"),
-    ("server/scheduling", "server/metrics server/weights kernels/programs "
-                          "kernels/matrix base"),
+    ("server/weights", "server/access server/metrics kernels/formats "
+                       "kernels/matrix base"),
+    ("server/programs", "server/access server/metrics server/weights "
+                        "kernels/programs kernels/formats kernels/matrix base"),
+    ("server/scheduling", "server/access server/metrics server/weights "
+                          "kernels/programs kernels/matrix base"),
     ("server/rpc", "server rpc proto kernels/programs kernels/formats "
                    "kernels/matrix base"),
     ("server", "server rpc proto kernels/backends kernels/formats "

@@ -16,6 +16,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "base/mutex.h"
+#include "server/access/principal.h"
 #include "server/metrics/server_metrics.h"
 #include "server/metrics/traffic.h"
 #include "server/net/transit.h"
@@ -42,8 +43,11 @@ struct ClientUsage {
 // The client at the other end of a connection.
 struct Peer {
   // The unit of fairness, quotas and limits of connections: "uid 1000" for a
-  // process of this host, "ip 10.0.0.7" or "ip 2001:db8:1:2::/64" for others.
+  // process of this host, "ip 10.0.0.7" or "ip 2001:db8:1:2::/64" for others;
+  // "client frontend-a" for one that the access table knows.
   std::string identity;
+  // The client of the access table; null without one.
+  std::shared_ptr<const Principal> principal;
   // For logs only: "127.0.0.1:40312", "unix pid 4711".
   std::string address;
   // Label of metrics: "tcp" or "unix".
