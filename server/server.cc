@@ -23,6 +23,7 @@
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "kernels/backends/backends.h"
+#include "server/access/access_control.h"
 #include "server/health/health.h"
 #include "server/health/health_monitor.h"
 #include "server/metrics/metrics_endpoint.h"
@@ -115,6 +116,7 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.max_client_staging_bytes = ClientStagingBytes(options);
   rpc.max_streams = options.max_streams;
   rpc.progress = {options.idle_timeout, options.min_upload_bytes_per_second};
+  rpc.has_grpc_services = options.grpc.reflection || options.grpc.channelz;
   rpc.completion_queues = CompletionQueues();
   rpc.answer_threads = AnswerThreads();
   rpc.slow_request = options.slow_request;
@@ -123,6 +125,12 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.enable_faults = options.enable_faults;
   rpc.version = kVersion;
   return rpc;
+}
+
+std::unique_ptr<AccessControl> MakeAccessControl(const ServerOptions& options,
+                                                 ServerMetrics* metrics) {
+  if (options.access_table.empty()) return nullptr;
+  return std::make_unique<AccessControl>(options.access_table, metrics);
 }
 
 HealthMonitorOptions ToMonitorOptions(const ServerOptions& options) {
@@ -137,6 +145,7 @@ class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, std::unique_ptr<Backend> backend)
       : options_(options),
+        access_(MakeAccessControl(options, &metrics_)),
         backend_(std::move(backend)),
         store_({WeightsBudget(options, *backend_), options.max_layers,
                 options.max_names},
@@ -166,6 +175,7 @@ class GrpcServer final : public Server {
   }
 
   absl::Status Start() {
+    if (access_ != nullptr) RETURN_IF_ERROR(access_->Reload());
     RETURN_IF_ERROR(Listen());
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(const std::string listen,
@@ -279,7 +289,7 @@ class GrpcServer final : public Server {
 
   ServerParts MakeParts() {
     return {backend_.get(), &store_, &scheduler_, &metrics_,
-            &clock_,        &peers_, &programs_};
+            &clock_,        &peers_, &programs_,  access_.get()};
   }
 
   // The other backends use no GPU, whatever the host has.
@@ -328,6 +338,7 @@ class GrpcServer final : public Server {
   const SystemClock clock_;
   ServerMetrics metrics_;
   PeerTable peers_{&metrics_};
+  const std::unique_ptr<AccessControl> access_;  // null: no table
   const std::unique_ptr<Backend> backend_;
   WeightStore store_;
   ProgramStore programs_;

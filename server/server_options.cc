@@ -49,6 +49,9 @@ void AddAddressFlags(CLI::App* app, ServerOptions* options) {
   AddOption(app, "metrics_listen", &options->metrics_listen,
             "host:port on a loopback address to serve Prometheus metrics at "
             "(/metrics). Empty: none.");
+  AddOption(app, "access_table", &options->access_table,
+            "JSON file of the clients and their rights, read again when it "
+            "changes. Empty: whoever connects may everything.");
 }
 
 void AddConnectionFlags(CLI::App* app, ServerOptions* options) {

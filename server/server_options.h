@@ -37,6 +37,7 @@ struct ServerOptions {
   std::string socket_group;    // name or number; empty = the process's
   std::string port_file;       // written by main.cc; empty = none
   std::string metrics_listen;  // "host:port"; empty = none
+  std::string access_table;    // file (docs/access.md); empty = none
 
   ConnectionLimits connections;
   GrpcSettings grpc;

@@ -110,6 +110,17 @@ CallFamilies::CallFamilies(prometheus::Registry& registry)
   }
 }
 
+AccessFamilies::AccessFamilies(prometheus::Registry& registry)
+    : denied(registry, "qgemm_denied_calls_total",
+             "Calls that the access table refused.", "reason"),
+      reload_failures(AddCounter(registry, "qgemm_access_reload_failures_total",
+                                 "Access tables that were not valid and left "
+                                 "the one before in force.")) {
+  for (const char* reason : {"unknown", "token", "forwarded", "right"}) {
+    denied.Find(reason);
+  }
+}
+
 void AddBuildInfo(prometheus::Registry& registry, const BuildInfo& build) {
   prometheus::BuildGauge()
       .Name("qgemm_build_info")

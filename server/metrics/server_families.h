@@ -73,6 +73,14 @@ struct CallFamilies {
   prometheus::Gauge* answer_bytes;
 };
 
+// Calls that the access table refused, and tables that were refused.
+struct AccessFamilies {
+  explicit AccessFamilies(prometheus::Registry& registry);
+
+  LabelledCounter denied;
+  prometheus::Counter* reload_failures;
+};
+
 // Registers qgemm_build_info, which is always 1.
 void AddBuildInfo(prometheus::Registry& registry, const BuildInfo& build);
 

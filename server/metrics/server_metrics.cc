@@ -219,6 +219,7 @@ struct ServerMetrics::Families final : public prometheus::Collectable {
   HealthFamily health{counters_and_gauges};
   TransportFamilies transport{counters_and_gauges};
   CallFamilies calls{counters_and_gauges};
+  AccessFamilies access{counters_and_gauges};
 };
 
 ServerMetrics::ServerMetrics() : families_(std::make_shared<Families>()) {}
@@ -340,6 +341,14 @@ void ServerMetrics::AddTransportBytes(absl::string_view transport,
 
 void ServerMetrics::CallTimedOut(absl::string_view kind) {
   families_->calls.timed_out.Increment(kind);
+}
+
+void ServerMetrics::CallDenied(absl::string_view reason) {
+  families_->access.denied.Increment(reason);
+}
+
+void ServerMetrics::AccessReloadFailed() {
+  families_->access.reload_failures->Increment();
 }
 
 void ServerMetrics::StreamsChanged(int64_t delta) {

@@ -156,6 +156,11 @@ class ServerMetrics {
   // Counts a call that was ended for want of progress: "upload_idle",
   // "upload_rate", "operand_idle" or "answer_idle".
   void CallTimedOut(absl::string_view kind);
+  // Counts a call that the access table refused: "unknown", "token",
+  // "forwarded" or "right".
+  void CallDenied(absl::string_view reason);
+  // Counts an access table that was not valid, and was not put into force.
+  void AccessReloadFailed();
   void StreamsChanged(int64_t delta);
   void UploadsChanged(int64_t delta);
   // Changes the answers, and their operand bytes, that wait to be read.

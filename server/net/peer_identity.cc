@@ -97,6 +97,7 @@ Peer PeerOfUnixSocket(int fd) {
     return peer;
   }
   peer.identity = IdentityOfUser(credentials.uid);
+  peer.user = credentials.uid;
   peer.address = absl::StrCat("unix pid ", credentials.pid);
   return peer;
 }
@@ -146,12 +147,11 @@ Peer PeerOfSocket(int fd, const SocketAddress& remote, SocketOwners* owners) {
                                   : remote.Host(),
                               ":", remote.Port());
   SocketAddress own;
-  std::optional<uid_t> user;
   if (remote.IsLoopback() && getsockname(fd, own.get(), &own.length) == 0) {
-    user = owners->Find(remote, own);
+    peer.user = owners->Find(remote, own);
   }
-  peer.identity =
-      user.has_value() ? IdentityOfUser(*user) : IdentityOfAddress(remote);
+  peer.identity = peer.user.has_value() ? IdentityOfUser(*peer.user)
+                                        : IdentityOfAddress(remote);
   return peer;
 }
 

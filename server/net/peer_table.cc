@@ -7,6 +7,7 @@
 
 #include <grpcpp/server_context.h>
 
+#include <algorithm>
 #include <functional>
 #include <iterator>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/secret_compare.h"
 
 namespace qgemm {
 namespace {
@@ -42,6 +44,35 @@ std::shared_ptr<Peer> Stranger(const std::string& connection) {
 
 }  // namespace
 
+std::shared_ptr<const Peer> ConnectionClients::Find(const Shown& shown,
+                                                    uint64_t generation) const {
+  MutexLock lock(&mutex_);
+  for (const Known& known : known_) {
+    if (known.generation == generation && known.forwarded == shown.forwarded &&
+        SecretsEqual(known.authorization, shown.authorization)) {
+      return known.client;
+    }
+  }
+  return nullptr;
+}
+
+void ConnectionClients::Remember(const Shown& shown, uint64_t generation,
+                                 std::shared_ptr<const Peer> client) {
+  Known known = {std::string(shown.authorization), std::string(shown.forwarded),
+                 generation, std::move(client)};
+  MutexLock lock(&mutex_);
+  known_.erase(std::remove_if(known_.begin(), known_.end(),
+                              [generation](const Known& each) {
+                                return each.generation != generation;
+                              }),
+               known_.end());
+  if (known_.size() < kMostClients) {
+    known_.push_back(std::move(known));
+  } else {
+    known_[next_++ % kMostClients] = std::move(known);
+  }
+}
+
 void CountMessage(const Peer& peer, Direction direction, int64_t bytes,
                   ServerMetrics* metrics) {
   metrics->AddTransportBytes(peer.transport, direction, bytes);
@@ -65,12 +96,24 @@ std::shared_ptr<const Peer> PeerTable::Find(
   }
   const std::shared_ptr<Peer> stranger = Stranger(connection);
   stranger->usage = UsageOf(stranger->identity);
+  stranger->clients = std::make_shared<ConnectionClients>();
   return stranger;
+}
+
+std::shared_ptr<const Peer> PeerTable::ClientOf(
+    const Peer& connection, std::shared_ptr<const Principal> principal) const {
+  auto client = std::make_shared<Peer>(connection);
+  client->identity = absl::StrCat("client ", principal->client_id);
+  client->principal = std::move(principal);
+  client->usage = UsageOf(client->identity);
+  client->clients = nullptr;
+  return client;
 }
 
 void PeerTable::Insert(const std::string& connection,
                        std::shared_ptr<const Peer> peer) {
   peer->usage = UsageOf(peer->identity);
+  peer->clients = std::make_shared<ConnectionClients>();
   Shard& shard = ShardOf(connection);
   MutexLock lock(&shard.mutex);
   shard.peers[connection] = std::move(peer);

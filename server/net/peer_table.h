@@ -6,15 +6,20 @@
 #ifndef QGEMM_SERVER_NET_PEER_TABLE_H_
 #define QGEMM_SERVER_NET_PEER_TABLE_H_
 
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
 #include "base/mutex.h"
 #include "server/access/principal.h"
 #include "server/metrics/server_metrics.h"
@@ -40,6 +45,8 @@ struct ClientUsage {
   std::atomic<int> watches{0};
 };
 
+class ConnectionClients;
+
 // The client at the other end of a connection.
 struct Peer {
   // The unit of fairness, quotas and limits of connections: "uid 1000" for a
@@ -48,6 +55,8 @@ struct Peer {
   std::string identity;
   // The client of the access table; null without one.
   std::shared_ptr<const Principal> principal;
+  // User of the process at the other end, if that is on this host.
+  std::optional<uid_t> user;
   // For logs only: "127.0.0.1:40312", "unix pid 4711".
   std::string address;
   // Label of metrics: "tcp" or "unix".
@@ -57,6 +66,45 @@ struct Peer {
   // Never null in what the table returns: it sets it before others see the
   // peer.
   mutable std::shared_ptr<ClientUsage> usage;
+  // Of a connection: the clients of the access table that its calls came from.
+  // Null in those.
+  mutable std::shared_ptr<ConnectionClients> clients;
+};
+
+// What calls of one connection showed of their clients, and who those were
+// found to be: so it need not be found again. Thread-safe.
+class ConnectionClients {
+ public:
+  // Metadata of a call: its token, and the client for which a proxy calls.
+  // Borrowed.
+  struct Shown {
+    absl::string_view authorization;
+    absl::string_view forwarded;
+  };
+
+  // The client by the table of that generation; null if it is not known.
+  std::shared_ptr<const Peer> Find(const Shown& shown,
+                                   uint64_t generation) const;
+
+  // Forgets clients by tables of other generations, and the earliest one if
+  // there are too many.
+  void Remember(const Shown& shown, uint64_t generation,
+                std::shared_ptr<const Peer> client);
+
+ private:
+  // A client has a connection to itself; a proxy may share one among some.
+  static constexpr size_t kMostClients = 8;
+
+  struct Known {
+    std::string authorization;
+    std::string forwarded;
+    uint64_t generation = 0;
+    std::shared_ptr<const Peer> client;
+  };
+
+  mutable Mutex mutex_;
+  std::vector<Known> known_ ABSL_GUARDED_BY(mutex_);
+  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // to forget
 };
 
 // Counts a message that came whole over the peer's connection, or goes out.
@@ -72,11 +120,16 @@ class PeerTable {
   PeerTable(const PeerTable&) = delete;
   PeerTable& operator=(const PeerTable&) = delete;
 
-  // Never null. A connection that is not in the table, because it has ended or
-  // another part of the process accepted it, is told by its name alone.
+  // The connection's peer, without a principal. Never null. A connection that
+  // is not in the table, because it has ended or another part of the process
+  // accepted it, is told by its name alone.
   std::shared_ptr<const Peer> Find(
       const grpc::ServerContextBase& context) const;
   std::shared_ptr<const Peer> Find(const std::string& connection) const;
+
+  // The peer of calls that come over `connection` from that client.
+  std::shared_ptr<const Peer> ClientOf(
+      const Peer& connection, std::shared_ptr<const Principal> principal) const;
 
   // Replaces a connection of the same name, which has ended then.
   void Insert(const std::string& connection, std::shared_ptr<const Peer> peer);

@@ -17,6 +17,8 @@
 namespace qgemm {
 namespace {
 
+constexpr RpcAccess kDebugAccess = RpcAccess::Needs(Right::kDebug);
+
 constexpr uint64_t kMinFreezeNanoseconds = 1'000'000;
 constexpr uint64_t kMaxFreezeNanoseconds = 60'000'000'000;
 
@@ -66,7 +68,8 @@ absl::Status CheckEchoSizes(const v1::EchoRequest& request, int64_t a_bytes,
 class DebugService::EchoCall final : public PayloadCall {
  public:
   EchoCall(DebugService* service, CompletionQueue* queue)
-      : PayloadCall(service->services_, queue, "Echo"), service_(service) {}
+      : PayloadCall(service->services_, {"Echo", kDebugAccess}, queue),
+        service_(service) {}
 
  private:
   void Request(const AwaitedCall& call) override {
@@ -108,13 +111,16 @@ DebugService::DebugService(const CallServices& services, Backend* backend,
       backend_(backend),
       scheduler_(scheduler),
       options_(options),
-      freeze_(services, &service_, "Freeze", &AsyncQgemmDebug::RequestFreeze,
-              [this](const auto& request, auto*) { return Freeze(request); }),
-      inject_fault_(
-          services, &service_, "InjectFault",
-          &AsyncQgemmDebug::RequestInjectFault,
-          [this](const auto& request, auto*) { return InjectFault(request); }) {
-}
+      freeze_(services, &service_, {"Freeze", kDebugAccess},
+              &AsyncQgemmDebug::RequestFreeze,
+              [this](const auto& request, const Peer&, auto*) {
+                return Freeze(request);
+              }),
+      inject_fault_(services, &service_, {"InjectFault", kDebugAccess},
+                    &AsyncQgemmDebug::RequestInjectFault,
+                    [this](const auto& request, const Peer&, auto*) {
+                      return InjectFault(request);
+                    }) {}
 
 void DebugService::Register(grpc::ServerBuilder* builder) {
   builder->RegisterService(&service_);

@@ -32,7 +32,8 @@ absl::Status Retryable(absl::Status status) {
 
 GemmStreamCall::GemmStreamCall(GemmStreamHandler* handler,
                                CompletionQueue* queue)
-    : ServerCall(handler->services_.live_calls, queue),
+    : ServerCall(handler->services_,
+                 {kMethod, RpcAccess::Needs(Right::kCompute)}, queue),
       handler_(handler),
       stream_(context()),
       ledger_(handler->options_.stream) {}
@@ -46,9 +47,9 @@ void GemmStreamCall::Await(void* tag) {
 void GemmStreamCall::AcceptNext() { handler_->Accept(queue()); }
 
 void GemmStreamCall::Begin() {
-  peer_ = handler_->services_.peers->Find(*context());
+  client_ = peer();
   const absl::Status entered =
-      handler_->calls_.Enter(shared_from_this(), peer_->identity);
+      handler_->calls_.Enter(shared_from_this(), peer()->identity);
   if (absl::IsUnavailable(entered)) return Refuse(entered);
   if (!entered.ok()) return End(entered);
   handler_->services_.metrics->StreamsChanged(1);
@@ -87,12 +88,14 @@ void GemmStreamCall::EndMessage(const absl::Status& handled) {
   reading_ = false;
   copying_ = false;
   if (handled.ok()) return Advance();
-  LogRefusal(kMethod, handled, [this] { return peer_; });
+  LogRefusal(kMethod, handled, [this] { return peer(); });
   Break(ToGrpcStatus(handled));
 }
 
 absl::StatusOr<std::optional<GemmStreamCall::Copy>>
 GemmStreamCall::HandleMessage() {
+  // A table that came into force meanwhile counts for what comes.
+  ASSIGN_OR_RETURN(client_, CurrentPeer());
   RETURN_IF_ERROR(ReadPayloadMessage(&received_, &message_, &a_));
   switch (message_.part_case()) {
     case v1::GemmStreamRequest::kOpen:
@@ -163,10 +166,10 @@ absl::StatusOr<GemmStreamCall::Arriving> GemmStreamCall::ParseRequest(
   const ResultLimit result = StreamResultLimit(max_operand_bytes);
   const GemmServices& gemm = handler_->gemm_;
   Arriving arriving;
-  ASSIGN_OR_RETURN(arriving.builder,
-                   open.has_run()
-                       ? ParseRun(gemm, open.run(), a_bytes, result, *peer_)
-                       : ParseGemm(gemm, open.gemm(), a_bytes, result, *peer_));
+  ASSIGN_OR_RETURN(
+      arriving.builder,
+      open.has_run() ? ParseRun(gemm, open.run(), a_bytes, result, *client_)
+                     : ParseGemm(gemm, open.gemm(), a_bytes, result, *client_));
   RETURN_IF_ERROR(
       CheckQueueHolds(arriving.builder.sizes(), options.max_queued_bytes));
   return arriving;
@@ -177,7 +180,7 @@ absl::Status GemmStreamCall::Admit(Arriving* arriving) {
   const GemmSizes& sizes = arriving->builder.sizes();
   ASSIGN_OR_RETURN(arriving->charge,
                    ClientCharge::Take(
-                       peer_, sizes.a_bytes + sizes.c_bytes,
+                       client_, sizes.a_bytes + sizes.c_bytes,
                        StagingShare(handler_->gemm_.max_client_staging_bytes)));
   return absl::OkStatus();
 }
@@ -284,7 +287,7 @@ void GemmStreamCall::QueueError(uint64_t id, const absl::Status& status,
       kMethod, status.code(),
       handler_->services_.clock->Now() - found->second.arrival);
   live_.erase(found);
-  LogRefusal(kMethod, status, [this] { return peer_; });
+  LogRefusal(kMethod, status, [this] { return peer(); });
   ready_.push_back({StreamAnswer(id, status, retry_delay)});
 }
 

@@ -81,6 +81,7 @@ class GemmStreamCall : public ServerCall<GemmStreamCall, WhenDone::kNotified> {
   void Await(void* tag);
   void AcceptNext();
   void Begin();
+  void Deny(const absl::Status& status) { End(status); }
   void End(const absl::Status& status);
   void OnDone();
   void OnSweep(const SweepRound& round);
@@ -154,7 +155,8 @@ class GemmStreamCall : public ServerCall<GemmStreamCall, WhenDone::kNotified> {
 
   GemmStreamHandler* const handler_;
   grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> stream_;
-  std::shared_ptr<const Peer> peer_;  // set when a client has called
+  // The client by the latest table; the reading thread's.
+  std::shared_ptr<const Peer> client_;
   // The message in hand, of the thread that reads it and then of its copier:
   // its bytes, its fields, its operand, which borrows from both, and its time.
   grpc::ByteBuffer received_;

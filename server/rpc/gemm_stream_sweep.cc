@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/grpc_status.h"
 #include "server/rpc/gemm_stream_call.h"
 #include "server/rpc/handlers.h"
 
@@ -35,7 +36,9 @@ absl::Status Late(Progress progress, const ProgressLimits& limits,
 }  // namespace
 
 void GemmStreamCall::OnSweep(const SweepRound& round) {
+  const absl::Status allowed = CurrentPeer().status();
   MutexLock lock(&mutex_);
+  if (!allowed.ok()) Break(ToGrpcStatus(allowed));
   if (finished_) return;
   for (const QueuedAnswer& ready : ready_) {
     ++round.waiting->answers;
@@ -84,7 +87,7 @@ void GemmStreamCall::SweepArriving(const SweepRound& round) {
 
 void GemmStreamCall::CountBytes(Direction direction,
                                 const grpc::ByteBuffer& message) const {
-  CountMessage(*peer_, direction, static_cast<int64_t>(message.Length()),
+  CountMessage(*peer(), direction, static_cast<int64_t>(message.Length()),
                handler_->services_.metrics);
 }
 

@@ -24,7 +24,7 @@ namespace qgemm {
 
 // Handles a unary RPC that computes rows. Thread-safe. Must outlive the calls
 // it accepts.
-template <typename Rpc>
+template <typename Kind>
 class RowsHandler {
  public:
   // `service` must outlive the handler.

@@ -43,7 +43,7 @@ grpc::Status UnknownService(const std::string& name) {
 class HealthService::CheckCall final : public ServerCall<CheckCall> {
  public:
   CheckCall(HealthService* health, CompletionQueue* queue)
-      : ServerCall(health->live_calls_, queue),
+      : ServerCall(health->services_, {"Check", RpcAccess::Everybody()}, queue),
         health_(health),
         responder_(context()) {}
 
@@ -57,6 +57,10 @@ class HealthService::CheckCall final : public ServerCall<CheckCall> {
   }
 
   void AcceptNext() { health_->AcceptCheck(queue()); }
+
+  void Deny(const absl::Status& status) {
+    responder_.FinishWithError(ToGrpcStatus(status), FinishTag());
+  }
 
   void Begin() {
     health::HealthCheckRequest request;
@@ -89,13 +93,13 @@ class HealthService::WatchCall final
     : public ServerCall<WatchCall, WhenDone::kNotified> {
  public:
   WatchCall(HealthService* health, CompletionQueue* queue)
-      : ServerCall(health->live_calls_, queue),
+      : ServerCall(health->services_, {"Watch", RpcAccess::Everybody()}, queue),
         health_(health),
         writer_(context()) {}
 
   ~WatchCall() {
-    if (peer_ != nullptr) {
-      peer_->usage->watches.fetch_sub(1, std::memory_order_relaxed);
+    if (entered_) {
+      peer()->usage->watches.fetch_sub(1, std::memory_order_relaxed);
     }
   }
 
@@ -132,31 +136,31 @@ class HealthService::WatchCall final
 
   void AcceptNext() { health_->AcceptWatch(queue()); }
 
+  void Deny(const absl::Status& status) {
+    MutexLock lock(&health_->mutex_);
+    finished_ = true;
+    writer_.Finish(ToGrpcStatus(status), FinishTag());
+  }
+
   void Begin() {
     absl::Status status =
         ReadBoundedMessage(&received_, kMaxQueryBytes, &request_);
     if (status.ok()) status = Enter();
+    if (!status.ok()) return Deny(status);
     MutexLock lock(&health_->mutex_);
-    if (!status.ok()) {
-      finished_ = true;
-      writer_.Finish(ToGrpcStatus(status), FinishTag());
-      return;
-    }
     health_->watches_.insert(shared_from_this());
     Advance();
   }
 
   // Counts for the client until this goes.
   absl::Status Enter() {
-    std::shared_ptr<const Peer> peer = health_->peers_->Find(*context());
-    if (peer->usage->watches.fetch_add(1, std::memory_order_relaxed) <
-        kMaxClientWatches) {
-      peer_ = std::move(peer);
-      return absl::OkStatus();
-    }
-    peer->usage->watches.fetch_sub(1, std::memory_order_relaxed);
+    std::atomic<int>& watches = peer()->usage->watches;
+    entered_ =
+        watches.fetch_add(1, std::memory_order_relaxed) < kMaxClientWatches;
+    if (entered_) return absl::OkStatus();
+    watches.fetch_sub(1, std::memory_order_relaxed);
     return absl::ResourceExhaustedError(absl::StrCat(
-        peer->identity, " has ", kMaxClientWatches,
+        peer()->identity, " has ", kMaxClientWatches,
         " open calls of Health.Watch, and that is the limit of one client; "
         "end some of them"));
   }
@@ -175,7 +179,7 @@ class HealthService::WatchCall final
   }
 
   HealthService* const health_;
-  std::shared_ptr<const Peer> peer_;  // null: it was refused
+  bool entered_ = false;  // it counts for its client
   grpc::ByteBuffer received_;
   health::HealthCheckRequest request_;
   grpc::ServerAsyncWriter<grpc::ByteBuffer> writer_;
@@ -186,11 +190,8 @@ class HealthService::WatchCall final
   CallTag<WatchCall, &WatchCall::OnWritten> written_tag_;
 };
 
-HealthService::HealthService(LiveCalls* live_calls, const PeerTable* peers,
-                             std::string service)
-    : live_calls_(live_calls),
-      peers_(peers),
-      service_name_(std::move(service)) {}
+HealthService::HealthService(const CallServices& services, std::string service)
+    : services_(services), service_name_(std::move(service)) {}
 HealthService::~HealthService() = default;
 
 void HealthService::Register(grpc::ServerBuilder* builder) {

@@ -18,8 +18,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "rpc/completion_queue.h"
 #include "server/health/health.h"
-#include "server/net/peer_table.h"
-#include "server/rpc/call_registry.h"
+#include "server/rpc/server_call.h"
 
 namespace qgemm {
 
@@ -39,10 +38,9 @@ class HealthService {
 
   // Answers with readiness for the server as a whole (""), `service`, its one
   // service, and kReadiness: not serving until Set; with liveness for
-  // kLiveness. Of one of the `peers`' clients 1024 Watches may be open.
-  // `live_calls` and `peers` must outlive this.
-  HealthService(LiveCalls* live_calls, const PeerTable* peers,
-                std::string service);
+  // kLiveness. Of one client 1024 Watches may be open. The parts of the
+  // services must outlive this.
+  HealthService(const CallServices& services, std::string service);
   ~HealthService();
 
   void Register(grpc::ServerBuilder* builder);
@@ -67,8 +65,7 @@ class HealthService {
   void AcceptCheck(CompletionQueue* queue);
   void AcceptWatch(CompletionQueue* queue);
 
-  LiveCalls* const live_calls_;
-  const PeerTable* const peers_;
+  const CallServices services_;
   const std::string service_name_;
   AsyncHealth service_;
 

@@ -38,7 +38,8 @@ absl::Status Slow(const ProgressLimits& limits, int64_t bytes) {
 
 LoadWeightsCall::LoadWeightsCall(LoadWeightsHandler* handler,
                                  CompletionQueue* queue)
-    : ServerCall(handler->services_.live_calls, queue),
+    : ServerCall(handler->services_,
+                 {"LoadWeights", RpcAccess::Needs(Right::kLoad)}, queue),
       handler_(handler),
       reader_(context()) {}
 
@@ -53,10 +54,9 @@ void LoadWeightsCall::Await(void* tag) {
 void LoadWeightsCall::Begin() {
   const CallServices& services = handler_->services_;
   arrival_ = services.clock->Now();
-  peer_ = services.peers->Find(*context());
   services.metrics->UploadsChanged(1);  // until Leave, which ends every call
   const absl::StatusOr<std::shared_ptr<LoadWeightsCall>> displaced =
-      handler_->uploads_.Enter(shared_from_this(), peer_->identity);
+      handler_->uploads_.Enter(shared_from_this(), peer()->identity);
   if (absl::IsUnavailable(displaced.status())) {
     return Refuse(displaced.status());
   }
@@ -66,6 +66,10 @@ void LoadWeightsCall::Begin() {
   }
   MutexLock lock(&mutex_);
   ReadMore();
+}
+
+void LoadWeightsCall::Deny(const absl::Status& status) {
+  if (Claim()) reader_.FinishWithError(ToGrpcStatus(status), FinishTag());
 }
 
 void LoadWeightsCall::OnRead(bool ok) {
@@ -101,6 +105,11 @@ void LoadWeightsCall::OnDone() {
 }
 
 void LoadWeightsCall::OnSweep(const SweepRound& round) {
+  const absl::Status allowed = CurrentPeer().status();
+  if (!allowed.ok()) {
+    Abort(allowed);
+    return;
+  }
   {
     MutexLock lock(&mutex_);
     const bool is_held_up_by_us =
@@ -177,7 +186,7 @@ void LoadWeightsCall::ConsumeNext(grpc::ByteBuffer message) {
 }
 
 absl::Status LoadWeightsCall::Consume(grpc::ByteBuffer* bytes) {
-  CountMessage(*peer_, Direction::kReceived,
+  CountMessage(*peer(), Direction::kReceived,
                static_cast<int64_t>(bytes->Length()),
                handler_->services_.metrics);
   v1::LoadWeightsRequest message;
@@ -294,8 +303,8 @@ void LoadWeightsCall::LogBegin(const WeightsSpec& spec) const {
       .With("n", spec.n)
       .With("k", spec.k)
       .With("bytes", TotalBytes(spec))
-      .With("client", peer_->identity)
-      .With("address", peer_->address);
+      .With("client", peer()->identity)
+      .With("address", peer()->address);
 }
 
 void LoadWeightsCall::LogEnd(const absl::StatusOr<UploadResult>& result) const {
@@ -315,8 +324,8 @@ void LoadWeightsCall::LogEnd(const absl::StatusOr<UploadResult>& result) const {
   }
   event.With("bytes", consumed_bytes_.load(std::memory_order_relaxed))
       .With("took", handler_->services_.clock->Now() - arrival_)
-      .With("client", peer_->identity)
-      .With("address", peer_->address);
+      .With("client", peer()->identity)
+      .With("address", peer()->address);
 }
 
 v1::LoadWeightsResponse LoadWeightsCall::ToResponse(

@@ -56,6 +56,7 @@ class LoadWeightsCall final
   void Await(void* tag);
   void AcceptNext();
   void Begin();
+  void Deny(const absl::Status& status);
   void OnRead(bool ok);
   void OnProbed(bool ok);
   void OnDone();
@@ -91,8 +92,7 @@ class LoadWeightsCall final
 
   LoadWeightsHandler* const handler_;
   absl::Time arrival_;
-  std::shared_ptr<const Peer> peer_;  // set when a client has called
-  std::string name_;                  // to bind; the worker's
+  std::string name_;  // to bind; the worker's
   grpc::ServerAsyncReader<grpc::ByteBuffer, grpc::ByteBuffer> reader_;
   std::unique_ptr<UploadSession> session_;    // the worker's
   std::optional<Deduplicated> deduplicated_;  // the worker's

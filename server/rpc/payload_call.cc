@@ -18,11 +18,11 @@ constexpr int64_t kSliceBytes = int64_t{1} << 20;
 
 }  // namespace
 
-PayloadCall::PayloadCall(const CallServices& services, CompletionQueue* queue,
-                         absl::string_view method)
-    : ServerCall(services.live_calls, queue),
+PayloadCall::PayloadCall(const CallServices& services, const Rpc& rpc,
+                         CompletionQueue* queue)
+    : ServerCall(services, rpc, queue),
       services_(services),
-      method_(method),
+      method_(rpc.method),
       responder_(context()) {}
 
 void PayloadCall::Await(void* tag) {
@@ -36,15 +36,16 @@ void PayloadCall::Begin() {
   Serve();
 }
 
-std::shared_ptr<const Peer> PayloadCall::FindPeer() {
-  std::shared_ptr<const Peer> peer = services_.peers->Find(*context());
-  transport_ = peer->transport;
-  CountMessage(*peer, Direction::kReceived, received_bytes_, services_.metrics);
-  return peer;
+// What has come counts as delivered, or its connection would seem to hold it.
+void PayloadCall::Deny(const absl::Status& status) {
+  CountMessage(*peer(), Direction::kReceived,
+               static_cast<int64_t>(received_.Length()), services_.metrics);
+  responder_.FinishWithError(ToGrpcStatus(status), FinishTag());
 }
 
 absl::Status PayloadCall::Read(google::protobuf::Message* header) {
-  received_bytes_ = static_cast<int64_t>(received_.Length());
+  CountMessage(*peer(), Direction::kReceived,
+               static_cast<int64_t>(received_.Length()), services_.metrics);
   return ReadPayloadMessage(&received_, header, &payload_);
 }
 
@@ -75,10 +76,8 @@ void PayloadCall::Answer(const google::protobuf::Message& header,
           : WriteSlicedPayloadMessage(header, c, kSliceBytes, [&sent] {
               return SentOperand::Release(sent);
             });
-  if (transport_ != nullptr) {
-    services_.metrics->AddTransportBytes(
-        transport_, Direction::kSent, static_cast<int64_t>(message.Length()));
-  }
+  services_.metrics->AddTransportBytes(peer()->transport, Direction::kSent,
+                                       static_cast<int64_t>(message.Length()));
   responder_.Finish(message, grpc::Status::OK, FinishTag());
 }
 
@@ -93,7 +92,7 @@ void PayloadCall::EndRetryably(const absl::Status& status) {
 void PayloadCall::EndWith(const absl::Status& status,
                           absl::Duration retry_delay) {
   services_.metrics->RpcEnded(method_, status.code(), Elapsed());
-  LogRefusal(method_, status, [this] { return FindPeer(); });
+  LogRefusal(method_, status, [this] { return peer(); });
   responder_.FinishWithError(ToGrpcStatus(status, retry_delay), FinishTag());
 }
 

@@ -39,9 +39,9 @@ class PayloadCall : public ServerCall<PayloadCall, WhenDone::kNotified> {
   virtual ~PayloadCall() = default;
 
  protected:
-  // All must outlive the call; `method` is the RPC's name in metrics.
-  PayloadCall(const CallServices& services, CompletionQueue* queue,
-              absl::string_view method);
+  // All must outlive the call.
+  PayloadCall(const CallServices& services, const Rpc& rpc,
+              CompletionQueue* queue);
 
   // Hands the call to gRPC's Request method.
   virtual void Request(const AwaitedCall& call) = 0;
@@ -53,8 +53,6 @@ class PayloadCall : public ServerCall<PayloadCall, WhenDone::kNotified> {
   virtual void CallerLeft() {}
 
   absl::Time arrival() const { return arrival_; }
-  // Finds the client; counts the request's bytes for its transport.
-  std::shared_ptr<const Peer> FindPeer();
 
   // Reads the request. The operand borrows from the call and from `header`.
   // Errors: INVALID_ARGUMENT if it does not parse.
@@ -79,6 +77,7 @@ class PayloadCall : public ServerCall<PayloadCall, WhenDone::kNotified> {
 
   void Await(void* tag);
   void Begin();
+  void Deny(const absl::Status& status);
   void OnDone();
   AnswerProgress Sent() const;
   void EndWith(const absl::Status& status, absl::Duration retry_delay);
@@ -87,8 +86,6 @@ class PayloadCall : public ServerCall<PayloadCall, WhenDone::kNotified> {
   const absl::string_view method_;
   absl::Time arrival_;
   grpc::ByteBuffer received_;
-  int64_t received_bytes_ = 0;
-  const char* transport_ = nullptr;  // set by FindPeer
   ReceivedPayload payload_;
   std::weak_ptr<SentOperand> sent_;  // set before the answer's Finish
   grpc::ServerAsyncResponseWriter<grpc::ByteBuffer> responder_;

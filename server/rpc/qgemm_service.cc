@@ -12,6 +12,7 @@
 #include "base/byte_budget.h"
 #include "base/worker_pool.h"
 #include "rpc/completion_queue.h"
+#include "server/rpc/call_gate.h"
 #include "server/rpc/call_registry.h"
 #include "server/rpc/debug_service.h"
 #include "server/rpc/handlers.h"
@@ -21,6 +22,7 @@
 #include "server/rpc/queries.h"
 #include "server/rpc/request_log.h"
 #include "server/rpc/server_call.h"
+#include "server/rpc/service_guard.h"
 #include "server/rpc/unary_handler.h"
 #include "server/rpc/upload_message.h"
 
@@ -40,6 +42,10 @@ constexpr absl::Duration kQuiet = absl::Milliseconds(50);
 constexpr absl::Duration kQuietLimit = absl::Milliseconds(500);
 // Time from the start of the shutdown until every connection has been told.
 constexpr absl::Duration kShutdownNotice = absl::Milliseconds(20);
+
+constexpr RpcAccess kLoadAccess = RpcAccess::Needs(Right::kLoad);
+constexpr RpcAccess kReadAccess =
+    RpcAccess::NeedsEither(Right::kCompute, Right::kLoad);
 
 // Room for some of the longest lists, half of it for one client.
 constexpr int64_t kMaxListBytes = int64_t{64} << 20;
@@ -122,8 +128,9 @@ ProgramHandlers::ProgramHandlers(const CallServices& services,
                                  AsyncQgemm* service, const LongAnswers& lists)
     : queries_(queries),
       load_(
-          services, service, "LoadProgram", &AsyncQgemm::RequestLoadProgram,
-          [this](const auto& request, auto* response) {
+          services, service, {"LoadProgram", kLoadAccess},
+          &AsyncQgemm::RequestLoadProgram,
+          [this](const auto& request, const Peer&, auto* response) {
             return queries_.Load(request, response);
           },
           {&load_executor_,
@@ -133,19 +140,22 @@ ProgramHandlers::ProgramHandlers(const CallServices& services,
            WaitingProgramShare()},
           &LogLoad),
       unload_(
-          services, service, "UnloadProgram", &AsyncQgemm::RequestUnloadProgram,
-          [this](const auto& request, auto* response) {
+          services, service, {"UnloadProgram", kLoadAccess},
+          &AsyncQgemm::RequestUnloadProgram,
+          [this](const auto& request, const Peer&, auto* response) {
             return queries_.Unload(request, response);
           },
           LongAnswers(), &LogUnloaded),
       list_(
-          services, service, "ListPrograms", &AsyncQgemm::RequestListPrograms,
-          [this](const auto& request, auto* response) {
+          services, service, {"ListPrograms", kReadAccess},
+          &AsyncQgemm::RequestListPrograms,
+          [this](const auto& request, const Peer&, auto* response) {
             return queries_.List(request, response);
           },
           lists),
-      get_(services, service, "GetProgram", &AsyncQgemm::RequestGetProgram,
-           [this](const auto& request, auto* response) {
+      get_(services, service, {"GetProgram", kReadAccess},
+           &AsyncQgemm::RequestGetProgram,
+           [this](const auto& request, const Peer&, auto* response) {
              return queries_.Get(request, response);
            }) {}
 
@@ -162,6 +172,7 @@ class QgemmService::Handlers {
  public:
   Handlers(const RpcOptions& options, const ServerParts& parts)
       : options_(options),
+        gate_(parts.access, parts.peers, parts.metrics),
         answer_executor_(options.answer_threads),
         sweeper_(options.progress, parts.clock, parts.metrics),
         queries_(parts.backend, parts.store, parts.clock, options),
@@ -172,29 +183,30 @@ class QgemmService::Handlers {
         stream_(Services(parts), Gemm(parts), &service_, options),
         load_(Services(parts), parts.backend, parts.store, &service_, options),
         unload_(
-            Services(parts), &service_, "UnloadWeights",
+            Services(parts), &service_, {"UnloadWeights", kLoadAccess},
             &AsyncQgemm::RequestUnloadWeights,
-            [this](const auto& request, auto* response) {
+            [this](const auto& request, const Peer&, auto* response) {
               return queries_.Unload(request, response);
             },
             LongAnswers(),
             [](const auto& request, const auto& response, const Peer& peer) {
               LogUnload(request.weights(), response.freed(), peer);
             }),
-        list_(Services(parts), &service_, "ListWeights",
+        list_(Services(parts), &service_, {"ListWeights", kReadAccess},
               &AsyncQgemm::RequestListWeights,
-              [this](const auto& request, auto* response) {
+              [this](const auto& request, const Peer&, auto* response) {
                 return queries_.List(request, response);
               },
               {&list_executor_, &list_answers_, ListShare()}),
-        get_(Services(parts), &service_, "GetWeights",
+        get_(Services(parts), &service_, {"GetWeights", kReadAccess},
              &AsyncQgemm::RequestGetWeights,
-             [this](const auto& request, auto* response) {
+             [this](const auto& request, const Peer&, auto* response) {
                return queries_.Get(request, response);
              }),
-        info_(Services(parts), &service_, "GetServerInfo",
+        info_(Services(parts), &service_,
+              {"GetServerInfo", RpcAccess::AnyClient()},
               &AsyncQgemm::RequestGetServerInfo,
-              [this](const auto& request, auto* response) {
+              [this](const auto& request, const Peer&, auto* response) {
                 programs_.queries().AddServerInfo(response);
                 return queries_.ServerInfo(request, response);
               }),
@@ -203,12 +215,15 @@ class QgemmService::Handlers {
                    options.max_message_bytes},
                   &service_, {&list_executor_, &list_answers_, ListShare()}),
         debug_(Services(parts), parts.backend, parts.scheduler, options),
-        health_(&live_calls_, parts.peers, v1::Qgemm::service_full_name()) {}
+        health_(Services(parts), v1::Qgemm::service_full_name()) {}
 
   void Register(grpc::ServerBuilder* builder) {
     builder->RegisterService(&service_);
     debug_.Register(builder);
     health_.Register(builder);
+    if (options_.has_grpc_services && gate_.has_table()) {
+      GuardGrpcServices(&gate_, builder);
+    }
     for (int i = 0; i < options_.completion_queues; ++i) {
       queues_.push_back(
           std::make_unique<CompletionQueue>(builder->AddCompletionQueue()));
@@ -274,8 +289,7 @@ class QgemmService::Handlers {
   using Query = UnaryHandler<AsyncQgemm, Request, Response>;
 
   CallServices Services(const ServerParts& parts) {
-    CallServices services = {&live_calls_, parts.metrics, parts.clock,
-                             parts.peers};
+    CallServices services = {&live_calls_, parts.metrics, parts.clock, &gate_};
     if (options_.slow_request > absl::ZeroDuration()) {
       services.slow_request = options_.slow_request;
     }
@@ -293,6 +307,7 @@ class QgemmService::Handlers {
 
   const RpcOptions options_;
   LiveCalls live_calls_;
+  const CallGate gate_;
   WorkerPool answer_executor_;
   OperandCopiers copiers_;
   IdleSweeper sweeper_;

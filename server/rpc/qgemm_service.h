@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "kernels/matrix/backend.h"
+#include "server/access/access_control.h"
 #include "server/health/health.h"
 #include "server/metrics/server_metrics.h"
 #include "server/net/peer_table.h"
@@ -33,6 +34,7 @@ struct ServerParts {
   const Clock* clock = nullptr;
   const PeerTable* peers = nullptr;
   ProgramStore* programs = nullptr;
+  const AccessControl* access = nullptr;  // null: everybody may everything
 };
 
 // The life of the service, in this order: Register, the server is built,

@@ -20,15 +20,14 @@ constexpr int64_t kLongAnswerBytes = kLongCopyBytes;
 void RowsCall::Serve() {
   const absl::Status read = Read(message());
   if (!read.ok()) return End(read);
-  std::shared_ptr<const Peer> peer = FindPeer();
-  absl::StatusOr<GemmRequestBuilder> builder = Parse(payload().bytes, *peer);
+  absl::StatusOr<GemmRequestBuilder> builder = Parse(payload().bytes, *peer());
   if (!builder.ok()) return End(builder.status());
   // Before the copy, which an overloaded server has no time for.
   const absl::Status room = builder->CheckRoom();
   if (!room.ok()) return EndRetryably(room);
   const GemmSizes& sizes = builder->sizes();
   absl::StatusOr<ClientCharge> charge =
-      ClientCharge::Take(std::move(peer), sizes.a_bytes + sizes.c_bytes,
+      ClientCharge::Take(peer(), sizes.a_bytes + sizes.c_bytes,
                          StagingShare(gemm_.max_client_staging_bytes));
   if (!charge.ok()) return End(charge.status());
   charge_ = *std::move(charge);

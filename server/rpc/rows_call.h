@@ -25,13 +25,13 @@ namespace qgemm {
 
 class RowsCall : public PayloadCall {
  protected:
-  // All must outlive the call; `method` is the RPC's name in metrics.
+  // All must outlive the call.
   RowsCall(const CallServices& services, const GemmServices& gemm,
-           CompletionQueue* queue, absl::string_view method)
-      : PayloadCall(services, queue, method),
+           const Rpc& rpc, CompletionQueue* queue)
+      : PayloadCall(services, rpc, queue),
         services_(services),
         gemm_(gemm),
-        method_(method) {}
+        method_(rpc.method) {}
 
   // The request's message, which the payload may borrow from.
   virtual google::protobuf::Message* message() = 0;

@@ -15,30 +15,30 @@ namespace qgemm {
 struct GemmRpc {
   using Request = v1::GemmRequest;
   using Response = v1::GemmResponse;
-  static constexpr char kMethod[] = "Gemm";
+  static constexpr Rpc kRpc = {"Gemm", RpcAccess::Needs(Right::kCompute)};
   static constexpr auto kRequest = &AsyncQgemm::RequestGemm;
   static constexpr auto kParse = &ParseGemm;
 };
 struct RunRpc {
   using Request = v1::RunRequest;
   using Response = v1::RunResponse;
-  static constexpr char kMethod[] = "Run";
+  static constexpr Rpc kRpc = {"Run", RpcAccess::Needs(Right::kCompute)};
   static constexpr auto kRequest = &AsyncQgemm::RequestRun;
   static constexpr auto kParse = &ParseRun;
 };
 
-template <typename Rpc>
-class RowsHandler<Rpc>::Call final : public RowsCall {
+template <typename Kind>
+class RowsHandler<Kind>::Call final : public RowsCall {
  public:
   Call(RowsHandler* handler, CompletionQueue* queue)
-      : RowsCall(handler->services_, handler->gemm_, queue, Rpc::kMethod),
+      : RowsCall(handler->services_, handler->gemm_, Kind::kRpc, queue),
         handler_(handler) {}
 
  private:
   void Request(const AwaitedCall& call) override {
-    (handler_->service_->*Rpc::kRequest)(call.context, call.request,
-                                         call.responder, call.queue, call.queue,
-                                         call.tag);
+    (handler_->service_->*Kind::kRequest)(call.context, call.request,
+                                          call.responder, call.queue,
+                                          call.queue, call.tag);
   }
 
   void AcceptNext() override { handler_->Accept(queue()); }
@@ -47,32 +47,32 @@ class RowsHandler<Rpc>::Call final : public RowsCall {
 
   absl::StatusOr<GemmRequestBuilder> Parse(int64_t operand_bytes,
                                            const Peer& peer) override {
-    return Rpc::kParse(handler_->gemm_, message_, operand_bytes,
-                       handler_->result_limit_, peer);
+    return Kind::kParse(handler_->gemm_, message_, operand_bytes,
+                        handler_->result_limit_, peer);
   }
 
   void AnswerRows(const GemmTimings& timings, absl::Duration total,
                   StagedOperands operands, int64_t c_bytes) override {
-    typename Rpc::Response header;
+    typename Kind::Response header;
     ToMessage(timings, total, header.mutable_timings());
     Answer(header, std::move(operands), c_bytes, total);
   }
 
   RowsHandler* const handler_;
-  typename Rpc::Request message_;
+  typename Kind::Request message_;
 };
 
-template <typename Rpc>
-RowsHandler<Rpc>::RowsHandler(const CallServices& services,
-                              const GemmServices& gemm, AsyncQgemm* service,
-                              int64_t max_message_bytes)
+template <typename Kind>
+RowsHandler<Kind>::RowsHandler(const CallServices& services,
+                               const GemmServices& gemm, AsyncQgemm* service,
+                               int64_t max_message_bytes)
     : services_(services),
       gemm_(gemm),
       service_(service),
       result_limit_(MessageResultLimit(max_message_bytes)) {}
 
-template <typename Rpc>
-void RowsHandler<Rpc>::Accept(CompletionQueue* queue) {
+template <typename Kind>
+void RowsHandler<Kind>::Accept(CompletionQueue* queue) {
   std::make_shared<Call>(this, queue)->Accept();
 }
 

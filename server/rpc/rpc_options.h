@@ -45,6 +45,9 @@ struct RpcOptions {
   ProgressLimits progress;
   // Uploads at one time; each holds a few chunks and a builder.
   int max_uploads = 4;
+  // The server has services of gRPC's own, which need the right to debug where
+  // there is an access table.
+  bool has_grpc_services = false;
   // Completion queues, each with a thread.
   int completion_queues = 2;
   // Threads for answers that would hold up a queue's.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part that the call objects of all RPCs share: gRPC's context, the tags
-// of a call's begin and end, the next call object on the queue, and the end of
-// an answer that nobody reads.
+// of a call's begin and end, its client and whether that may call, the next
+// call object on the queue, and the end of an answer that nobody reads.
 
 #ifndef QGEMM_SERVER_RPC_SERVER_CALL_H_
 #define QGEMM_SERVER_RPC_SERVER_CALL_H_
@@ -14,10 +14,12 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "rpc/completion_queue.h"
 #include "server/metrics/server_metrics.h"
 #include "server/net/peer_table.h"
+#include "server/rpc/call_gate.h"
 #include "server/rpc/call_registry.h"
 #include "server/rpc/idle_sweeper.h"
 
@@ -28,7 +30,7 @@ struct CallServices {
   LiveCalls* live_calls = nullptr;
   ServerMetrics* metrics = nullptr;
   const Clock* clock = nullptr;
-  const PeerTable* peers = nullptr;
+  const CallGate* gate = nullptr;
   // Gemm requests that take as long are logged.
   absl::Duration slow_request = absl::InfiniteDuration();
 };
@@ -47,7 +49,9 @@ struct AnswerProgress {
 //   void Await(void* tag)   hands the call to the service's Request method
 //   void AcceptNext()       accepts another call object on the same queue
 //   void Begin()            handles the request; runs once, on the queue's
-//                           thread, when a client has called
+//                           thread, when a client has called that may
+//   void Deny(const absl::Status&), in place of Begin: ends the call of one
+//                           that may not, which is counted and logged
 //   void End(const absl::Status&), if it uses Refuse
 //   void OnDone(), if kWhenDone is kNotified
 //   void OnSweep(const SweepRound&), if it may stop before its answer
@@ -70,14 +74,32 @@ class ServerCall : public std::enable_shared_from_this<Call>,
   }
 
  protected:
-  // Both must outlive the call.
-  ServerCall(LiveCalls* live_calls, CompletionQueue* queue)
-      : live_calls_(live_calls), queue_(queue), token_(live_calls) {}
+  // Parts of the services and the queue must outlive the call.
+  ServerCall(const CallServices& services, const Rpc& rpc,
+             CompletionQueue* queue)
+      : live_calls_(services.live_calls),
+        metrics_(services.metrics),
+        gate_(services.gate),
+        rpc_(rpc),
+        queue_(queue),
+        token_(services.live_calls) {}
   ~ServerCall() = default;
 
   LiveCalls* live_calls() const { return live_calls_; }
   CompletionQueue* queue() const { return queue_; }
   grpc::ServerContext* context() { return &context_; }
+  // The client that called; from Begin or Deny on.
+  const std::shared_ptr<const Peer>& peer() const { return admission_.peer; }
+
+  // The client by the access table that is in force now, for calls that stay
+  // open. On the queue's thread. Errors: as when the call arrived.
+  absl::StatusOr<std::shared_ptr<const Peer>> CurrentPeer() {
+    if (!gate_->IsCurrent(current_.generation)) {
+      current_ = gate_->Admit(rpc_, context_);
+    }
+    if (!current_.status.ok()) return current_.status;
+    return current_.peer;
+  }
 
   // The tag of the operation that ends the call.
   void* FinishTag() {
@@ -108,7 +130,12 @@ class ServerCall : public std::enable_shared_from_this<Call>,
     }
     self().AcceptNext();
     queue_->Link(this);
-    self().Begin();
+    admission_ = gate_->Admit(rpc_, context_);
+    current_ = admission_;
+    if (admission_.status.ok()) return self().Begin();
+    metrics_->RpcEnded(rpc_.method, admission_.status.code(),
+                       absl::ZeroDuration());
+    self().Deny(admission_.status);
   }
 
   void OnFinished(bool) { queue_->Unlink(this); }
@@ -135,9 +162,14 @@ class ServerCall : public std::enable_shared_from_this<Call>,
   }
 
   LiveCalls* const live_calls_;
+  ServerMetrics* const metrics_;
+  const CallGate* const gate_;
+  const Rpc rpc_;
   CompletionQueue* const queue_;
   const LiveCalls::Token token_;
   grpc::ServerContext context_;
+  CallGate::Admission admission_;  // when the call arrived
+  CallGate::Admission current_;    // the latest; the queue's thread's
   CallTag<ServerCall, &ServerCall::OnAccepted> accepted_tag_;
   CallTag<ServerCall, &ServerCall::OnDoneTag> done_tag_;
   CallTag<ServerCall, &ServerCall::OnFinished> finished_tag_;

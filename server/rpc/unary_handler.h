@@ -11,7 +11,6 @@
 #include <grpcpp/support/async_unary_call.h>
 
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "absl/functional/any_invocable.h"
@@ -86,22 +85,21 @@ class UnaryHandler {
       grpc::ServerContext*, grpc::ByteBuffer*,
       grpc::ServerAsyncResponseWriter<grpc::ByteBuffer>*,
       grpc::CompletionQueue*, grpc::ServerCompletionQueue*, void*);
-  // Answers; thread-safe, and quick unless there is a runner.
-  using Answer =
-      absl::AnyInvocable<absl::Status(const Request&, Response*) const>;
+  // Answers a client; thread-safe, and quick unless there is a runner.
+  using Answer = absl::AnyInvocable<absl::Status(const Request&, const Peer&,
+                                                 Response*) const>;
 
   // Logs a call that was answered.
   using Log = absl::AnyInvocable<void(const Request&, const Response&,
                                       const Peer&) const>;
 
-  // `service`, runner and budget must outlive the handler; `name` is the RPC's;
-  // `log` may be null.
-  UnaryHandler(const CallServices& services, Service* service, std::string name,
+  // `service`, runner and budget must outlive the handler; `log` may be null.
+  UnaryHandler(const CallServices& services, Service* service, const Rpc& rpc,
                RequestMethod method, Answer answer,
                const LongAnswers& long_answers = {}, Log log = nullptr)
       : services_(services),
         service_(service),
-        name_(std::move(name)),
+        rpc_(rpc),
         method_(method),
         answer_(std::move(answer)),
         long_answers_(long_answers),
@@ -117,7 +115,7 @@ class UnaryHandler {
   class Call final : public ServerCall<Call> {
    public:
     Call(UnaryHandler* handler, CompletionQueue* queue)
-        : ServerCall<Call>(handler->services_.live_calls, queue),
+        : ServerCall<Call>(handler->services_, handler->rpc_, queue),
           handler_(handler),
           responder_(this->context()) {}
 
@@ -149,12 +147,12 @@ class UnaryHandler {
       const auto bytes = static_cast<int64_t>(buffer_.Length());
       const LongAnswers& bounds = handler_->long_answers_;
       if (bounds.waiting_budget != nullptr) {
-        const std::shared_ptr<const Peer> peer = FindPeer();
-        CountMessage(*peer, Direction::kReceived, bytes,
+        CountMessage(*this->peer(), Direction::kReceived, bytes,
                      handler_->services_.metrics);
         // kRead refuses what is beyond the share, without parsing it.
         if (bytes <= bounds.waiting_share.max_bytes) {
-          RETURN_IF_ERROR(waiting_.Take(peer, bytes, bounds.waiting_budget,
+          RETURN_IF_ERROR(waiting_.Take(this->peer(), bytes,
+                                        bounds.waiting_budget,
                                         bounds.waiting_share));
         }
       }
@@ -170,32 +168,31 @@ class UnaryHandler {
 
     void Finish(const absl::Status& status, const grpc::ByteBuffer& answer) {
       handler_->services_.metrics->RpcEnded(
-          handler_->name_, status.code(),
+          handler_->rpc_.method, status.code(),
           handler_->services_.clock->Now() - start_);
-      LogRefusal(handler_->name_, status, [this] { return FindPeer(); });
+      LogRefusal(handler_->rpc_.method, status,
+                 [this] { return this->peer(); });
       if (!status.ok()) return End(status);
       responder_.Finish(answer, grpc::Status::OK, this->FinishTag());
     }
 
-    std::shared_ptr<const Peer> FindPeer() {
-      return handler_->services_.peers->Find(*this->context());
-    }
-
     absl::Status Make(grpc::ByteBuffer* answer) {
       Response response;
-      RETURN_IF_ERROR(handler_->answer_(request_, &response));
+      RETURN_IF_ERROR(handler_->answer_(request_, *this->peer(), &response));
       const LongAnswers& bounds = handler_->long_answers_;
       if (bounds.budget != nullptr) {
         RETURN_IF_ERROR(unread_.Take(
-            FindPeer(), static_cast<int64_t>(response.ByteSizeLong()),
+            this->peer(), static_cast<int64_t>(response.ByteSizeLong()),
             bounds.budget, bounds.share));
       }
       *answer = WriteMessage(response);
       if (handler_->log_ != nullptr) {
-        handler_->log_(request_, response, *FindPeer());
+        handler_->log_(request_, response, *this->peer());
       }
       return absl::OkStatus();
     }
+
+    void Deny(const absl::Status& status) { End(status); }
 
     void End(const absl::Status& status) {
       responder_.FinishWithError(ToGrpcStatus(status), this->FinishTag());
@@ -212,7 +209,7 @@ class UnaryHandler {
 
   const CallServices services_;
   Service* const service_;
-  const std::string name_;
+  const Rpc rpc_;
   const RequestMethod method_;
   const Answer answer_;
   const LongAnswers long_answers_;
