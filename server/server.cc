@@ -175,7 +175,7 @@ class GrpcServer final : public Server {
   }
 
   absl::Status Start() {
-    if (access_ != nullptr) RETURN_IF_ERROR(access_->Reload());
+    if (access_ != nullptr) RETURN_IF_ERROR(access_->Start());
     RETURN_IF_ERROR(Listen());
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(const std::string listen,

@@ -18,6 +18,7 @@ shift || true
 readonly ALL=(
   //tests/rpc:payload_message_fuzz
   //tests/server/weights:upload_session_fuzz
+  //tests/server/access:access_table_fuzz
   //tests/server/rpc:stream_messages_fuzz
   //tests/server/rpc:program_fuzz
   //tests/cli:tensor_files_fuzz

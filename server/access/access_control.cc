@@ -68,7 +68,14 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 AccessControl::AccessControl(std::string path, ServerMetrics* metrics)
     : path_(std::move(path)),
       metrics_(metrics),
-      table_(std::make_shared<AccessTable>()) {}
+      table_(std::make_shared<AccessTable>()),
+      watch_({path_}) {}
+
+absl::Status AccessControl::Start() {
+  RETURN_IF_ERROR(Reload());
+  watch_.Start([this] { Reload().IgnoreError(); });
+  return absl::OkStatus();
+}
 
 absl::Status AccessControl::Reload() {
   MutexLock lock(&reload_mutex_);

@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/file_watch.h"
 #include "base/mutex.h"
 #include "server/access/access_table.h"
 #include "server/metrics/server_metrics.h"
@@ -22,13 +23,16 @@ namespace qgemm {
 // Thread-safe.
 class AccessControl {
  public:
-  // Nobody is known before the first Reload that succeeds. `metrics` must
-  // outlive this.
+  // Nobody is known before Start, or the first Reload that succeeds. `metrics`
+  // must outlive this.
   AccessControl(std::string path, ServerMetrics* metrics);
   AccessControl(const AccessControl&) = delete;
   AccessControl& operator=(const AccessControl&) = delete;
 
   const std::string& path() const { return path_; }
+
+  // Reloads, and once that succeeded again whenever the file changes. Once.
+  absl::Status Start();
 
   // Reads the file and puts its table into force. A table that is not valid
   // changes nothing but the log and a metric. Errors: NOT_FOUND,
@@ -45,7 +49,7 @@ class AccessControl {
   }
 
  private:
-  absl::Status Read();
+  absl::Status Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(reload_mutex_);
 
   const std::string path_;
   ServerMetrics* const metrics_;
@@ -54,6 +58,7 @@ class AccessControl {
   std::string text_ ABSL_GUARDED_BY(reload_mutex_);  // of the table in force
   mutable Mutex mutex_;
   std::shared_ptr<const AccessTable> table_ ABSL_GUARDED_BY(mutex_);
+  FileWatch watch_;  // last: its thread reloads
 };
 
 }  // namespace qgemm
