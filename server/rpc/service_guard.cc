@@ -72,10 +72,11 @@ class GuardFactory final : public ServerInterceptorFactoryInterface {
  public:
   explicit GuardFactory(const CallGate* gate) : gate_(gate) {}
 
-  // Ours ask the gate themselves.
+  // Calls of our services ask the gate themselves; those of methods that the
+  // server lacks come here as "unknown".
   Interceptor* CreateServerInterceptor(ServerRpcInfo* info) override {
     const absl::string_view path = info->method();
-    if (absl::StartsWith(path, "/qgemm.v1.") ||
+    if (!absl::StartsWith(path, "/") || absl::StartsWith(path, "/qgemm.v1.") ||
         absl::StartsWith(path, "/grpc.health.v1.")) {
       return nullptr;
     }

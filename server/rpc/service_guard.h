@@ -14,8 +14,9 @@ namespace qgemm {
 
 // Has the gate decide on each call of those services, by the right `debug`; one
 // that it denies ends with the gate's status and none of the service's answer.
-// Their requests are parsed before. Every other call pays gRPC some 0.1 us for
-// being asked whether it is one. The gate must outlive the server.
+// Their requests are parsed before. For every other call gRPC makes a record
+// of its method and asks whether it is one, too. The gate must outlive the
+// server.
 void GuardGrpcServices(const CallGate* gate, grpc::ServerBuilder* builder);
 
 }  // namespace qgemm

@@ -50,11 +50,13 @@ RawAnswer CallRaw(const std::shared_ptr<grpc::Channel>& channel,
 }
 
 RawAnswer StreamRaw(const std::shared_ptr<grpc::Channel>& channel,
-                    const std::string& method, const std::string& request) {
+                    const std::string& method, const std::string& request,
+                    grpc::ClientContext* context) {
   grpc::GenericStub stub(channel);
-  grpc::ClientContext context;
+  grpc::ClientContext own;
   grpc::CompletionQueue queue;
-  const auto call = stub.PrepareCall(&context, method, &queue);
+  const auto call =
+      stub.PrepareCall(context == nullptr ? &own : context, method, &queue);
   call->StartCall(nullptr);
   Wait(&queue);
   call->WriteLast(ToBuffer(request), grpc::WriteOptions(), nullptr);

@@ -22,9 +22,11 @@ struct RawAnswer {
 RawAnswer CallRaw(const std::shared_ptr<grpc::Channel>& channel,
                   const std::string& method, const std::string& request);
 
-// A bidirectional call: one request, then the first answer.
+// A bidirectional call: one request, then the first answer. Without a context
+// it has one of its own.
 RawAnswer StreamRaw(const std::shared_ptr<grpc::Channel>& channel,
-                    const std::string& method, const std::string& request);
+                    const std::string& method, const std::string& request,
+                    grpc::ClientContext* context = nullptr);
 
 }  // namespace qgemm
 

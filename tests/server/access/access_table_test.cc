@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -125,6 +126,26 @@ TEST(AccessTableTest, AProxyHasNoRightsOfItsOwn) {
 
 TEST(AccessTableTest, ATableWithoutClientsIsOne) {
   EXPECT_EQ(Table("{\"clients\": []}")->size(), 0);
+}
+
+// The first example of docs/access.md.
+std::string DocumentedTable() {
+  std::ifstream page("docs/access.md");
+  std::string text;
+  bool inside = false;
+  for (std::string line; std::getline(page, line);) {
+    if (inside && line == "```") break;
+    if (inside) absl::StrAppend(&text, line, "\n");
+    inside = inside || line == "```json";
+  }
+  return text;
+}
+
+TEST(AccessTableTest, TakesWhatThePageShows) {
+  const auto table = Table(DocumentedTable());
+  EXPECT_EQ(table->size(), 3);
+  ASSERT_NE(table->FindName("uid:998"), nullptr);
+  EXPECT_TRUE(table->FindName("uid:998")->is_proxy);
 }
 
 // Each with the words that its refusal holds.

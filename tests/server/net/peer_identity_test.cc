@@ -89,7 +89,9 @@ class PeerIdentityTest : public ::testing::TestWithParam<std::string> {
 TEST_P(PeerIdentityTest, IsTheUserWhoConnects) {
   const Listener listener = NewListener();
   const FileDescriptor client = MustConnect(listener.address());
-  EXPECT_EQ(PeerOfNext(listener).identity, absl::StrCat("uid ", getuid()));
+  const Peer peer = PeerOfNext(listener);
+  EXPECT_EQ(peer.identity, absl::StrCat("uid ", getuid()));
+  EXPECT_EQ(peer.user, getuid());
 }
 
 TEST_P(PeerIdentityTest, IsAnotherForAnotherUser) {
@@ -97,7 +99,9 @@ TEST_P(PeerIdentityTest, IsAnotherForAnotherUser) {
   ASSERT_EQ(chmod(folder_.path().c_str(), 0755), 0);
   const Listener listener = NewListener({0777, {}});
   const OtherUsersClient client(listener.address());
-  EXPECT_EQ(PeerOfNext(listener).identity, absl::StrCat("uid ", kOtherUser));
+  const Peer peer = PeerOfNext(listener);
+  EXPECT_EQ(peer.identity, absl::StrCat("uid ", kOtherUser));
+  EXPECT_EQ(peer.user, uid_t{kOtherUser});
 }
 
 INSTANTIATE_TEST_SUITE_P(Listeners, PeerIdentityTest,
@@ -109,8 +113,9 @@ TEST(PeerIdentity, AClientThatHasGoneIsNotRoot) {
   SocketAddress remote;
   const FileDescriptor accepted = MustAccept(listener, &remote);
   SocketOwners owners;
-  EXPECT_EQ(PeerOfSocket(accepted.get(), remote, &owners).identity,
-            "ip 127.0.0.1");
+  const Peer peer = PeerOfSocket(accepted.get(), remote, &owners);
+  EXPECT_EQ(peer.identity, "ip 127.0.0.1");
+  EXPECT_FALSE(peer.user.has_value());
 }
 
 TEST(PeerIdentity, ASocketThatIsNotThereHasNoOwner) {

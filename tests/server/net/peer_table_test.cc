@@ -77,5 +77,62 @@ TEST(PeerTableTest, AStrangerIsToldByItsName) {
   EXPECT_EQ(table.Find("")->identity, "unknown");
 }
 
+std::shared_ptr<const Principal> MakePrincipal(const std::string& id) {
+  auto principal = std::make_shared<Principal>();
+  principal->client_id = id;
+  return principal;
+}
+
+TEST(PeerTableTest, AClientOfTheAccessTableIsOneOverAllConnections) {
+  PeerTable table;
+  table.Insert("unix:1", MakePeer("uid 7"));
+  table.Insert("unix:2", MakePeer("uid 8"));
+  const auto first =
+      table.ClientOf(*table.Find("unix:1"), MakePrincipal("anna"));
+  const auto second =
+      table.ClientOf(*table.Find("unix:2"), MakePrincipal("anna"));
+  EXPECT_EQ(first->identity, "client anna");
+  EXPECT_EQ(first->usage, second->usage);
+  EXPECT_NE(first->usage, table.Find("unix:1")->usage);
+  EXPECT_EQ(first->clients, nullptr);
+  // The connection is still its own, which Erase goes by.
+  EXPECT_EQ(table.Find("unix:1")->identity, "uid 7");
+}
+
+class ConnectionClientsTest : public ::testing::Test {
+ protected:
+  ConnectionClients clients_;
+};
+
+TEST_F(ConnectionClientsTest, KnowsAClientByWhatItShowed) {
+  const auto anna = MakePeer("client anna");
+  const auto bert = MakePeer("client bert");
+  clients_.Remember({"Bearer a", ""}, 1, anna);
+  clients_.Remember({"", "cn:bert"}, 1, bert);
+  EXPECT_EQ(clients_.Find({"Bearer a", ""}, 1), anna);
+  EXPECT_EQ(clients_.Find({"", "cn:bert"}, 1), bert);
+  EXPECT_EQ(clients_.Find({"", ""}, 1), nullptr);
+  EXPECT_EQ(clients_.Find({"Bearer b", ""}, 1), nullptr);
+  EXPECT_EQ(clients_.Find({"Bearer a", "cn:bert"}, 1), nullptr);
+}
+
+TEST_F(ConnectionClientsTest, ForgetsWhatAnotherTableSaid) {
+  const auto anna = MakePeer("client anna");
+  clients_.Remember({"Bearer a", ""}, 1, anna);
+  EXPECT_EQ(clients_.Find({"Bearer a", ""}, 2), nullptr);
+  clients_.Remember({"Bearer b", ""}, 2, MakePeer("client bert"));
+  EXPECT_EQ(anna.use_count(), 1);
+}
+
+TEST_F(ConnectionClientsTest, KeepsTheLatestOfMany) {
+  for (int i = 0; i < 100; ++i) {
+    clients_.Remember({"Bearer " + std::to_string(i), ""}, 1,
+                      MakePeer(std::to_string(i)));
+  }
+  ASSERT_NE(clients_.Find({"Bearer 99", ""}, 1), nullptr);
+  EXPECT_EQ(clients_.Find({"Bearer 99", ""}, 1)->identity, "99");
+  EXPECT_EQ(clients_.Find({"Bearer 0", ""}, 1), nullptr);
+}
+
 }  // namespace
 }  // namespace qgemm
