@@ -98,7 +98,7 @@ absl::Status AccessControl::Read() {
                                      "\": ", table.status().message()));
   }
   EVENT(INFO, "access_table_loaded")
-      .With("file", path_)
+      .With("table", path_)
       .With("clients", (*table)->size());
   text_ = std::move(text);
   MutexLock lock(&mutex_);

@@ -39,13 +39,17 @@ void CollectMetadata(const grpc::ServerContextBase& context,
   }
 }
 
-// Adds the names of the connection's certificate. gRPC has no properties of a
-// peer that it did not authenticate.
+// Adds the names of the connection's certificate. A listener of TLS demands one
+// and has gRPC verify it.
 void CollectCertificate(const grpc::ServerContextBase& context,
                         Credentials* shown) {
   const std::shared_ptr<const grpc::AuthContext> auth = context.auth_context();
-  if (auth == nullptr || !auth->IsPeerAuthenticated()) return;
-  shown->has_certificate = true;
+  if (auth == nullptr) return;
+  for (const grpc::string_ref& type :
+       auth->FindPropertyValues("transport_security_type")) {
+    if (type == "ssl") shown->has_certificate = true;
+  }
+  if (!shown->has_certificate) return;
   for (const CertificateName& name : kCertificateNames) {
     for (const grpc::string_ref& value :
          auth->FindPropertyValues(name.property)) {

@@ -147,8 +147,7 @@ class UnaryHandler {
       const auto bytes = static_cast<int64_t>(buffer_.Length());
       const LongAnswers& bounds = handler_->long_answers_;
       if (bounds.waiting_budget != nullptr) {
-        CountMessage(*this->peer(), Direction::kReceived, bytes,
-                     handler_->services_.metrics);
+        CountReceived();
         // kRead refuses what is beyond the share, without parsing it.
         if (bytes <= bounds.waiting_share.max_bytes) {
           RETURN_IF_ERROR(waiting_.Take(this->peer(), bytes,
@@ -192,7 +191,17 @@ class UnaryHandler {
       return absl::OkStatus();
     }
 
-    void Deny(const absl::Status& status) { End(status); }
+    void Deny(const absl::Status& status) {
+      if (handler_->long_answers_.waiting_budget != nullptr) CountReceived();
+      End(status);
+    }
+
+    // Of methods whose requests may be long.
+    void CountReceived() {
+      CountMessage(*this->peer(), Direction::kReceived,
+                   static_cast<int64_t>(buffer_.Length()),
+                   handler_->services_.metrics);
+    }
 
     void End(const absl::Status& status) {
       responder_.FinishWithError(ToGrpcStatus(status), this->FinishTag());

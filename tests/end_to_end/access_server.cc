@@ -2,8 +2,14 @@
 
 #include "tests/end_to_end/access_server.h"
 
+#include <fcntl.h>
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -40,6 +46,23 @@ bool Wait(grpc::CompletionQueue* queue) {
   void* tag;
   bool ok = false;
   return queue->Next(&tag, &ok) && ok;
+}
+
+// Connects as that user, as which the thread then ends; -1 if it may not.
+int ConnectAs(uid_t user, const std::string& path) {
+  // The C library's function would change every thread's user.
+  if (syscall(SYS_setresuid, -1, user, -1) != 0) return -1;
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  CHECK_GE(fd, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  CHECK_LT(path.copy(address.sun_path, sizeof(address.sun_path)),
+           sizeof(address.sun_path));
+  CHECK_EQ(
+      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)),
+      0);
+  CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+  return fd;
 }
 
 }  // namespace
@@ -98,12 +121,23 @@ grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel,
 
 AccessServer::AccessServer(const std::string& table, ServerOptions options) {
   options.listen = {"unix:" + folder_.File("socket"), "127.0.0.1:0"};
+  options.socket_mode = "0666";
+  CHECK_EQ(chmod(folder_.path().c_str(), 0755), 0);
   options.grpc.channelz = true;
   options.access_table = folder_.File("access.json");
   WriteTable(table);
   auto server = Server::Create(options);
   CHECK_OK(server.status());
   server_ = *std::move(server);
+}
+
+std::unique_ptr<Client> AccessServer::NewUnixClientOf(uid_t user) const {
+  int fd = -1;
+  std::thread connects([&] { fd = ConnectAs(user, folder_.File("socket")); });
+  connects.join();
+  if (fd < 0) return nullptr;
+  return std::make_unique<Client>(
+      grpc::CreateInsecureChannelFromFd("another user", fd));
 }
 
 void AccessServer::WriteTable(const std::string& table) {

@@ -7,6 +7,7 @@
 #define QGEMM_TESTS_END_TO_END_ACCESS_SERVER_H_
 
 #include <grpcpp/grpcpp.h>
+#include <sys/types.h>
 
 #include <map>
 #include <memory>
@@ -57,6 +58,8 @@ class AccessServer {
   // Returns when the calls of that client have that outcome.
   void WaitFor(grpc::StatusCode code, const Metadata& metadata) const;
 
+  // Null if this process may not be that user. Every user may connect.
+  std::unique_ptr<Client> NewUnixClientOf(uid_t user) const;
   Client NewUnixClient() const { return Client(server_->addresses()[0]); }
   Client NewTcpClient() const { return Client(server_->addresses()[1]); }
   Server& server() { return *server_; }

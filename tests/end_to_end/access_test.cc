@@ -5,7 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
+#include <signal.h>
 
 #include <atomic>
 #include <fstream>
@@ -25,6 +25,7 @@ namespace qgemm {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -60,6 +61,23 @@ TEST(Access, KnowsTwoClientsOfOneConnectionByTheirTokens) {
             3);
   EXPECT_EQ(ScrapeMetric(port, "qgemm_denied_calls_total{reason=\"unknown\"}"),
             3);
+}
+
+TEST(Access, KnowsTwoUsersOfOneSocket) {
+  constexpr int kAnna = 12345, kBert = 12346, kNobody = 12347;
+  AccessServer server(TableOf({Computing("anna", {MatchUser(kAnna)}),
+                               {"bert", {MatchUser(kBert)}, {"debug"}}}));
+  const auto anna = server.NewUnixClientOf(kAnna);
+  const auto bert = server.NewUnixClientOf(kBert);
+  const auto nobody = server.NewUnixClientOf(kNobody);
+  if (anna == nullptr || bert == nullptr || nobody == nullptr) {
+    GTEST_SKIP() << "only root can be another user";
+  }
+  EXPECT_EQ(CodeOf(*anna, kList), grpc::StatusCode::OK);
+  EXPECT_EQ(CodeOf(*bert, kList), kDenied);
+  EXPECT_EQ(CodeOf(*bert, kInfo), grpc::StatusCode::OK);
+  EXPECT_EQ(CodeOf(*nobody, kInfo), kUnauthenticated);
+  EXPECT_EQ(CodeOf(server.NewUnixClient(), kInfo), kUnauthenticated);
 }
 
 TEST(Access, AWrongTokenIsWrongOnAConnectionOfAKnownUserToo) {
@@ -282,6 +300,24 @@ TEST(AccessLog, NamesWhoWasDeniedWhatAndNoToken) {
                     HasSubstr("client=\"client anna\""),
                     HasSubstr("call_denied method=ListWeights reason=token"),
                     Not(HasSubstr("hunter"))));
+}
+
+TEST(AccessLog, NamesWhoLoadedAndUnloaded) {
+  RandomGenerator random(FreshSeed());
+  const TemporaryFolder folder;
+  const std::string path = folder.File("access.json");
+  std::ofstream(path) << TableOf({{"anna", {MatchThisUser()}, {"load"}}});
+  ChildServer server({"--listen=127.0.0.1:0", "--access_table=" + path});
+  const Client client(server.WaitForAddress());
+  LoadLayer(client, 32, 64, &random);
+  EXPECT_TRUE(client.Unload("layer").ok());
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+  for (const char* const event :
+       {"upload_begun", "upload_committed", "weights_unloaded"}) {
+    EXPECT_THAT(server.output(),
+                ContainsRegex(absl::StrCat(event, " [^\n]*client anna")));
+  }
 }
 
 }  // namespace
