@@ -127,12 +127,6 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   return rpc;
 }
 
-std::unique_ptr<AccessControl> MakeAccessControl(const ServerOptions& options,
-                                                 ServerMetrics* metrics) {
-  if (options.access_table.empty()) return nullptr;
-  return std::make_unique<AccessControl>(options.access_table, metrics);
-}
-
 HealthMonitorOptions ToMonitorOptions(const ServerOptions& options) {
   HealthMonitorOptions monitor;
   monitor.launch_timeout = options.launch_timeout == absl::ZeroDuration()
@@ -145,7 +139,10 @@ class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, std::unique_ptr<Backend> backend)
       : options_(options),
-        access_(MakeAccessControl(options, &metrics_)),
+        access_(options.access_table.empty()
+                    ? nullptr
+                    : std::make_unique<AccessControl>(options.access_table,
+                                                      &metrics_)),
         backend_(std::move(backend)),
         store_({WeightsBudget(options, *backend_), options.max_layers,
                 options.max_names},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who a call is by the access table. Decisions only: what a connection and a
-// call show is collected by server/rpc/call_gate.h.
+// Identifies a call by the access table. Decisions only: what a connection and
+// a call show is collected by server/rpc/call_gate.h.
 
 #ifndef QGEMM_SERVER_ACCESS_IDENTIFY_H_
 #define QGEMM_SERVER_ACCESS_IDENTIFY_H_
@@ -27,7 +27,7 @@ namespace qgemm {
 inline constexpr char kTokenKey[] = "authorization";
 inline constexpr char kForwardedKey[] = "x-qgemm-identity";
 
-// What a call shows of its client. Texts are borrowed.
+// Signs that a call shows of its client. Texts are borrowed.
 struct Credentials {
   using Values = absl::InlinedVector<absl::string_view, 1>;
 

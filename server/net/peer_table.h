@@ -66,13 +66,13 @@ struct Peer {
   // Never null in what the table returns: it sets it before others see the
   // peer.
   mutable std::shared_ptr<ClientUsage> usage;
-  // Of a connection: the clients of the access table that its calls came from.
-  // Null in those.
+  // The clients of the access table that a connection's calls came from. Null
+  // in those.
   mutable std::shared_ptr<ConnectionClients> clients;
 };
 
-// What calls of one connection showed of their clients, and who those were
-// found to be: so it need not be found again. Thread-safe.
+// Remembers what calls of one connection showed of their clients, and who those
+// were found to be. Thread-safe.
 class ConnectionClients {
  public:
   // Metadata of a call: its token, and the client for which a proxy calls.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who a call comes from and whether it may go on, asked once when it arrives
-// and before its message is parsed.
+// Finds out who a call comes from and whether it may go on, once when it
+// arrives and before its message is parsed.
 
 #ifndef QGEMM_SERVER_RPC_CALL_GATE_H_
 #define QGEMM_SERVER_RPC_CALL_GATE_H_
@@ -21,7 +21,7 @@
 
 namespace qgemm {
 
-// What an RPC asks of its clients where there is an access table. There is no
+// Demand of an RPC on its clients where there is an access table. There is no
 // default: whoever adds an RPC says it.
 class RpcAccess {
  public:

@@ -36,7 +36,7 @@ void PayloadCall::Begin() {
   Serve();
 }
 
-// What has come counts as delivered, or its connection would seem to hold it.
+// Counts what has come as delivered, or its connection would seem to hold it.
 void PayloadCall::Deny(const absl::Status& status) {
   CountMessage(*peer(), Direction::kReceived,
                static_cast<int64_t>(received_.Length()), services_.metrics);

@@ -32,7 +32,7 @@ absl::string_view MethodOf(const ServerRpcInfo& info) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// Of one call.
+// Guards one call.
 class Guard final : public Interceptor {
  public:
   Guard(const CallGate* gate, ServerRpcInfo* info) : gate_(gate), info_(info) {}

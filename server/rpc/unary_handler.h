@@ -196,7 +196,7 @@ class UnaryHandler {
       End(status);
     }
 
-    // Of methods whose requests may be long.
+    // For methods whose requests may be long.
     void CountReceived() {
       CountMessage(*this->peer(), Direction::kReceived,
                    static_cast<int64_t>(buffer_.Length()),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who a call is, and what happens to calls and connections when the access
-// table changes.
+// Clients of the access table, and their calls and connections when it changes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

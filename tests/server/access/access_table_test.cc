@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the table takes, what it refuses and in which words, what it finds.
+// Tables that are taken, and what they find; tables that are refused, and in
+// which words.
 
 #include "server/access/access_table.h"
 
