@@ -17,6 +17,7 @@ import random
 import sys
 import time
 
+import access_cases
 import identity_cases
 import lifecycle_cases
 import proxy
@@ -25,7 +26,8 @@ from siege import Siege, Outcome
 from subject import set_niceness
 from table import ATTACKS
 
-CASES = lifecycle_cases.CASES + identity_cases.CASES
+CASES = (lifecycle_cases.CASES + identity_cases.CASES +
+         access_cases.CASES)
 
 
 def parse_arguments():
