@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server with an access table: guesses of tokens and names by the thousand,
-and a table that is replaced, torn and removed, beside a client that it knows."""
+"""A server with an access table: guesses of tokens and names by the thousand;
+a table that is replaced, torn and removed, beside a client that it knows."""
 
 import collections
 import contextlib
