@@ -107,6 +107,11 @@ class ConnectionClients {
   size_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // to forget
 };
 
+// A bound of the client's quota; 0 if it has none.
+inline int QuotaOf(const Peer& peer, int Quota::*bound) {
+  return peer.principal == nullptr ? 0 : (*peer.principal).quota.*bound;
+}
+
 // Counts a message that came whole over the peer's connection, or goes out.
 void CountMessage(const Peer& peer, Direction direction, int64_t bytes,
                   ServerMetrics* metrics);

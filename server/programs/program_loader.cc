@@ -28,15 +28,16 @@ namespace {
 using LeasedWeights =
     std::map<std::string, std::shared_ptr<const Weights>, std::less<>>;
 
-// Weights that are unknown are left out: the check finds the op that names
-// them. So are all of a program with too many ops, which it refuses.
-LeasedWeights Lease(const Program& declared, const WeightStore& store) {
+// Weights that are unknown to the caller are left out: the check finds the op
+// that names them. So are all of a program with too many ops, which it refuses.
+LeasedWeights Lease(const Principal* caller, const Program& declared,
+                    const WeightStore& store) {
   LeasedWeights leased;
   const int64_t ops = static_cast<int64_t>(declared.ops.size());
   if (ops > ProgramLimits().max_ops) return leased;
   for (const ProgramOp& op : declared.ops) {
     if (op.kind != OpKind::kGemm || leased.count(op.weights) != 0) continue;
-    auto weights = store.Find(op.weights);
+    auto weights = store.Find(caller, op.weights);
     if (weights.ok()) leased.emplace(op.weights, *std::move(weights));
   }
   return leased;
@@ -75,35 +76,41 @@ absl::Status RunsNoPrograms(const Backend& backend) {
 }  // namespace
 
 absl::StatusOr<LoadProgramResult> ProgramLoader::Load(
-    Program declared, const NameBinding& binding) const {
+    const Principal* caller, Program declared,
+    const NameBinding& binding) const {
   ProgramRunner* const runner = backend_->programs();
   if (runner == nullptr) return RunsNoPrograms(*backend_);
   RETURN_IF_ERROR(Validate(binding));
-  const LeasedWeights leased = Lease(declared, *weights_);
+  const LeasedWeights leased = Lease(caller, declared, *weights_);
   ASSIGN_OR_RETURN(CheckedProgram checked,
                    CheckProgram(std::move(declared), ShapesOf(leased)));
   ResidentProgram program;
   program.text = CanonicalText(checked);
   program.id = ProgramIdOf(program.text);
-  ASSIGN_OR_RETURN(auto held, programs_->BindIfHeld(program.id, binding));
+  ASSIGN_OR_RETURN(auto held,
+                   programs_->BindIfHeld(caller, program.id, binding));
   if (held != nullptr) {
     return LoadProgramResult{std::move(held), /*deduplicated=*/true};
   }
-  RETURN_IF_ERROR(programs_->CheckCommit(binding, program.id));
+  RETURN_IF_ERROR(programs_->CheckCommit(caller, binding, program.id));
   ASSIGN_OR_RETURN(
       ByteReservation reservation,
-      weights_->Reserve(ProgramRecordBytes(checked, program.text)));
+      weights_->Reserve(caller, ProgramRecordBytes(checked, program.text)));
   WeightsOfProgram ordered = InOrder(leased, checked);
   ASSIGN_OR_RETURN(program.compiled,
                    runner->Compile(std::make_shared<const CheckedProgram>(
                                        std::move(checked)),
                                    std::move(ordered)));
-  RETURN_IF_ERROR(reservation.Resize(reservation.bytes() +
-                                     program.compiled->resident_bytes()));
+  RETURN_IF_ERROR(WeightStore::Resize(
+      caller, reservation.bytes() + program.compiled->resident_bytes(),
+      &reservation));
   const CompiledProgram* const ours = program.compiled.get();
-  ASSIGN_OR_RETURN(held, programs_->Commit(std::move(program),
+  // One that others alone see is compiled and shared without a word.
+  const bool was_seen = programs_->Find(caller, program.id).ok();
+  ASSIGN_OR_RETURN(held, programs_->Commit(caller, std::move(program),
                                            std::move(reservation), binding));
-  const bool deduplicated = held->compiled.get() != ours;
+  const bool deduplicated =
+      held->compiled.get() != ours && (ManagesAll(caller) || was_seen);
   return LoadProgramResult{std::move(held), deduplicated};
 }
 

@@ -36,9 +36,10 @@ NamedStoreOptions ToNamedStoreOptions(const ProgramStoreLimits& limits,
   options.records_flag = "--max_programs";
   options.max_names = limits.max_names;
   options.names_flag = "--max_program_names";
-  options.reserve_name = [weights] {
-    return weights->Reserve(kNameRecordBytes);
+  options.reserve_name = [weights](const Principal* caller) {
+    return weights->Reserve(caller, kNameRecordBytes);
   };
+  options.accounts = weights->accounts();
   if (metrics != nullptr) {
     options.on_change = [metrics](int64_t programs, int64_t names) {
       metrics->SetProgramCounts(programs, names);
@@ -62,19 +63,29 @@ int64_t ProgramRecordBytes(const CheckedProgram& program,
          kValueBytes * static_cast<int64_t>(program.values().size());
 }
 
+std::vector<HeldItem> ItemsOf(const ResidentProgram& program) {
+  std::vector<HeldItem> items;
+  items.push_back({program.compiled.get(), program.reserved_bytes});
+  for (const auto& layer : program.compiled->weights()) {
+    items.push_back({layer.get(), layer->resident_bytes() + kLayerRecordBytes});
+  }
+  return items;
+}
+
 ProgramStore::ProgramStore(const ProgramStoreLimits& limits,
                            WeightStore* weights, ServerMetrics* metrics)
     : programs_(ToNamedStoreOptions(limits, weights, metrics)) {}
 
 absl::StatusOr<std::shared_ptr<const ResidentProgram>> ProgramStore::Commit(
-    ResidentProgram program, ByteReservation reservation,
-    const NameBinding& binding) {
+    const Principal* caller, ResidentProgram program,
+    ByteReservation reservation, const NameBinding& binding) {
   CHECK(program.compiled != nullptr);
   program.reserved_bytes = reservation.bytes();
   program.compiled =
       WithBudget(std::move(program.compiled), std::move(reservation));
   return programs_.Commit(
-      std::make_shared<const ResidentProgram>(std::move(program)), binding);
+      caller, std::make_shared<const ResidentProgram>(std::move(program)),
+      binding);
 }
 
 }  // namespace qgemm

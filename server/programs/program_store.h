@@ -23,6 +23,7 @@
 #include "server/metrics/server_metrics.h"
 #include "server/weights/name_binding.h"
 #include "server/weights/named_store.h"
+#include "server/weights/owners.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -35,6 +36,10 @@ struct ResidentProgram {
   std::shared_ptr<const CompiledProgram> compiled;
   int64_t reserved_bytes = 0;  // of the budget, beside its weights
 };
+
+// Memory that counts for a client that holds the program: its own and its
+// weights'.
+std::vector<HeldItem> ItemsOf(const ResidentProgram& program);
 
 using NamedProgram = NamedRecord<ResidentProgram>;
 using ProgramsPage = ListPage<ResidentProgram>;
@@ -51,9 +56,10 @@ struct ProgramStoreLimits {
 int64_t ProgramRecordBytes(const CheckedProgram& program,
                            absl::string_view text);
 
-// Thread-safe. Names, ids and the list are NamedStore's. A program keeps the
-// weights that it was compiled with, whatever happens to their names: their
-// memory and budget, and its own, go back with the last pointer to `compiled`.
+// Thread-safe. Names, ids, owners, callers and the list are NamedStore's. A
+// program keeps the weights that it was compiled with, whatever happens to
+// their names: their memory and budget, and its own, go back with the last
+// pointer to `compiled`.
 class ProgramStore {
  public:
   // `weights` has the budget and must outlive the store. `metrics` may be null,
@@ -62,50 +68,56 @@ class ProgramStore {
                ServerMetrics* metrics = nullptr);
 
   // Returns OK if Commit would bind now. Errors: Commit's.
-  absl::Status CheckCommit(const NameBinding& binding,
+  absl::Status CheckCommit(const Principal* caller, const NameBinding& binding,
                            absl::string_view id) const {
-    return programs_.CheckCommit(binding, id);
+    return programs_.CheckCommit(caller, binding, id);
   }
 
   // Makes the program visible, binds the name, and returns its record, which
   // keeps the reservation. If the id is held already, that record stays and is
   // returned, and `program` is dropped. On an error nothing changes. Errors:
-  // ALREADY_EXISTS (create_only), FAILED_PRECONDITION (if_match),
-  // RESOURCE_EXHAUSTED (programs, names, budget).
+  // NamedStore::Commit's.
   absl::StatusOr<std::shared_ptr<const ResidentProgram>> Commit(
-      ResidentProgram program, ByteReservation reservation,
-      const NameBinding& binding);
+      const Principal* caller, ResidentProgram program,
+      ByteReservation reservation, const NameBinding& binding);
 
-  // Binds the name to the program of `id` and returns it; null if `id` is not
-  // held. Errors: Commit's.
+  // Binds the name to the program of `id` and returns it; null if the caller
+  // sees none. Errors: Commit's.
   absl::StatusOr<std::shared_ptr<const ResidentProgram>> BindIfHeld(
-      absl::string_view id, const NameBinding& binding) {
-    return programs_.BindIfHeld(id, binding);
+      const Principal* caller, absl::string_view id,
+      const NameBinding& binding) {
+    return programs_.BindIfHeld(caller, id, binding);
   }
 
   // Look a program up by name or id. NOT_FOUND names the argument.
   absl::StatusOr<std::shared_ptr<const ResidentProgram>> Find(
-      absl::string_view name_or_id) const {
-    return programs_.Find(name_or_id);
+      const Principal* caller, absl::string_view name_or_id) const {
+    return programs_.Find(caller, name_or_id);
   }
   // With its names that come after `names_after`, in the order of bytes.
-  absl::StatusOr<NamedProgram> Get(absl::string_view name_or_id,
+  absl::StatusOr<NamedProgram> Get(const Principal* caller,
+                                   absl::string_view name_or_id,
                                    absl::string_view names_after = "") const {
-    return programs_.Get(name_or_id, names_after);
+    return programs_.Get(caller, name_or_id, names_after);
   }
 
   // Returns up to `max_programs` programs as NamedStore::List does.
-  ProgramsPage List(absl::string_view after, int64_t max_programs) const {
-    return programs_.List(after, max_programs);
+  ProgramsPage List(const Principal* caller, absl::string_view after,
+                    int64_t max_programs) const {
+    return programs_.List(caller, after, max_programs);
   }
 
   // Drops a name, or a program, as WeightStore::Unload does.
-  absl::StatusOr<bool> Unload(absl::string_view name_or_id,
+  absl::StatusOr<bool> Unload(const Principal* caller,
+                              absl::string_view name_or_id,
                               absl::string_view if_match = "") {
-    return programs_.Unload(name_or_id, if_match);
+    return programs_.Unload(caller, name_or_id, if_match);
   }
 
-  int64_t program_count() const { return programs_.record_count(); }
+  // Number of programs; of those that the caller holds, unless it manages all.
+  int64_t program_count(const Principal* caller) const {
+    return programs_.record_count(caller);
+  }
 
  private:
   NamedStore<ResidentProgram> programs_;
@@ -114,7 +126,8 @@ class ProgramStore {
 // A program that was loaded.
 struct LoadProgramResult {
   std::shared_ptr<const ResidentProgram> program;
-  bool deduplicated = false;  // the server had it already
+  // The server had it already, and the caller saw it.
+  bool deduplicated = false;
 };
 
 // Thread-safe.
@@ -124,15 +137,16 @@ class ProgramLoader {
   ProgramLoader(Backend* backend, WeightStore* weights, ProgramStore* programs)
       : backend_(backend), weights_(weights), programs_(programs) {}
 
-  // Checks the program against the weights that its names stand for then,
-  // compiles it unless the server has it already, and binds the name. On an
-  // error nothing changes. Takes as long as its constants are hashed and the
-  // backend compiles. Errors:
+  // Checks the program against the weights that its names stand for then and
+  // that the caller may read, compiles it unless the caller sees that the
+  // server has it already, and binds the name. On an error nothing changes.
+  // Takes as long as its constants are hashed and the backend compiles. Errors:
   //   INVALID_ARGUMENT, NOT_FOUND  the binding's, CheckProgram's
   //   UNIMPLEMENTED                the backend runs no programs, or not this
-  //   ALREADY_EXISTS, FAILED_PRECONDITION, RESOURCE_EXHAUSTED
-  //                                ProgramStore::Commit's, the backend's memory
-  absl::StatusOr<LoadProgramResult> Load(Program declared,
+  //   ALREADY_EXISTS, FAILED_PRECONDITION, RESOURCE_EXHAUSTED,
+  //   PERMISSION_DENIED            ProgramStore::Commit's, the backend's memory
+  absl::StatusOr<LoadProgramResult> Load(const Principal* caller,
+                                         Program declared,
                                          const NameBinding& binding) const;
 
  private:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "rpc/grpc_status.h"
 
 namespace qgemm {
 
@@ -54,6 +55,15 @@ void LiveCalls::ReleaseRefusals() {
     refusals.swap(held_);
   }
   for (absl::AnyInvocable<void()>& refuse : refusals) refuse();
+}
+
+absl::Status OverQuota(absl::string_view identity, absl::string_view noun,
+                       size_t quota) {
+  return WithRetryDelay(absl::ResourceExhaustedError(absl::StrCat(
+                            quota, " ", noun, " of \"", identity,
+                            "\" are in progress, which is its quota (", noun,
+                            " in the access table); try again later")),
+                        kPlaceRetryDelay);
 }
 
 }  // namespace qgemm

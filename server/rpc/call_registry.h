@@ -88,6 +88,11 @@ struct CallLimit {
 // Time after which a call may find a place that found none.
 inline constexpr absl::Duration kPlaceRetryDelay = absl::Milliseconds(500);
 
+// RESOURCE_EXHAUSTED, with the time to retry, for a client that has as many
+// calls of a kind, "uploads", as its entry in the access table allows.
+absl::Status OverQuota(absl::string_view identity, absl::string_view noun,
+                       size_t quota);
+
 // The calls of one streaming RPC: the bound of their number, in all and by
 // client, and those that are to be told of a drain. Thread-safe.
 template <typename Call>
@@ -97,10 +102,11 @@ class CallRegistry {
   explicit CallRegistry(const LiveCalls* live_calls, CallLimit limit = {})
       : live_calls_(live_calls), limit_(limit) {}
 
-  // Registers the call of that client until Leave. Errors: UNAVAILABLE while
-  // the server drains; RESOURCE_EXHAUSTED, with the time to retry, at a limit.
+  // Registers the call of that client until Leave. `quota` bounds its calls
+  // further; 0: it does not. Errors: UNAVAILABLE while the server drains;
+  // RESOURCE_EXHAUSTED, with the time to retry, at a limit.
   absl::Status Enter(const std::shared_ptr<Call>& call,
-                     const std::string& identity = "") {
+                     const std::string& identity = "", size_t quota = 0) {
     MutexLock lock(&mutex_);
     // Calls() is taken after the drain began, under the same lock: a call is
     // refused here or told there.
@@ -110,6 +116,11 @@ class CallRegistry {
       return Full(absl::StrCat(calls_.size(), " ", limit_.noun,
                                " are in progress and the limit is ",
                                limit_.max_calls));
+    }
+    const auto known = clients_.find(identity);
+    const size_t own = known == clients_.end() ? 0 : known->second;
+    if (quota > 0 && own >= quota) {
+      return OverQuota(identity, limit_.noun, quota);
     }
     const auto client = clients_.try_emplace(identity, 0).first;
     if (client->second >= limit_.max_client_calls) {

@@ -123,6 +123,7 @@ absl::Status GemmRequestBuilder::CheckRoom() const {
   demand.client = request_->client;
   demand.rows = sizes_.m;
   demand.operand_bytes = sizes_.a_bytes + sizes_.c_bytes;
+  demand.quota = request_->quota;
   const absl::Status room = services_->scheduler->CheckRoom(demand);
   if (!room.ok()) request_->traffic.RequestDropped();
   return room;
@@ -159,6 +160,10 @@ absl::Status GemmRequestBuilder::SetClient(const Message& message,
   ASSIGN_OR_RETURN(request_->priority, ToPriority(message.priority()));
   RETURN_IF_ERROR(CheckClientId(message.client_id()));
   request_->identity = peer.identity;
+  if (peer.principal != nullptr) {
+    const Quota& quota = peer.principal->quota;
+    request_->quota = {quota.queued_rows, quota.queued_bytes};
+  }
   request_->client =
       message.client_id().empty() ? peer.address : message.client_id();
   return absl::OkStatus();
@@ -173,7 +178,8 @@ absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
   AdmittedRequest& request = *builder.request_;
   ASSIGN_OR_RETURN(request.signature, ToSignature(message));
   RETURN_IF_ERROR(builder.SetClient(message, peer));
-  ASSIGN_OR_RETURN(request.layer, services.store->Find(message.weights()));
+  ASSIGN_OR_RETURN(request.layer, services.store->Find(peer.principal.get(),
+                                                       message.weights()));
   request.weights = request.layer->resident;
   request.traffic = {request.layer->traffic, peer.usage->traffic};
   GemmShape shape;
@@ -200,8 +206,9 @@ absl::StatusOr<GemmRequestBuilder> ParseRun(const GemmServices& services,
   GemmRequestBuilder builder(services);
   AdmittedRequest& request = *builder.request_;
   RETURN_IF_ERROR(builder.SetClient(message, peer));
-  ASSIGN_OR_RETURN(const auto found,
-                   services.programs->Find(message.program()));
+  ASSIGN_OR_RETURN(
+      const auto found,
+      services.programs->Find(peer.principal.get(), message.program()));
   request.program = found->compiled;
   request.time_ops = message.time_ops();
   request.traffic = {nullptr, peer.usage->traffic};

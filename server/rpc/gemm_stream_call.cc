@@ -48,8 +48,8 @@ void GemmStreamCall::AcceptNext() { handler_->Accept(queue()); }
 
 void GemmStreamCall::Begin() {
   client_ = peer();
-  const absl::Status entered =
-      handler_->calls_.Enter(shared_from_this(), peer()->identity);
+  const absl::Status entered = handler_->calls_.Enter(
+      shared_from_this(), peer()->identity, QuotaOf(*peer(), &Quota::streams));
   if (absl::IsUnavailable(entered)) return Refuse(entered);
   if (!entered.ok()) return End(entered);
   handler_->services_.metrics->StreamsChanged(1);

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "rpc/message_limits.h"
+#include "server/access/principal.h"
 #include "server/rpc/translate.h"
 
 namespace qgemm {
@@ -61,15 +62,17 @@ absl::StatusOr<PageRoom> RoomOf(const Request& request,
   return room;
 }
 
-// Fills a page. `store` has the List of a NamedStore; `describe` writes one of
-// its NamedRecords to a message. Leaves `next_token` empty on the last page.
+// Fills a page for the caller. `store` has the List of a NamedStore; `describe`
+// writes one of its NamedRecords to a message. Leaves `next_token` empty on the
+// last page.
 template <typename Store, typename Describe, typename Message>
-void FillPage(PageRoom room, const Store& store, const Describe& describe,
+void FillPage(const Principal* caller, PageRoom room, const Store& store,
+              const Describe& describe,
               google::protobuf::RepeatedPtrField<Message>* messages,
               std::string* next_token) {
   for (bool is_last = false; !is_last;) {
     const auto part =
-        store.List(room.place,
+        store.List(caller, room.place,
                    std::min(kRecordsALock, std::max(int64_t{1}, room.records)));
     for (const auto& entry : part.entries) {
       Message message;
@@ -88,6 +91,7 @@ void FillPage(PageRoom room, const Store& store, const Describe& describe,
       *messages->Add() = std::move(message);
     }
     is_last = part.is_last;
+    room.place = part.next;
   }
 }
 

@@ -56,7 +56,8 @@ void LoadWeightsCall::Begin() {
   arrival_ = services.clock->Now();
   services.metrics->UploadsChanged(1);  // until Leave, which ends every call
   const absl::StatusOr<std::shared_ptr<LoadWeightsCall>> displaced =
-      handler_->uploads_.Enter(shared_from_this(), peer()->identity);
+      handler_->uploads_.Enter(shared_from_this(), peer()->identity,
+                               QuotaOf(*peer(), &Quota::uploads));
   if (absl::IsUnavailable(displaced.status())) {
     return Refuse(displaced.status());
   }
@@ -213,8 +214,8 @@ absl::Status LoadWeightsCall::StartSession(const v1::WeightsHeader& header) {
   RETURN_IF_ERROR(CheckWanted());
   name_ = upload.binding.name;
   ASSIGN_OR_RETURN(UploadSession::Started started,
-                   UploadSession::Start(upload, limits, handler_->backend_,
-                                        handler_->store_));
+                   UploadSession::Start(peer()->principal.get(), upload, limits,
+                                        handler_->backend_, handler_->store_));
   if (auto* const held = std::get_if<Deduplicated>(&started)) {
     deduplicated_ = std::move(*held);
   } else {
@@ -332,7 +333,8 @@ v1::LoadWeightsResponse LoadWeightsCall::ToResponse(
     const UploadResult& result) const {
   v1::LoadWeightsResponse response;
   NamedWeights listing{result.weights, {}, 0};
-  absl::StatusOr<NamedWeights> held = handler_->store_->Get(result.weights->id);
+  absl::StatusOr<NamedWeights> held =
+      handler_->store_->Get(peer()->principal.get(), result.weights->id);
   if (held.ok()) listing = *std::move(held);
   ToMessage(listing, response.mutable_weights());
   response.set_deduplicated(result.deduplicated);

@@ -54,20 +54,27 @@ void DescribeValues(const CheckedProgram& program, v1::ProgramInfo* info) {
   info->set_output_row_bytes(program.output_row_bytes());
 }
 
-// All but the text.
-void Describe(const NamedProgram& named, v1::ProgramInfo* info) {
+// All but the text. Values' names are those of the client that loaded the
+// program first, which may be another than the caller.
+void Describe(const Principal* caller, const NamedProgram& named,
+              v1::ProgramInfo* info) {
   const CheckedProgram& program = named.record->compiled->program();
   info->set_id(named.record->id);
   for (const std::string& name : named.names) info->add_names(name);
   info->set_name_count(named.name_count);
   DescribeValues(program, info);
+  if (!ManagesAll(caller)) {
+    for (auto& value : *info->mutable_inputs()) value.clear_name();
+    for (auto& value : *info->mutable_outputs()) value.clear_name();
+  }
   info->set_ops(program.ops().size());
   for (const std::string& id : program.weights_ids()) info->add_weights(id);
   info->set_resident_bytes(named.record->reserved_bytes);
 }
 
-void DescribeWithText(const NamedProgram& named, v1::ProgramInfo* info) {
-  Describe(named, info);
+void DescribeWithText(const Principal* caller, const NamedProgram& named,
+                      v1::ProgramInfo* info) {
+  Describe(caller, named, info);
   info->set_text(named.record->text);
 }
 
@@ -85,53 +92,62 @@ ProgramQueries::ProgramQueries(Backend* backend, WeightStore* weights,
       loader_(backend, weights, programs),
       max_message_bytes_(max_message_bytes) {}
 
-absl::Status ProgramQueries::Load(const v1::LoadProgramRequest& request,
+absl::Status ProgramQueries::Load(const Principal* caller,
+                                  const v1::LoadProgramRequest& request,
                                   v1::LoadProgramResponse* response) const {
   ASSIGN_OR_RETURN(Program declared, ToProgram(request.program()));
-  ASSIGN_OR_RETURN(const LoadProgramResult loaded,
-                   loader_.Load(std::move(declared), BindingOf(request)));
+  ASSIGN_OR_RETURN(
+      const LoadProgramResult loaded,
+      loader_.Load(caller, std::move(declared), BindingOf(request)));
   NamedProgram named{loaded.program, {}, 0};
   // Another call may have unloaded it meanwhile.
-  absl::StatusOr<NamedProgram> held = programs_->Get(loaded.program->id);
+  absl::StatusOr<NamedProgram> held =
+      programs_->Get(caller, loaded.program->id);
   if (held.ok()) named = *std::move(held);
-  DescribeWithText(named, response->mutable_program());
+  DescribeWithText(caller, named, response->mutable_program());
   response->set_deduplicated(loaded.deduplicated);
   return absl::OkStatus();
 }
 
-absl::Status ProgramQueries::Unload(const v1::UnloadProgramRequest& request,
+absl::Status ProgramQueries::Unload(const Principal* caller,
+                                    const v1::UnloadProgramRequest& request,
                                     v1::UnloadProgramResponse* response) const {
-  ASSIGN_OR_RETURN(const bool freed,
-                   programs_->Unload(request.program(), request.if_match()));
+  ASSIGN_OR_RETURN(
+      const bool freed,
+      programs_->Unload(caller, request.program(), request.if_match()));
   response->set_freed(freed);
   return absl::OkStatus();
 }
 
-absl::Status ProgramQueries::List(const v1::ListProgramsRequest& request,
+absl::Status ProgramQueries::List(const Principal* caller,
+                                  const v1::ListProgramsRequest& request,
                                   v1::ListProgramsResponse* response) const {
   ASSIGN_OR_RETURN(PageRoom room, RoomOf(request, max_message_bytes_));
   FillPage(
-      std::move(room), *programs_,
-      [](const NamedProgram& named, v1::ProgramInfo* info) {
-        Describe(named, info);
+      caller, std::move(room), *programs_,
+      [caller](const NamedProgram& named, v1::ProgramInfo* info) {
+        Describe(caller, named, info);
       },
       response->mutable_programs(), response->mutable_next_page_token());
   return absl::OkStatus();
 }
 
-absl::Status ProgramQueries::Get(const v1::GetProgramRequest& request,
+absl::Status ProgramQueries::Get(const Principal* caller,
+                                 const v1::GetProgramRequest& request,
                                  v1::GetProgramResponse* response) const {
-  ASSIGN_OR_RETURN(const NamedProgram named,
-                   programs_->Get(request.program(), request.names_after()));
-  DescribeWithText(named, response->mutable_program());
+  ASSIGN_OR_RETURN(
+      const NamedProgram named,
+      programs_->Get(caller, request.program(), request.names_after()));
+  DescribeWithText(caller, named, response->mutable_program());
   return absl::OkStatus();
 }
 
-void ProgramQueries::AddServerInfo(v1::GetServerInfoResponse* response) const {
+void ProgramQueries::AddServerInfo(const Principal* caller,
+                                   v1::GetServerInfoResponse* response) const {
   if (backend_->programs() != nullptr) {
     response->set_program_revision(kProgramRevision);
   }
-  response->set_programs(programs_->program_count());
+  response->set_programs(programs_->program_count(caller));
 }
 
 }  // namespace qgemm

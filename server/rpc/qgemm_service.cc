@@ -130,8 +130,8 @@ ProgramHandlers::ProgramHandlers(const CallServices& services,
       load_(
           services, service, {"LoadProgram", kLoadAccess},
           &AsyncQgemm::RequestLoadProgram,
-          [this](const auto& request, const Peer&, auto* response) {
-            return queries_.Load(request, response);
+          [this](const auto& request, const Peer& peer, auto* response) {
+            return queries_.Load(peer.principal.get(), request, response);
           },
           {&load_executor_,
            nullptr,
@@ -142,21 +142,21 @@ ProgramHandlers::ProgramHandlers(const CallServices& services,
       unload_(
           services, service, {"UnloadProgram", kLoadAccess},
           &AsyncQgemm::RequestUnloadProgram,
-          [this](const auto& request, const Peer&, auto* response) {
-            return queries_.Unload(request, response);
+          [this](const auto& request, const Peer& peer, auto* response) {
+            return queries_.Unload(peer.principal.get(), request, response);
           },
           LongAnswers(), &LogUnloaded),
       list_(
           services, service, {"ListPrograms", kReadAccess},
           &AsyncQgemm::RequestListPrograms,
-          [this](const auto& request, const Peer&, auto* response) {
-            return queries_.List(request, response);
+          [this](const auto& request, const Peer& peer, auto* response) {
+            return queries_.List(peer.principal.get(), request, response);
           },
           lists),
       get_(services, service, {"GetProgram", kReadAccess},
            &AsyncQgemm::RequestGetProgram,
-           [this](const auto& request, const Peer&, auto* response) {
-             return queries_.Get(request, response);
+           [this](const auto& request, const Peer& peer, auto* response) {
+             return queries_.Get(peer.principal.get(), request, response);
            }) {}
 
 void ProgramHandlers::Accept(CompletionQueue* queue) {
@@ -185,8 +185,8 @@ class QgemmService::Handlers {
         unload_(
             Services(parts), &service_, {"UnloadWeights", kLoadAccess},
             &AsyncQgemm::RequestUnloadWeights,
-            [this](const auto& request, const Peer&, auto* response) {
-              return queries_.Unload(request, response);
+            [this](const auto& request, const Peer& peer, auto* response) {
+              return queries_.Unload(peer.principal.get(), request, response);
             },
             LongAnswers(),
             [](const auto& request, const auto& response, const Peer& peer) {
@@ -194,21 +194,23 @@ class QgemmService::Handlers {
             }),
         list_(Services(parts), &service_, {"ListWeights", kReadAccess},
               &AsyncQgemm::RequestListWeights,
-              [this](const auto& request, const Peer&, auto* response) {
-                return queries_.List(request, response);
+              [this](const auto& request, const Peer& peer, auto* response) {
+                return queries_.List(peer.principal.get(), request, response);
               },
               {&list_executor_, &list_answers_, ListShare()}),
         get_(Services(parts), &service_, {"GetWeights", kReadAccess},
              &AsyncQgemm::RequestGetWeights,
-             [this](const auto& request, const Peer&, auto* response) {
-               return queries_.Get(request, response);
+             [this](const auto& request, const Peer& peer, auto* response) {
+               return queries_.Get(peer.principal.get(), request, response);
              }),
         info_(Services(parts), &service_,
               {"GetServerInfo", RpcAccess::AnyClient()},
               &AsyncQgemm::RequestGetServerInfo,
-              [this](const auto& request, const Peer&, auto* response) {
-                programs_.queries().AddServerInfo(response);
-                return queries_.ServerInfo(request, response);
+              [this](const auto& request, const Peer& peer, auto* response) {
+                programs_.queries().AddServerInfo(peer.principal.get(),
+                                                  response);
+                return queries_.ServerInfo(peer.principal.get(), request,
+                                           response);
               }),
         programs_(Services(parts),
                   {parts.backend, parts.store, parts.programs,

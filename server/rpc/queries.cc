@@ -30,19 +30,21 @@ Queries::Queries(const Backend* backend, WeightStore* store, const Clock* clock,
       options_(options),
       started_(clock->Now()) {}
 
-absl::Status Queries::Unload(const v1::UnloadWeightsRequest& request,
+absl::Status Queries::Unload(const Principal* caller,
+                             const v1::UnloadWeightsRequest& request,
                              v1::UnloadWeightsResponse* response) const {
-  ASSIGN_OR_RETURN(const bool freed,
-                   store_->Unload(request.weights(), request.if_match()));
+  ASSIGN_OR_RETURN(const bool freed, store_->Unload(caller, request.weights(),
+                                                    request.if_match()));
   response->set_freed(freed);
   return absl::OkStatus();
 }
 
-absl::Status Queries::List(const v1::ListWeightsRequest& request,
+absl::Status Queries::List(const Principal* caller,
+                           const v1::ListWeightsRequest& request,
                            v1::ListWeightsResponse* response) const {
   ASSIGN_OR_RETURN(PageRoom room, RoomOf(request, options_.max_message_bytes));
   FillPage(
-      std::move(room), *store_,
+      caller, std::move(room), *store_,
       [](const NamedWeights& named, v1::WeightsInfo* info) {
         ToMessage(named, info);
       },
@@ -50,15 +52,18 @@ absl::Status Queries::List(const v1::ListWeightsRequest& request,
   return absl::OkStatus();
 }
 
-absl::Status Queries::Get(const v1::GetWeightsRequest& request,
+absl::Status Queries::Get(const Principal* caller,
+                          const v1::GetWeightsRequest& request,
                           v1::GetWeightsResponse* response) const {
-  ASSIGN_OR_RETURN(const NamedWeights listing,
-                   store_->Get(request.weights(), request.names_after()));
+  ASSIGN_OR_RETURN(
+      const NamedWeights listing,
+      store_->Get(caller, request.weights(), request.names_after()));
   ToMessage(listing, response->mutable_weights());
   return absl::OkStatus();
 }
 
-absl::Status Queries::ServerInfo(const v1::GetServerInfoRequest&,
+absl::Status Queries::ServerInfo(const Principal* caller,
+                                 const v1::GetServerInfoRequest&,
                                  v1::GetServerInfoResponse* response) const {
   const BackendDescription description = backend_->describe();
   const BackendLimits limits = backend_->limits();
@@ -72,8 +77,8 @@ absl::Status Queries::ServerInfo(const v1::GetServerInfoRequest&,
   response->set_max_n(std::min(options_.weights_limits.max_n, limits.max_n));
   response->set_max_k(std::min(options_.weights_limits.max_k, limits.max_k));
   response->set_max_m(limits.max_batch_rows);
-  response->set_weights_bytes(store_->reserved_bytes());
-  response->set_weights_budget_bytes(store_->budget_bytes());
+  response->set_weights_bytes(store_->used_bytes(caller));
+  response->set_weights_budget_bytes(store_->limit_bytes(caller));
   for (const char* format : kFormats) response->add_formats(format);
   response->set_uptime_ns(absl::ToInt64Nanoseconds(
       std::max(clock_->Now() - started_, absl::ZeroDuration())));

@@ -12,12 +12,14 @@
 #include "base/clock.h"
 #include "kernels/matrix/backend.h"
 #include "qgemm/v1/qgemm.pb.h"
+#include "server/access/principal.h"
 #include "server/programs/program_store.h"
 #include "server/rpc/rpc_options.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
 
+// Each answer is for the caller, and tells nothing of what that may not read.
 // Thread-safe.
 class Queries {
  public:
@@ -25,13 +27,17 @@ class Queries {
   Queries(const Backend* backend, WeightStore* store, const Clock* clock,
           const RpcOptions& options);
 
-  absl::Status Unload(const v1::UnloadWeightsRequest& request,
+  absl::Status Unload(const Principal* caller,
+                      const v1::UnloadWeightsRequest& request,
                       v1::UnloadWeightsResponse* response) const;
-  absl::Status List(const v1::ListWeightsRequest& request,
+  absl::Status List(const Principal* caller,
+                    const v1::ListWeightsRequest& request,
                     v1::ListWeightsResponse* response) const;
-  absl::Status Get(const v1::GetWeightsRequest& request,
+  absl::Status Get(const Principal* caller,
+                   const v1::GetWeightsRequest& request,
                    v1::GetWeightsResponse* response) const;
-  absl::Status ServerInfo(const v1::GetServerInfoRequest& request,
+  absl::Status ServerInfo(const Principal* caller,
+                          const v1::GetServerInfoRequest& request,
                           v1::GetServerInfoResponse* response) const;
 
  private:
@@ -51,16 +57,21 @@ class ProgramQueries {
 
   // Takes milliseconds for a program with 1 MiB of constants, and as long as
   // the backend compiles.
-  absl::Status Load(const v1::LoadProgramRequest& request,
+  absl::Status Load(const Principal* caller,
+                    const v1::LoadProgramRequest& request,
                     v1::LoadProgramResponse* response) const;
-  absl::Status Unload(const v1::UnloadProgramRequest& request,
+  absl::Status Unload(const Principal* caller,
+                      const v1::UnloadProgramRequest& request,
                       v1::UnloadProgramResponse* response) const;
-  absl::Status List(const v1::ListProgramsRequest& request,
+  absl::Status List(const Principal* caller,
+                    const v1::ListProgramsRequest& request,
                     v1::ListProgramsResponse* response) const;
-  absl::Status Get(const v1::GetProgramRequest& request,
+  absl::Status Get(const Principal* caller,
+                   const v1::GetProgramRequest& request,
                    v1::GetProgramResponse* response) const;
   // Sets the fields about programs.
-  void AddServerInfo(v1::GetServerInfoResponse* response) const;
+  void AddServerInfo(const Principal* caller,
+                     v1::GetServerInfoResponse* response) const;
 
  private:
   Backend* const backend_;

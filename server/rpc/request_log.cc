@@ -33,7 +33,8 @@ void LogSlowRequest(const SlowRequest& slow, const WeightStore& store) {
   event.With("method", slow.method);
   if (request.layer != nullptr) {
     event.With("id", request.layer->id);
-    const absl::StatusOr<NamedWeights> listing = store.Get(request.layer->id);
+    const absl::StatusOr<NamedWeights> listing =
+        store.Get(kAnybody, request.layer->id);
     if (listing.ok() && !listing->names.empty()) {
       event.With("name", listing->names.front());
     }

@@ -26,7 +26,8 @@ namespace qgemm {
 // A client may take every place that is free. When none is, the client that has
 // most gives its latest to one that will still have fewer: each of two clients
 // has half of the places then, and none is shut out while there are more places
-// than clients. Places are few, so lists are searched. Thread-safe.
+// than clients. A client with a quota has at most so many. Places are few, so
+// lists are searched. Thread-safe.
 template <typename Call>
 class UploadPlaces {
  public:
@@ -34,16 +35,21 @@ class UploadPlaces {
   UploadPlaces(const LiveCalls* live_calls, size_t max_uploads)
       : live_calls_(live_calls), max_uploads_(max_uploads) {}
 
-  // Takes a place until Leave. Returns the call that lost its place for it,
+  // Takes a place until Leave, unless the client has `quota` of them (0: any
+  // number). Returns the call that lost its place for it,
   // which the caller must end, or null. Errors: UNAVAILABLE while the server
   // drains; RESOURCE_EXHAUSTED, with the time to retry, if there is no place.
   absl::StatusOr<std::shared_ptr<Call>> Enter(const std::shared_ptr<Call>& call,
-                                              const std::string& identity) {
+                                              const std::string& identity,
+                                              size_t quota = 0) {
     MutexLock lock(&mutex_);
     // Calls() is taken after the drain began, under the same lock: a call is
     // refused here or told there.
     const absl::Status serving = live_calls_->CheckServing();
     if (!serving.ok()) return serving;
+    if (quota > 0 && Count(identity) >= quota) {
+      return OverQuota(identity, "uploads", quota);
+    }
     std::shared_ptr<Call> displaced;
     if (places_.size() >= max_uploads_) {
       const auto place = PlaceFor(identity);

@@ -61,6 +61,7 @@ QueueDemand DemandOf(const AdmittedRequest& request) {
   demand.client = request.client;
   demand.rows = request.m;
   demand.operand_bytes = request.operand_bytes();
+  demand.quota = request.quota;
   return demand;
 }
 

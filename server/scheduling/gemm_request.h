@@ -29,6 +29,12 @@ struct Weights;  // server/weights/weight_store.h
 // Order in which waiting requests are served, lowest first.
 enum class Priority : uint8_t { kLow, kNormal, kHigh };
 
+// Bounds of what may wait of one client, beside those of all; 0 = none.
+struct ClientQueueQuota {
+  int64_t rows = 0;
+  int64_t bytes = 0;
+};
+
 // Input of the scheduler: filled in by the transport, read only from Enqueue
 // until `done` hands it back.
 struct AdmittedRequest {
@@ -46,6 +52,8 @@ struct AdmittedRequest {
   // Peer that fairness and quotas count the request for; the server found it
   // out, the peer cannot choose it. Requests without one share one.
   std::string identity;
+  // What may wait of that peer, beside the bounds of all.
+  ClientQueueQuota quota;
   // Client that fairness counts the request for among those of its identity.
   std::string client;
   RequestTraffic traffic;

@@ -9,6 +9,28 @@
 namespace qgemm {
 namespace {
 
+// A bound of what one identity may have waiting, and its name.
+struct ClientBound {
+  int64_t limit = 0;  // 0: none
+  absl::string_view name;
+};
+
+// The tighter one.
+ClientBound Tighter(const ClientBound& one, const ClientBound& other) {
+  if (one.limit <= 0) return other;
+  return other.limit <= 0 || one.limit <= other.limit ? one : other;
+}
+
+ClientBound RowBound(const QueueDemand& demand, const QueueLimits& limits) {
+  return Tighter({limits.max_client_queued_rows, "--max_client_queued_rows"},
+                 {demand.quota.rows, "quota queued_rows"});
+}
+
+ClientBound ByteBound(const QueueDemand& demand, const QueueLimits& limits) {
+  return Tighter({limits.max_client_queued_bytes, "--max_client_queued_bytes"},
+                 {demand.quota.bytes, "quota queued_bytes"});
+}
+
 Refusal TooLarge(absl::string_view what, int64_t value,
                  absl::string_view limit_name, int64_t limit) {
   return {absl::InvalidArgumentError(absl::StrCat(
@@ -19,13 +41,14 @@ Refusal TooLarge(absl::string_view what, int64_t value,
           DropReason::kTooLarge};
 }
 
-Refusal OverQuota(const QueueDemand& demand, absl::string_view quota,
-                  absl::string_view values, int64_t limit) {
-  return {absl::ResourceExhaustedError(absl::StrCat(
-              "\"", demand.identity,
-              "\" is over its quota, whatever its "
-              "client_id: ",
-              values, ", the limit (", quota, ") is ", limit, "; retry later")),
+Refusal OverQuota(const QueueDemand& demand, const ClientBound& bound,
+                  absl::string_view values) {
+  return {absl::ResourceExhaustedError(
+              absl::StrCat("\"", demand.identity,
+                           "\" is over its quota, whatever its "
+                           "client_id: ",
+                           values, ", the limit (", bound.name, ") is ",
+                           bound.limit, "; retry later")),
           DropReason::kQuota};
 }
 
@@ -51,14 +74,14 @@ Refusal CheckAlone(const QueueDemand& demand, const QueueLimits& limits) {
     return TooLarge("operand bytes", demand.operand_bytes, "--max_queued_bytes",
                     limits.max_queued_bytes);
   }
-  const int64_t row_quota = limits.max_client_queued_rows;
-  if (row_quota > 0 && demand.rows > row_quota) {
-    return TooLarge("rows", demand.rows, "--max_client_queued_rows", row_quota);
+  const ClientBound rows = RowBound(demand, limits);
+  if (rows.limit > 0 && demand.rows > rows.limit) {
+    return TooLarge("rows", demand.rows, rows.name, rows.limit);
   }
-  const int64_t byte_quota = limits.max_client_queued_bytes;
-  if (byte_quota > 0 && demand.operand_bytes > byte_quota) {
-    return TooLarge("operand bytes", demand.operand_bytes,
-                    "--max_client_queued_bytes", byte_quota);
+  const ClientBound bytes = ByteBound(demand, limits);
+  if (bytes.limit > 0 && demand.operand_bytes > bytes.limit) {
+    return TooLarge("operand bytes", demand.operand_bytes, bytes.name,
+                    bytes.limit);
   }
   return {};
 }
@@ -103,22 +126,20 @@ Refusal CheckShare(const QueueDemand& demand, const QueueLimits& limits,
 
 Refusal CheckQuota(const QueueDemand& demand, const QueueLimits& limits,
                    const QueueDepth& own) {
-  const int64_t row_quota = limits.max_client_queued_rows;
-  if (row_quota > 0 && demand.rows > row_quota - own.rows) {
+  const ClientBound rows = RowBound(demand, limits);
+  if (rows.limit > 0 && demand.rows > rows.limit - own.rows) {
     return OverQuota(
-        demand, "--max_client_queued_rows",
+        demand, rows,
         absl::StrCat(own.rows, " of its rows wait and the request has ",
-                     demand.rows),
-        row_quota);
+                     demand.rows));
   }
-  const int64_t byte_quota = limits.max_client_queued_bytes;
-  if (byte_quota > 0 && demand.operand_bytes > byte_quota - own.bytes) {
-    return OverQuota(demand, "--max_client_queued_bytes",
+  const ClientBound bytes = ByteBound(demand, limits);
+  if (bytes.limit > 0 && demand.operand_bytes > bytes.limit - own.bytes) {
+    return OverQuota(demand, bytes,
                      absl::StrCat(own.bytes,
                                   " of its operand bytes wait and the request "
                                   "has ",
-                                  demand.operand_bytes),
-                     byte_quota);
+                                  demand.operand_bytes));
   }
   return {};
 }

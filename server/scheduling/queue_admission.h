@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "server/metrics/server_metrics.h"
+#include "server/scheduling/gemm_request.h"
 
 namespace qgemm {
 
@@ -28,6 +29,7 @@ struct QueueDemand {
   absl::string_view client;
   int64_t rows = 0;
   int64_t operand_bytes = 0;
+  ClientQueueQuota quota;  // of its identity
 };
 
 struct QueueDepth {

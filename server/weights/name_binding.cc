@@ -20,14 +20,13 @@ bool IsNameCharacter(unsigned char c) {
   return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '/' || c == '-';
 }
 
-// Returns a caller's text, safe to print and not too long.
+}  // namespace
+
 std::string Quoted(absl::string_view text) {
   const bool is_long = text.size() > kMaxNameLength;
   return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kMaxNameLength)),
                       is_long ? "\"…" : "\"");
 }
-
-}  // namespace
 
 bool LooksLikeId(absl::string_view text) {
   return text.size() == kIdLength &&

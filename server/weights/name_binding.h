@@ -34,6 +34,9 @@ absl::Status Validate(const NameBinding& binding);
 // Returns OK for an id or nothing, else INVALID_ARGUMENT.
 absl::Status ValidateIfMatch(absl::string_view if_match);
 
+// Returns a caller's text in quotes, safe to print and not too long.
+std::string Quoted(absl::string_view text);
+
 // True for 64 hexadecimal digits, of either case.
 bool LooksLikeId(absl::string_view text);
 

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Records that the server holds (weights, programs), by id and by name, and
-// their list. What a record is, its memory and its metrics are the owner's.
+// Records that the server holds (weights, programs), by id and by name, their
+// owners and their list. What a record is, its memory and its metrics are its
+// store's. named_store_impl.h implements the template.
 
 #ifndef QGEMM_SERVER_WEIGHTS_NAMED_STORE_H_
 #define QGEMM_SERVER_WEIGHTS_NAMED_STORE_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,21 +18,20 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "base/byte_budget.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "server/access/principal.h"
 #include "server/weights/name_binding.h"
+#include "server/weights/owners.h"
+#include "server/weights/record_names.h"
 
 namespace qgemm {
 
-// Names of a record that a listing has at most.
-inline constexpr size_t kMaxListedNames = 100;
-
-// A record and the names bound to it at one moment.
+// A record and the names bound to it at one moment that the caller may read.
 template <typename Record>
 struct NamedRecord {
   std::shared_ptr<const Record> record;
@@ -41,7 +39,7 @@ struct NamedRecord {
   int64_t name_count = 0;          // of all
 };
 
-// A part of all records, in the order of the list.
+// A part of all records that the caller may read, in the order of the list.
 template <typename Record>
 struct ListPage {
   struct Entry {
@@ -50,10 +48,12 @@ struct ListPage {
   };
   std::vector<Entry> entries;
   bool is_last = true;
+  // Where the part that follows begins, behind the last entry or further on.
+  std::string next;
 };
 
-// Bounds and words of a store, and the accounts of its owner. Both functions
-// run under the store's lock: they must be brief and must not use the store.
+// Bounds and words of a store, and its accounts. Both functions run under the
+// store's lock: they must be brief and must not use the store.
 struct NamedStoreOptions {
   std::string noun;    // of a record, in errors: "weights"
   std::string plural;  // of what is counted: "layers"
@@ -61,17 +61,29 @@ struct NamedStoreOptions {
   std::string records_flag;  // "--max_layers"
   int64_t max_names = 0;
   std::string names_flag;
-  // Takes the budget of one more name.
-  std::function<absl::StatusOr<ByteReservation>()> reserve_name;
+  // Takes the budget of one more name, for that caller.
+  std::function<absl::StatusOr<ByteReservation>(const Principal* caller)>
+      reserve_name;
   // Receives the numbers of records and names after each change. May be null.
   std::function<void(int64_t records, int64_t names)> on_change;
+  // Counts what clients hold, within their quotas. Must outlive the store.
+  OwnerAccounts* accounts = nullptr;
 };
 
 // Thread-safe. A Record is immutable and has an `id` of 64 lower-case
-// hexadecimal digits. Binding and dropping names is atomic: a reader sees the
-// old record or the new one. A record with a name is held until its last name
-// is dropped or bound to another; one without, until it is unloaded by id.
-// References that are dropped go after the lock: the last one frees memory.
+// hexadecimal digits; ItemsOf(record) returns the memory that it holds as
+// HeldItems. Binding and dropping names is atomic: a reader sees the old record
+// or the new one. References that are dropped go after the lock: the last one
+// frees memory.
+//
+// A name is owned by the client that bound it first. A record is held by the
+// owners of its names, and by each client that loaded it without a name and has
+// bound none since, until it unloads it by id; it goes with its last holder.
+//
+// Each function takes the caller, which may be kAnybody. To one that does not
+// manage all, what it may not read is as if it were not there: names outside of
+// its prefixes, and records of which it may read no name, unless it holds them
+// without one. What it may read and not change is PERMISSION_DENIED.
 template <typename Record>
 class NamedStore {
  public:
@@ -81,115 +93,207 @@ class NamedStore {
       : options_(std::move(options)) {}
 
   // Returns OK if Commit would bind now. `id` is empty if it is not known yet.
-  // Errors: Commit's, but for the budget.
-  absl::Status CheckCommit(const NameBinding& binding,
+  // Errors: Commit's, but for the budget and the quota.
+  absl::Status CheckCommit(const Principal* caller, const NameBinding& binding,
                            absl::string_view id) const {
     MutexLock lock(&mutex_);
-    RETURN_IF_ERROR(CheckBinding(binding, id));
-    return CheckCounts(binding, id);
+    RETURN_IF_ERROR(CheckBinding(caller, binding, id));
+    return CheckCounts(caller, binding, id);
   }
 
   // Makes the record visible, binds the name, and returns it. If the id is held
-  // already, that record stays and is returned. On an error nothing changes.
-  // Errors: ALREADY_EXISTS (create_only), FAILED_PRECONDITION (if_match),
-  // RESOURCE_EXHAUSTED (records, names, budget).
-  absl::StatusOr<Pointer> Commit(const Pointer& record,
+  // already, by whomever, that record stays and is returned. A name that is
+  // bound to this id already stays its owner's, whoever binds it. On an error
+  // nothing changes. Errors: ALREADY_EXISTS (create_only), FAILED_PRECONDITION
+  // (if_match), RESOURCE_EXHAUSTED (records, names, budget, the caller's
+  // quota), PERMISSION_DENIED (a name outside of the caller's prefixes, or
+  // another's).
+  absl::StatusOr<Pointer> Commit(const Principal* caller, const Pointer& record,
                                  const NameBinding& binding);
 
-  // Binds the name to the record of `id` and returns it; null if `id` is not
-  // held. Errors: Commit's.
-  absl::StatusOr<Pointer> BindIfHeld(absl::string_view id,
+  // Binds the name to the record of `id` and returns it; null if the caller
+  // sees no such record. Errors: Commit's.
+  absl::StatusOr<Pointer> BindIfHeld(const Principal* caller,
+                                     absl::string_view id,
                                      const NameBinding& binding);
 
   // Look a record up by name or id. NOT_FOUND names the argument.
-  absl::StatusOr<Pointer> Find(absl::string_view name_or_id) const {
+  absl::StatusOr<Pointer> Find(const Principal* caller,
+                               absl::string_view name_or_id) const {
     MutexLock lock(&mutex_);
-    const Entry* const entry = FindEntry(name_or_id);
+    const Entry* const entry = FindEntry(caller, name_or_id);
     if (entry == nullptr) return UnknownRecord(options_.noun, name_or_id);
     return entry->record;
   }
   // With its names that come after `names_after`, in the order of bytes.
-  absl::StatusOr<NamedRecord<Record>> Get(absl::string_view name_or_id,
+  absl::StatusOr<NamedRecord<Record>> Get(const Principal* caller,
+                                          absl::string_view name_or_id,
                                           absl::string_view names_after) const {
     MutexLock lock(&mutex_);
-    const Entry* const entry = FindEntry(name_or_id);
+    const Entry* const entry = FindEntry(caller, name_or_id);
     if (entry == nullptr) return UnknownRecord(options_.noun, name_or_id);
-    return Describe(*entry, names_after);
+    return Describe(caller, *entry, names_after);
   }
 
-  // Returns up to `max_records` records by first name, then id, those without a
-  // name last, from the one behind the place `after` on (empty: the first). A
+  // Returns up to `max_records` records by first name that the caller may read,
+  // then id, those without a name last, from the one behind the place `after`
+  // on (empty: the first). There may be none on a page that is not the last. A
   // record whose first name changes moves in the list; all others are in
-  // exactly one of the pages that follow on one another.
-  ListPage<Record> List(absl::string_view after, int64_t max_records) const;
+  // exactly one of the pages that follow on one another. No place has a name
+  // that the caller may not read.
+  ListPage<Record> List(const Principal* caller, absl::string_view after,
+                        int64_t max_records) const {
+    MutexLock lock(&mutex_);
+    return ManagesAll(caller) ? ListAll(after, max_records)
+                              : ListFor(*caller, after, max_records);
+  }
 
-  // Drops a name, and the record with its last name; for an id, drops the
-  // record and all its names. Returns true if the record is no longer held.
-  // Errors: NOT_FOUND; FAILED_PRECONDITION if the record has another id than
-  // `if_match`, unless that is empty; INVALID_ARGUMENT if that is no id.
-  absl::StatusOr<bool> Unload(absl::string_view name_or_id,
+  // Drops a name, which the caller must own. For an id, drops all names of the
+  // record that the caller owns, and its hold without one; whoever manages all
+  // drops those of all owners. Returns true if the caller finds the record no
+  // more. Errors: NOT_FOUND; PERMISSION_DENIED; FAILED_PRECONDITION if the
+  // record has another id than `if_match`, unless that is empty;
+  // INVALID_ARGUMENT if that is no id.
+  absl::StatusOr<bool> Unload(const Principal* caller,
+                              absl::string_view name_or_id,
                               absl::string_view if_match);
 
-  int64_t record_count() const {
+  // Number of records; of those that the caller holds, unless it manages all.
+  int64_t record_count(const Principal* caller) const {
     MutexLock lock(&mutex_);
-    return static_cast<int64_t>(by_id_.size());
+    if (ManagesAll(caller)) return static_cast<int64_t>(by_id_.size());
+    const auto owner = owners_.find(caller->client_id);
+    return owner == owners_.end() ? 0 : owner->second.records;
   }
 
  private:
   struct Entry;
 
-  // A key is an entry's place in the list.
+  // A key is an entry's place in the list of all.
   using ListIndex = std::map<std::string, Entry*, std::less<>>;
 
   struct Entry {
-    Pointer record;
-    std::set<absl::string_view> names;  // keys of by_name_
+    explicit Entry(Pointer held) : record(std::move(held)), names(record->id) {}
+
+    const Pointer record;
+    RecordNames names;  // keys of by_name_
     typename ListIndex::iterator listed;
   };
 
   struct Name {
     Entry* entry = nullptr;
+    Owner* owner = nullptr;
     ByteReservation reservation;
   };
 
   // The place in the list of a record with these names. Those without any come
   // last, as '1' comes after '0'.
-  static std::string PlaceOf(const std::string& id,
-                             const std::set<absl::string_view>& names) {
-    return names.empty() ? absl::StrCat("1", id)
-                         : absl::StrCat("0", *names.begin());
+  static std::string PlaceOf(absl::string_view name) {
+    return absl::StrCat("0", name);
   }
-  static NamedRecord<Record> Describe(const Entry& entry,
+  static std::string PlaceOfUnnamed(absl::string_view id) {
+    return absl::StrCat("1", id);
+  }
+  static std::string PlaceOf(const Entry& entry) {
+    return entry.names.all().empty() ? PlaceOfUnnamed(entry.record->id)
+                                     : PlaceOf(*entry.names.all().begin());
+  }
+
+  // A part of a list that is being filled. It looks at kNamesALock names at
+  // most, which may all be further names of a few records.
+  struct Part {
+    // False, and the part ends, if it has no room for a look at that place.
+    bool Look(std::string place);
+    void Add(NamedRecord<Record> named) {
+      page.entries.push_back({std::move(named), page.next});
+    }
+
+    ListPage<Record> page;
+    int64_t max_records = 0;
+    int looks = 0;
+  };
+
+  static NamedRecord<Record> Describe(const Principal* caller,
+                                      const Entry& entry,
                                       absl::string_view after);
 
-  // Null for an unknown record.
-  Entry* FindEntry(absl::string_view name_or_id) const
+  // Null for a record that the caller does not see.
+  Entry* FindEntry(const Principal* caller, absl::string_view name_or_id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckBinding(const NameBinding& binding,
+  Entry* FindId(const Principal* caller, absl::string_view id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  absl::Status CheckBinding(const Principal* caller, const NameBinding& binding,
                             absl::string_view id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Errors: too many records or names after the binding of `id`.
-  absl::Status CheckCounts(const NameBinding& binding,
+  absl::Status CheckCounts(const Principal* caller, const NameBinding& binding,
                            absl::string_view id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Errors: the caller would hold more than its quota.
+  absl::Status CheckQuota(const Principal* caller, const NameBinding& binding,
+                          const Record& record) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns OK if the caller may drop what it named. Errors: PERMISSION_DENIED.
+  absl::Status CheckUnload(const Principal* caller,
+                           absl::string_view name_or_id,
+                           const Entry& entry) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Binds the name to the record, once all but the budget and the quota is
+  // checked. Sets `replaced` to the record that goes by it, if one does.
+  absl::StatusOr<Pointer> BindChecked(const Principal* caller,
+                                      const Pointer& record,
+                                      const NameBinding& binding,
+                                      Pointer* replaced)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes the budget of a name that is not bound yet; an empty reservation for
   // one that is.
-  absl::StatusOr<ByteReservation> ReserveName(const std::string& name)
+  absl::StatusOr<ByteReservation> ReserveName(const Principal* caller,
+                                              const std::string& name)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (name.empty() || by_name_.count(name) != 0) return ByteReservation();
-    return options_.reserve_name();
+    return options_.reserve_name(caller);
   }
-  Entry* Add(Pointer record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Binds `name` unless it is empty; returns the record that lost its last name
-  // by it.
+  Owner* OwnerOf(const Principal* caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Entry* Add(const Pointer& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Binds `name`, of `owner` unless it has one; returns the record that lost
+  // its last holder by it.
   Pointer Bind(const std::string& name, ByteReservation reservation,
-               Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes a name from its entry, and removes that with its last one.
-  Pointer RemoveName(absl::string_view name, Entry* entry)
+               Owner* owner, Entry* entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Pointer Drop(Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Return the record if it went with its last holder, else null.
+  Pointer RemoveName(absl::string_view name, Owner* owner, Entry* entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Pointer RemoveHolder(Owner* owner, Entry* entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Pointer RemoveAllHolders(Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Pointer DropUnheld(Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Account for a record that an owner holds, or does no more.
+  void BeginHold(const Owner& owner, const Entry& entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndHold(const Owner& owner, const Entry& entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   // Moves the entry to its place in the list.
   void Relist(Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  ListPage<Record> ListAll(absl::string_view after, int64_t max_records) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  ListPage<Record> ListFor(const Principal& caller, absl::string_view after,
+                           int64_t max_records) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Add records by their first names with one of the prefixes, and those that
+  // the caller holds and has no such names of; false once the part is full.
+  bool AddNamed(const Principal& caller,
+                absl::Span<const absl::string_view> prefixes,
+                absl::string_view last_name, Part* part) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AddUnnamed(const Principal& caller,
+                  absl::Span<const absl::string_view> prefixes,
+                  absl::string_view last_id, Part* part) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Changed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (options_.on_change == nullptr) return;
     options_.on_change(static_cast<int64_t>(by_id_.size()),
@@ -198,200 +302,16 @@ class NamedStore {
 
   const NamedStoreOptions options_;
   mutable Mutex mutex_;
+  // Owners stay: there are as many as clients that have bound something.
+  std::map<std::string, Owner, std::less<>> owners_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::unique_ptr<Entry>, std::less<>> by_id_
       ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Name, std::less<>> by_name_ ABSL_GUARDED_BY(mutex_);
   ListIndex list_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The rest of this file implements the template.
-
-template <typename Record>
-auto NamedStore<Record>::Commit(const Pointer& record,
-                                const NameBinding& binding)
-    -> absl::StatusOr<Pointer> {
-  Pointer replaced;  // released after the lock
-  MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(CheckBinding(binding, record->id));
-  RETURN_IF_ERROR(CheckCounts(binding, record->id));
-  ASSIGN_OR_RETURN(ByteReservation reservation, ReserveName(binding.name));
-  Entry* const entry = Add(record);
-  replaced = Bind(binding.name, std::move(reservation), entry);
-  Changed();
-  return entry->record;
-}
-
-template <typename Record>
-auto NamedStore<Record>::BindIfHeld(absl::string_view id,
-                                    const NameBinding& binding)
-    -> absl::StatusOr<Pointer> {
-  Pointer replaced;  // released after the lock
-  MutexLock lock(&mutex_);
-  const auto found = by_id_.find(id);
-  if (found == by_id_.end()) return nullptr;
-  Entry* const entry = found->second.get();
-  RETURN_IF_ERROR(CheckBinding(binding, id));
-  RETURN_IF_ERROR(CheckCounts(binding, id));
-  ASSIGN_OR_RETURN(ByteReservation reservation, ReserveName(binding.name));
-  replaced = Bind(binding.name, std::move(reservation), entry);
-  Changed();
-  return entry->record;
-}
-
-template <typename Record>
-ListPage<Record> NamedStore<Record>::List(absl::string_view after,
-                                          int64_t max_records) const {
-  ListPage<Record> page;
-  MutexLock lock(&mutex_);
-  auto next = list_.upper_bound(after);
-  for (; next != list_.end() && max_records > 0; ++next, --max_records) {
-    page.entries.push_back({Describe(*next->second, ""), next->first});
-  }
-  page.is_last = next == list_.end();
-  return page;
-}
-
-template <typename Record>
-absl::StatusOr<bool> NamedStore<Record>::Unload(absl::string_view name_or_id,
-                                                absl::string_view if_match) {
-  RETURN_IF_ERROR(ValidateIfMatch(if_match));
-  Pointer dropped;  // released after the lock
-  MutexLock lock(&mutex_);
-  Entry* const entry = FindEntry(name_or_id);
-  if (entry == nullptr) return UnknownRecord(options_.noun, name_or_id);
-  const std::string& id = entry->record->id;
-  if (!if_match.empty() && !absl::EqualsIgnoreCase(if_match, id)) {
-    return NotMatched(options_.noun, name_or_id, id, if_match);
-  }
-  const auto name = by_name_.find(name_or_id);
-  if (name != by_name_.end()) {
-    dropped = RemoveName(name->first, entry);
-    by_name_.erase(name);
-  } else {
-    dropped = Drop(entry);
-  }
-  Changed();
-  return dropped != nullptr;
-}
-
-template <typename Record>
-NamedRecord<Record> NamedStore<Record>::Describe(const Entry& entry,
-                                                 absl::string_view after) {
-  NamedRecord<Record> described{entry.record, {}, 0};
-  described.name_count = static_cast<int64_t>(entry.names.size());
-  for (auto name = entry.names.upper_bound(after);
-       name != entry.names.end() && described.names.size() < kMaxListedNames;
-       ++name) {
-    described.names.emplace_back(*name);
-  }
-  return described;
-}
-
-template <typename Record>
-auto NamedStore<Record>::FindEntry(absl::string_view name_or_id) const
-    -> Entry* {
-  const auto name = by_name_.find(name_or_id);
-  if (name != by_name_.end()) return name->second.entry;
-  if (!LooksLikeId(name_or_id)) return nullptr;
-  const auto found = by_id_.find(absl::AsciiStrToLower(name_or_id));
-  return found == by_id_.end() ? nullptr : found->second.get();
-}
-
-template <typename Record>
-absl::Status NamedStore<Record>::CheckBinding(const NameBinding& binding,
-                                              absl::string_view id) const {
-  const auto bound = by_name_.find(binding.name);
-  const std::string bound_id =
-      bound == by_name_.end() ? "" : bound->second.entry->record->id;
-  if (!bound_id.empty() && bound_id == id) return absl::OkStatus();
-  if (binding.create_only && !bound_id.empty()) {
-    return AlreadyBound(options_.noun, binding.name, bound_id);
-  }
-  if (!binding.if_match.empty() &&
-      !absl::EqualsIgnoreCase(binding.if_match, bound_id)) {
-    return NotMatched(options_.noun, binding.name, bound_id, binding.if_match);
-  }
-  return absl::OkStatus();
-}
-
-template <typename Record>
-absl::Status NamedStore<Record>::CheckCounts(const NameBinding& binding,
-                                             absl::string_view id) const {
-  const auto is_full = [](size_t count, int64_t limit) {
-    return static_cast<int64_t>(count) >= limit;
-  };
-  const auto bound = by_name_.find(binding.name);
-  const bool is_new_name = !binding.name.empty() && bound == by_name_.end();
-  if (is_new_name && is_full(by_name_.size(), options_.max_names)) {
-    return TooMany("names", options_.max_names, options_.names_flag);
-  }
-  // A record that loses its last name by the binding makes room for another.
-  const bool replaces =
-      bound != by_name_.end() && bound->second.entry->names.size() == 1;
-  if (by_id_.find(id) == by_id_.end() && !replaces &&
-      is_full(by_id_.size(), options_.max_records)) {
-    return TooMany(options_.plural, options_.max_records,
-                   options_.records_flag);
-  }
-  return absl::OkStatus();
-}
-
-template <typename Record>
-auto NamedStore<Record>::Add(Pointer record) -> Entry* {
-  std::unique_ptr<Entry>& entry = by_id_[record->id];
-  if (entry != nullptr) return entry.get();
-  entry = std::make_unique<Entry>();
-  entry->record = std::move(record);
-  entry->listed =
-      list_.emplace(PlaceOf(entry->record->id, {}), entry.get()).first;
-  return entry.get();
-}
-
-template <typename Record>
-auto NamedStore<Record>::Bind(const std::string& name,
-                              ByteReservation reservation, Entry* entry)
-    -> Pointer {
-  if (name.empty()) return nullptr;
-  const auto [bound, is_new] = by_name_.try_emplace(name);
-  if (is_new) bound->second.reservation = std::move(reservation);
-  Entry* const previous = std::exchange(bound->second.entry, entry);
-  if (previous == entry) return nullptr;
-  // First, as both might have the name's place in the list.
-  Pointer dropped;
-  if (previous != nullptr) dropped = RemoveName(bound->first, previous);
-  entry->names.insert(bound->first);
-  Relist(entry);
-  return dropped;
-}
-
-template <typename Record>
-auto NamedStore<Record>::RemoveName(absl::string_view name, Entry* entry)
-    -> Pointer {
-  entry->names.erase(name);
-  if (entry->names.empty()) return Drop(entry);
-  Relist(entry);
-  return nullptr;
-}
-
-template <typename Record>
-auto NamedStore<Record>::Drop(Entry* entry) -> Pointer {
-  for (const absl::string_view name : entry->names) {
-    by_name_.erase(by_name_.find(name));
-  }
-  list_.erase(entry->listed);
-  const Pointer dropped = entry->record;
-  by_id_.erase(dropped->id);
-  return dropped;
-}
-
-template <typename Record>
-void NamedStore<Record>::Relist(Entry* entry) {
-  std::string place = PlaceOf(entry->record->id, entry->names);
-  if (place == entry->listed->first) return;
-  list_.erase(entry->listed);
-  entry->listed = list_.emplace(std::move(place), entry).first;
-}
-
 }  // namespace qgemm
+
+#include "server/weights/named_store_impl.h"  // IWYU pragma: export
 
 #endif  // QGEMM_SERVER_WEIGHTS_NAMED_STORE_H_

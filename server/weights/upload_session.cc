@@ -61,19 +61,19 @@ absl::Status CheckHeader(const UploadHeader& header,
 }
 
 // Returns the held weights of the expected id, bound to the header's name; null
-// if there is no such id. INVALID_ARGUMENT if they have another spec.
+// if the caller sees no such id. INVALID_ARGUMENT if they have another spec.
 absl::StatusOr<std::shared_ptr<const Weights>> FindDuplicate(
-    const UploadHeader& header, WeightStore* store) {
+    const Principal* caller, const UploadHeader& header, WeightStore* store) {
   if (!header.expected_id.has_value()) return nullptr;
   const std::string id = ToHex(*header.expected_id);
-  const auto held = store->Find(id);
+  const auto held = store->Find(caller, id);
   if (!held.ok()) return nullptr;
   if (CanonicalText(header.spec) != CanonicalText((*held)->spec)) {
     return absl::InvalidArgumentError(
         absl::StrCat("sha256 ", id, " is held as ", OneLine((*held)->spec),
                      "; but this header says ", OneLine(header.spec)));
   }
-  return store->BindIfHeld(id, header.binding);
+  return store->BindIfHeld(caller, id, header.binding);
 }
 
 }  // namespace
@@ -123,34 +123,45 @@ void UploadCursor::SkipFullSections() {
 }
 
 absl::StatusOr<UploadSession::Started> UploadSession::Start(
-    const UploadHeader& header, const WeightsLimits& limits, Backend* backend,
-    WeightStore* store) {
+    const Principal* caller, const UploadHeader& header,
+    const WeightsLimits& limits, Backend* backend, WeightStore* store) {
   RETURN_IF_ERROR(CheckHeader(header, limits));
-  ASSIGN_OR_RETURN(auto duplicate, FindDuplicate(header, store));
+  ASSIGN_OR_RETURN(auto duplicate, FindDuplicate(caller, header, store));
   if (duplicate != nullptr) {
     return Deduplicated{{std::move(duplicate), /*deduplicated=*/true,
                          /*flushed_blocks=*/0}};
   }
   RETURN_IF_ERROR(store->CheckCommit(
-      header.binding,
+      caller, header.binding,
       header.expected_id.has_value() ? ToHex(*header.expected_id) : ""));
-  ASSIGN_OR_RETURN(
-      ByteReservation reservation,
-      store->Reserve(backend->EstimateResidentBytes(ShapeOf(header.spec)) +
-                     kLayerRecordBytes + kNameRecordBytes +
-                     DecoderBytes(header.spec)));
+  ASSIGN_OR_RETURN(Taken taken, Take(caller, header.spec, *backend, store));
   ASSIGN_OR_RETURN(auto builder, backend->NewBuilder());
   return absl::WrapUnique(new UploadSession(
-      header, store, std::move(reservation), std::move(builder)));
+      caller, header, store, std::move(taken), std::move(builder)));
 }
 
-UploadSession::UploadSession(const UploadHeader& header, WeightStore* store,
-                             ByteReservation reservation,
+absl::StatusOr<UploadSession::Taken> UploadSession::Take(
+    const Principal* caller, const WeightsSpec& spec, const Backend& backend,
+    WeightStore* store) {
+  const int64_t layer_bytes =
+      backend.EstimateResidentBytes(ShapeOf(spec)) + kLayerRecordBytes;
+  Taken taken;
+  ASSIGN_OR_RETURN(taken.charge, store->ChargeUpload(caller, layer_bytes));
+  ASSIGN_OR_RETURN(taken.reservation,
+                   store->Reserve(caller, layer_bytes + kNameRecordBytes +
+                                              DecoderBytes(spec)));
+  return taken;
+}
+
+UploadSession::UploadSession(const Principal* caller,
+                             const UploadHeader& header, WeightStore* store,
+                             Taken taken,
                              std::unique_ptr<WeightsBuilder> builder)
-    : header_(header),
+    : caller_(caller),
+      header_(header),
       store_(store),
       cursor_(header.spec),
-      reservation_(std::move(reservation)),
+      taken_(std::move(taken)),
       builder_(std::move(builder)),
       decoder_(NewWeightsDecoder(header.spec, builder_.get())) {
   hash_.Update(CanonicalText(header.spec));
@@ -203,14 +214,20 @@ absl::StatusOr<UploadResult> UploadSession::Commit(
   const ResidentWeights* const ours = resident.get();
   decoder_.reset();
   // The decoder's share goes back, and the store takes the name's.
-  RETURN_IF_ERROR(
-      reservation_.Resize(resident->resident_bytes() + kLayerRecordBytes));
+  RETURN_IF_ERROR(WeightStore::Resize(
+      caller_, resident->resident_bytes() + kLayerRecordBytes,
+      &taken_.reservation));
   Weights weights{id, header_.spec, std::move(resident),
                   TotalBytes(header_.spec)};
-  ASSIGN_OR_RETURN(auto held,
-                   store_->Commit(std::move(weights), std::move(reservation_),
-                                  header_.binding));
-  const bool deduplicated = held->resident.get() != ours;
+  // From here on the layer counts for the client, and not the upload.
+  taken_.charge.Release();
+  // Weights that others alone see are shared without a word.
+  const bool was_seen = store_->Find(caller_, id).ok();
+  ASSIGN_OR_RETURN(auto held, store_->Commit(caller_, std::move(weights),
+                                             std::move(taken_.reservation),
+                                             header_.binding));
+  const bool deduplicated =
+      held->resident.get() != ours && (ManagesAll(caller_) || was_seen);
   return UploadResult{std::move(held), deduplicated, report.flushed_blocks};
 }
 

@@ -44,12 +44,13 @@ struct UploadChunk {
 
 struct UploadResult {
   std::shared_ptr<const Weights> weights;
+  // The server had them already, and the client saw them.
   bool deduplicated = false;
   int64_t flushed_blocks = 0;
 };
 
 // Outcome of a Start that needs no upload: the server holds these bytes
-// already.
+// already, and the client may read them.
 struct Deduplicated {
   UploadResult result;
 };
@@ -88,11 +89,12 @@ class UploadSession {
   using Started = std::variant<Deduplicated, std::unique_ptr<UploadSession>>;
 
   // Checks name, spec and byte count, and reserves the budget for all that the
-  // upload will take, its decoder's memory included, unless the expected id is
-  // held already. `backend` and `store` must outlive the session. Errors:
-  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, and those of
-  // WeightStore::Commit.
-  static absl::StatusOr<Started> Start(const UploadHeader& header,
+  // upload will take, its decoder's memory included, unless the caller sees
+  // that the expected id is held already. `caller`, the client that uploads,
+  // `backend` and `store` must outlive the session. Errors: INVALID_ARGUMENT,
+  // RESOURCE_EXHAUSTED, UNIMPLEMENTED, and those of WeightStore::Commit.
+  static absl::StatusOr<Started> Start(const Principal* caller,
+                                       const UploadHeader& header,
                                        const WeightsLimits& limits,
                                        Backend* backend, WeightStore* store);
 
@@ -111,8 +113,18 @@ class UploadSession {
       absl::FunctionRef<absl::Status()> check = absl::OkStatus);
 
  private:
-  UploadSession(const UploadHeader& header, WeightStore* store,
-                ByteReservation reservation,
+  // Memory that the upload takes.
+  struct Taken {
+    ByteReservation reservation;
+    OwnerAccounts::Charge charge;  // to the client
+  };
+
+  static absl::StatusOr<Taken> Take(const Principal* caller,
+                                    const WeightsSpec& spec,
+                                    const Backend& backend, WeightStore* store);
+
+  UploadSession(const Principal* caller, const UploadHeader& header,
+                WeightStore* store, Taken taken,
                 std::unique_ptr<WeightsBuilder> builder);
 
   absl::Status AppendNext(const UploadChunk& chunk);
@@ -121,14 +133,15 @@ class UploadSession {
       const std::string& id, std::shared_ptr<const ResidentWeights> resident,
       const DecodeReport& report);
 
+  const Principal* const caller_;
   const UploadHeader header_;
   WeightStore* const store_;
   UploadCursor cursor_;
   Sha256 hash_;
   absl::Status state_;
   // Destroyed from the last to the first: the decoder writes into the builder,
-  // whose memory the reservation accounts for.
-  ByteReservation reservation_;
+  // whose memory is taken.
+  Taken taken_;
   std::unique_ptr<WeightsBuilder> builder_;
   std::unique_ptr<WeightsDecoder> decoder_;
 };

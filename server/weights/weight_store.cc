@@ -2,8 +2,10 @@
 
 #include "server/weights/weight_store.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 
 namespace qgemm {
@@ -44,8 +46,25 @@ ByteBudgetOptions ToBudgetOptions(int64_t budget_bytes,
   return options;
 }
 
+// The error of a budget in the words that the caller may read.
+absl::Status NoRoom(const Principal* caller, int64_t bytes,
+                    const absl::Status& error) {
+  if (ManagesAll(caller)) return error;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the server's weights budget has no room for ", bytes,
+                   " bytes; unload weights, or try again later"));
+}
+
+absl::StatusOr<ByteReservation> ReserveFor(const Principal* caller,
+                                           int64_t bytes, ByteBudget* budget) {
+  absl::StatusOr<ByteReservation> reserved = budget->Reserve(bytes);
+  if (!reserved.ok()) return NoRoom(caller, bytes, reserved.status());
+  return reserved;
+}
+
 NamedStoreOptions ToNamedStoreOptions(const StoreLimits& limits,
                                       ByteBudget* budget,
+                                      OwnerAccounts* accounts,
                                       ServerMetrics* metrics) {
   NamedStoreOptions options;
   options.noun = "weights";
@@ -54,7 +73,10 @@ NamedStoreOptions ToNamedStoreOptions(const StoreLimits& limits,
   options.records_flag = "--max_layers";
   options.max_names = limits.max_names;
   options.names_flag = "--max_names";
-  options.reserve_name = [budget] { return budget->Reserve(kNameRecordBytes); };
+  options.reserve_name = [budget](const Principal* caller) {
+    return ReserveFor(caller, kNameRecordBytes, budget);
+  };
+  options.accounts = accounts;
   if (metrics != nullptr) {
     options.on_change = [metrics](int64_t layers, int64_t names) {
       metrics->SetLayerCounts(layers, names);
@@ -78,22 +100,52 @@ std::shared_ptr<const ResidentWeights> WithBudget(
 
 }  // namespace
 
+std::vector<HeldItem> ItemsOf(const Weights& weights) {
+  return {{weights.resident.get(),
+           weights.resident->resident_bytes() + kLayerRecordBytes}};
+}
+
 WeightStore::WeightStore(const StoreLimits& limits, ServerMetrics* metrics)
     : metrics_(metrics),
       limits_(limits),
       budget_(ToBudgetOptions(limits.budget_bytes, metrics)),
-      layers_(ToNamedStoreOptions(limits, &budget_, metrics)) {
+      layers_(ToNamedStoreOptions(limits, &budget_, &accounts_, metrics)) {
   if (metrics_ != nullptr) metrics_->SetWeightsBudget(limits.budget_bytes);
 }
 
+absl::StatusOr<ByteReservation> WeightStore::Reserve(const Principal* caller,
+                                                     int64_t bytes) {
+  return ReserveFor(caller, bytes, &budget_);
+}
+
+absl::Status WeightStore::Resize(const Principal* caller, int64_t bytes,
+                                 ByteReservation* reservation) {
+  const absl::Status resized = reservation->Resize(bytes);
+  return resized.ok() ? resized : NoRoom(caller, bytes, resized);
+}
+
 absl::StatusOr<std::shared_ptr<const Weights>> WeightStore::Commit(
-    Weights weights, ByteReservation reservation, const NameBinding& binding) {
+    const Principal* caller, Weights weights, ByteReservation reservation,
+    const NameBinding& binding) {
   CHECK(weights.resident != nullptr);
   weights.traffic = TrafficOf(weights.id, binding.name, metrics_);
   weights.resident = WithBudget(std::move(weights.resident),
                                 std::move(reservation), weights.traffic);
-  return layers_.Commit(std::make_shared<const Weights>(std::move(weights)),
-                        binding);
+  return layers_.Commit(
+      caller, std::make_shared<const Weights>(std::move(weights)), binding);
+}
+
+int64_t WeightStore::used_bytes(const Principal* caller) const {
+  return ManagesAll(caller) ? reserved_bytes()
+                            : accounts_.BytesOf(caller->client_id);
+}
+
+int64_t WeightStore::limit_bytes(const Principal* caller) const {
+  const int64_t quota = ManagesAll(caller) ? 0 : caller->quota.weights_bytes;
+  if (quota <= 0 || budget_bytes() <= 0) {
+    return std::max(quota, budget_bytes());
+  }
+  return std::min(quota, budget_bytes());
 }
 
 }  // namespace qgemm

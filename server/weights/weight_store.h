@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,6 +21,7 @@
 #include "server/metrics/traffic.h"
 #include "server/weights/name_binding.h"
 #include "server/weights/named_store.h"
+#include "server/weights/owners.h"
 
 namespace qgemm {
 
@@ -32,6 +34,9 @@ struct Weights {
   // Counts its requests; set by the store, null if it has no metrics.
   std::shared_ptr<Traffic> traffic = nullptr;
 };
+
+// Memory that counts for a client that holds the layer.
+std::vector<HeldItem> ItemsOf(const Weights& weights);
 
 // Bounds of a store.
 struct StoreLimits {
@@ -49,9 +54,9 @@ inline constexpr int64_t kNameRecordBytes = 384;
 using NamedWeights = NamedRecord<Weights>;
 using WeightsPage = ListPage<Weights>;
 
-// Thread-safe. Names, ids and the list are NamedStore's. Weights that are
-// dropped give their memory and their share of the budget back with the last
-// pointer to `resident`.
+// Thread-safe. Names, ids, owners, callers and the list are NamedStore's.
+// Weights that are dropped give their memory and their share of the budget back
+// with the last pointer to `resident`.
 class WeightStore {
  public:
   // The budget bounds resident weights, names and uploads in progress.
@@ -61,64 +66,85 @@ class WeightStore {
                        ServerMetrics* metrics = nullptr);
 
   // Takes `bytes` of the budget. RESOURCE_EXHAUSTED names the bytes asked for,
-  // the bytes in use and the budget.
-  absl::StatusOr<ByteReservation> Reserve(int64_t bytes) {
-    return budget_.Reserve(bytes);
+  // the bytes in use and the budget; the latter two are others' too, and left
+  // out for a caller who does not manage all.
+  absl::StatusOr<ByteReservation> Reserve(const Principal* caller,
+                                          int64_t bytes);
+  // The same for more bytes of a reservation, or fewer.
+  static absl::Status Resize(const Principal* caller, int64_t bytes,
+                             ByteReservation* reservation);
+
+  // Counts bytes of an upload in progress for the caller. RESOURCE_EXHAUSTED if
+  // that would be beyond its quota.
+  absl::StatusOr<OwnerAccounts::Charge> ChargeUpload(const Principal* caller,
+                                                     int64_t bytes) {
+    return accounts_.Take(caller, bytes);
   }
 
   // Returns OK if Commit would bind now: for an upload's header, before its
   // bytes are sent. `id` is empty if it is not known yet. Errors: Commit's.
-  absl::Status CheckCommit(const NameBinding& binding,
+  absl::Status CheckCommit(const Principal* caller, const NameBinding& binding,
                            const std::string& id) const {
-    return layers_.CheckCommit(binding, id);
+    return layers_.CheckCommit(caller, binding, id);
   }
 
   // Makes the weights visible, binds the name, and returns their record. If the
   // id is held already, that record stays and is returned, and `weights` is
-  // dropped. On an error nothing changes. Errors: ALREADY_EXISTS (create_only),
-  // FAILED_PRECONDITION (if_match), RESOURCE_EXHAUSTED (layers, names, budget).
+  // dropped. On an error nothing changes. Errors: NamedStore::Commit's.
   absl::StatusOr<std::shared_ptr<const Weights>> Commit(
-      Weights weights, ByteReservation reservation, const NameBinding& binding);
+      const Principal* caller, Weights weights, ByteReservation reservation,
+      const NameBinding& binding);
 
-  // Binds the name to the weights of `id` and returns them; null if `id` is not
-  // held. Errors: Commit's.
+  // Binds the name to the weights of `id` and returns them; null if the caller
+  // sees none. Errors: Commit's.
   absl::StatusOr<std::shared_ptr<const Weights>> BindIfHeld(
-      const std::string& id, const NameBinding& binding) {
-    return layers_.BindIfHeld(id, binding);
+      const Principal* caller, const std::string& id,
+      const NameBinding& binding) {
+    return layers_.BindIfHeld(caller, id, binding);
   }
 
   // Look weights up by name or id. NOT_FOUND names the argument.
   absl::StatusOr<std::shared_ptr<const Weights>> Find(
-      absl::string_view name_or_id) const {
-    return layers_.Find(name_or_id);
+      const Principal* caller, absl::string_view name_or_id) const {
+    return layers_.Find(caller, name_or_id);
   }
   // With its names that come after `names_after`, in the order of bytes.
-  absl::StatusOr<NamedWeights> Get(absl::string_view name_or_id,
+  absl::StatusOr<NamedWeights> Get(const Principal* caller,
+                                   absl::string_view name_or_id,
                                    absl::string_view names_after = "") const {
-    return layers_.Get(name_or_id, names_after);
+    return layers_.Get(caller, name_or_id, names_after);
   }
 
   // Returns up to `max_layers` layers as NamedStore::List does.
-  WeightsPage List(absl::string_view after, int64_t max_layers) const {
-    return layers_.List(after, max_layers);
+  WeightsPage List(const Principal* caller, absl::string_view after,
+                   int64_t max_layers) const {
+    return layers_.List(caller, after, max_layers);
   }
 
-  // Drops a name, and the weights with their last name; for an id, drops the
-  // weights and all their names. Returns true if the weights are no longer
-  // held. Errors: NOT_FOUND; FAILED_PRECONDITION if the weights have another id
-  // than `if_match`, unless that is empty; INVALID_ARGUMENT if that is no id.
-  absl::StatusOr<bool> Unload(absl::string_view name_or_id,
+  // Drops a name, or for an id the caller's names of it, as NamedStore::Unload
+  // does. Returns true if the caller finds the weights no more.
+  absl::StatusOr<bool> Unload(const Principal* caller,
+                              absl::string_view name_or_id,
                               absl::string_view if_match = "") {
-    return layers_.Unload(name_or_id, if_match);
+    return layers_.Unload(caller, name_or_id, if_match);
   }
+
+  // Bytes in use, and the most that may be: of all, or those that count for a
+  // caller who does not manage all. 0: no limit.
+  int64_t used_bytes(const Principal* caller) const;
+  int64_t limit_bytes(const Principal* caller) const;
 
   int64_t budget_bytes() const { return limits_.budget_bytes; }
   int64_t reserved_bytes() const { return budget_.used_bytes(); }
+
+  // Counts what clients hold; of programs too.
+  OwnerAccounts* accounts() { return &accounts_; }
 
  private:
   ServerMetrics* const metrics_;
   const StoreLimits limits_;
   ByteBudget budget_;
+  OwnerAccounts accounts_;
   NamedStore<Weights> layers_;
 };
 

@@ -81,17 +81,17 @@ class ProgramLoaderTest : public testing::Test {
     layer.spec.format = WireFormat::kTernary;
     layer.spec.n = layer.spec.k = width;
     layer.resident = std::make_shared<CountedWeights>(width, 0, &live_layers_);
-    auto reservation = weights_.Reserve(0);
+    auto reservation = weights_.Reserve(kAnybody, 0);
     ASSERT_TRUE(reservation.ok());
     ASSERT_TRUE(weights_
-                    .Commit(std::move(layer), *std::move(reservation),
+                    .Commit(kAnybody, std::move(layer), *std::move(reservation),
                             {name, false, ""})
                     .ok());
   }
 
   absl::StatusOr<LoadProgramResult> TryLoad(Program program,
                                             const NameBinding& binding) {
-    return loader_.Load(std::move(program), binding);
+    return loader_.Load(kAnybody, std::move(program), binding);
   }
 
   LoadProgramResult Load(Program program, const std::string& name) {
@@ -102,12 +102,12 @@ class ProgramLoaderTest : public testing::Test {
 
   // The status of a load that leaves everything as it was.
   absl::Status Refused(Program program, const NameBinding& binding = {}) {
-    const int64_t programs = programs_.program_count();
+    const int64_t programs = programs_.program_count(kAnybody);
     const int64_t reserved = weights_.reserved_bytes();
     const int64_t live = backend_.live;
     const absl::Status status = TryLoad(std::move(program), binding).status();
     EXPECT_FALSE(status.ok());
-    EXPECT_EQ(programs_.program_count(), programs);
+    EXPECT_EQ(programs_.program_count(kAnybody), programs);
     EXPECT_EQ(weights_.reserved_bytes(), reserved);
     EXPECT_EQ(backend_.live, live);
     return status;
@@ -126,12 +126,13 @@ TEST_F(ProgramLoaderTest, CompilesAProgramWithItsWeightsAndBindsItsName) {
   const LoadProgramResult loaded = Load(GemmProgram("layer", 32), "program");
   EXPECT_FALSE(loaded.deduplicated);
   const ResidentProgram& program = *loaded.program;
-  EXPECT_EQ(*programs_.Find("program"), loaded.program);
+  EXPECT_EQ(*programs_.Find(kAnybody, "program"), loaded.program);
   EXPECT_EQ(program.id, ProgramId(program.compiled->program()));
   EXPECT_EQ(program.text, CanonicalText(program.compiled->program()));
   EXPECT_THAT(program.text, HasSubstr("weights=" + Id(7)));
   ASSERT_EQ(program.compiled->weights().size(), 1u);
-  EXPECT_EQ(program.compiled->weights()[0], (*weights_.Find(Id(7)))->resident);
+  EXPECT_EQ(program.compiled->weights()[0],
+            (*weights_.Find(kAnybody, Id(7)))->resident);
   EXPECT_EQ(program.reserved_bytes,
             kCompiledBytes +
                 ProgramRecordBytes(program.compiled->program(), program.text));
@@ -152,9 +153,9 @@ TEST_F(ProgramLoaderTest, TheSameProgramUnderOtherNamesIsThereAlready) {
     EXPECT_EQ(again.program, first.program);
   }
   EXPECT_EQ(backend_.compilations, 1);
-  EXPECT_EQ(programs_.Get("program")->name_count, 1);
+  EXPECT_EQ(programs_.Get(kAnybody, "program")->name_count, 1);
   EXPECT_TRUE(Load(GemmProgram("layer", 32), "another").deduplicated);
-  EXPECT_EQ(programs_.Get("program")->name_count, 2);
+  EXPECT_EQ(programs_.Get(kAnybody, "program")->name_count, 2);
 }
 
 TEST_F(ProgramLoaderTest, ANameOfWeightsThatMovesMakesAnotherProgram) {
@@ -226,7 +227,8 @@ TEST_F(ProgramLoaderTest, RefusesProgramsBeyondTheLimitBeforeItCompiles) {
 }
 
 TEST_F(ProgramLoaderTest, RefusesAProgramBeyondTheBudgetBeforeItCompiles) {
-  auto others = weights_.Reserve(kBudgetBytes - weights_.reserved_bytes());
+  auto others =
+      weights_.Reserve(kAnybody, kBudgetBytes - weights_.reserved_bytes());
   EXPECT_EQ(Refused(SiluProgram(8)).code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(backend_.compilations, 0);
@@ -234,8 +236,8 @@ TEST_F(ProgramLoaderTest, RefusesAProgramBeyondTheBudgetBeforeItCompiles) {
 
 TEST_F(ProgramLoaderTest, RefusesAProgramWhoseCompiledFormIsBeyondTheBudget) {
   const int64_t taken = Load(SiluProgram(8), "").program->reserved_bytes;
-  auto others =
-      weights_.Reserve(kBudgetBytes - weights_.reserved_bytes() - (taken - 1));
+  auto others = weights_.Reserve(
+      kAnybody, kBudgetBytes - weights_.reserved_bytes() - (taken - 1));
   EXPECT_EQ(Refused(SiluProgram(9)).code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(backend_.compilations, 2);
@@ -244,7 +246,7 @@ TEST_F(ProgramLoaderTest, RefusesAProgramWhoseCompiledFormIsBeyondTheBudget) {
 TEST_F(ProgramLoaderTest, AnErrorOfTheBackendLeavesNothingBehind) {
   backend_.compile_status = absl::ResourceExhaustedError("no device memory");
   EXPECT_EQ(Refused(SiluProgram(8), {"a", false, ""}), backend_.compile_status);
-  EXPECT_FALSE(programs_.Find("a").ok());
+  EXPECT_FALSE(programs_.Find(kAnybody, "a").ok());
 }
 
 }  // namespace

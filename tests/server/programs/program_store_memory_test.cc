@@ -96,7 +96,7 @@ class ProgramStoreMemoryTest : public testing::TestWithParam<Program (*)()> {
     program.id = absl::StrFormat("%064x", number);
     program.text = CanonicalText(*checked);
     auto reservation =
-        weights_.Reserve(ProgramRecordBytes(*checked, program.text));
+        weights_.Reserve(kAnybody, ProgramRecordBytes(*checked, program.text));
     ASSERT_TRUE(reservation.ok());
     program.compiled = std::make_shared<CountedProgram>(
         checked,
@@ -104,7 +104,8 @@ class ProgramStoreMemoryTest : public testing::TestWithParam<Program (*)()> {
                          layers_.begin() + checked->weights_ids().size()),
         0, &live_);
     ASSERT_TRUE(programs_
-                    .Commit(std::move(program), *std::move(reservation),
+                    .Commit(kAnybody, std::move(program),
+                            *std::move(reservation),
                             {LongestName(number), false, ""})
                     .ok());
   }

@@ -50,14 +50,14 @@ class ProgramStoreTest : public testing::Test {
   absl::StatusOr<std::shared_ptr<const ResidentProgram>> TryCommit(
       int64_t number, const NameBinding& binding,
       std::shared_ptr<const CompiledProgram> compiled) {
-    auto reservation = weights_->Reserve(kProgramBytes);
+    auto reservation = weights_->Reserve(kAnybody, kProgramBytes);
     EXPECT_TRUE(reservation.ok()) << reservation.status();
     ResidentProgram program;
     program.id = Id(number);
     program.text = absl::StrCat("text ", number);
     program.compiled = std::move(compiled);
-    return programs_->Commit(std::move(program), *std::move(reservation),
-                             binding);
+    return programs_->Commit(kAnybody, std::move(program),
+                             *std::move(reservation), binding);
   }
 
   // Commits program `number`.
@@ -70,14 +70,14 @@ class ProgramStoreTest : public testing::Test {
 
   // Loads a layer of width 4 under a name.
   std::shared_ptr<const Weights> LoadLayer(const std::string& name) {
-    auto reservation = weights_->Reserve(kLayerBytes);
+    auto reservation = weights_->Reserve(kAnybody, kLayerBytes);
     EXPECT_TRUE(reservation.ok()) << reservation.status();
     Weights layer;
     layer.id = Id(0xabc);
     layer.resident =
         std::make_shared<CountedWeights>(4, kLayerBytes, &live_layers_);
-    return *weights_->Commit(std::move(layer), *std::move(reservation),
-                             Named(name));
+    return *weights_->Commit(kAnybody, std::move(layer),
+                             *std::move(reservation), Named(name));
   }
 
   // Commits a program of one product with the layer.
@@ -103,7 +103,7 @@ class ProgramStoreTest : public testing::Test {
   }
 
   std::string IdOf(const std::string& name_or_id) {
-    const auto found = programs_->Find(name_or_id);
+    const auto found = programs_->Find(kAnybody, name_or_id);
     return found.ok() ? (*found)->id : found.status().ToString();
   }
 
@@ -119,26 +119,26 @@ class ProgramStoreTest : public testing::Test {
 
 TEST_F(ProgramStoreTest, FindsByNameAndId) {
   const auto committed = Commit(0xabc, "layer/1");
-  EXPECT_EQ(*programs_->Find("layer/1"), committed);
-  EXPECT_EQ(*programs_->Find(Id(0xabc)), committed);
+  EXPECT_EQ(*programs_->Find(kAnybody, "layer/1"), committed);
+  EXPECT_EQ(*programs_->Find(kAnybody, Id(0xabc)), committed);
   EXPECT_EQ(committed->reserved_bytes, kProgramBytes);
 }
 
 TEST_F(ProgramStoreTest, UnknownProgramErrorNamesWhatWasAsked) {
-  const absl::Status unknown = programs_->Find("nobody").status();
+  const absl::Status unknown = programs_->Find(kAnybody, "nobody").status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(unknown.message(),
             "program \"nobody\": no such name on this server");
-  EXPECT_EQ(programs_->Get("nobody").status(), unknown);
-  EXPECT_EQ(programs_->Unload("nobody").status(), unknown);
-  EXPECT_EQ(*programs_->BindIfHeld(Id(1), Named("x")), nullptr);
+  EXPECT_EQ(programs_->Get(kAnybody, "nobody").status(), unknown);
+  EXPECT_EQ(programs_->Unload(kAnybody, "nobody").status(), unknown);
+  EXPECT_EQ(*programs_->BindIfHeld(kAnybody, Id(1), Named("x")), nullptr);
 }
 
 TEST_F(ProgramStoreTest, NamesOfWeightsAreOthers) {
   LoadLayer("a");
-  EXPECT_FALSE(programs_->Find("a").ok());
+  EXPECT_FALSE(programs_->Find(kAnybody, "a").ok());
   Commit(1, "a");
-  EXPECT_EQ((*weights_->Find("a"))->id, Id(0xabc));
+  EXPECT_EQ((*weights_->Find(kAnybody, "a"))->id, Id(0xabc));
   EXPECT_EQ(IdOf("a"), Id(1));
 }
 
@@ -152,22 +152,23 @@ TEST_F(ProgramStoreTest, SecondCommitOfAnIdKeepsTheFirst) {
 TEST_F(ProgramStoreTest, ProgramsAndNamesTakeOfTheBudgetAndGiveBack) {
   Commit(1, "a");
   EXPECT_EQ(weights_->reserved_bytes(), kNamedProgramBytes);
-  EXPECT_TRUE(programs_->BindIfHeld(Id(1), Named("b")).ok());
+  EXPECT_TRUE(programs_->BindIfHeld(kAnybody, Id(1), Named("b")).ok());
   EXPECT_EQ(weights_->reserved_bytes(), kNamedProgramBytes + kNameRecordBytes);
-  EXPECT_FALSE(programs_->Unload("b").value());
+  EXPECT_FALSE(programs_->Unload(kAnybody, "b").value());
   EXPECT_EQ(weights_->reserved_bytes(), kNamedProgramBytes);
-  EXPECT_TRUE(programs_->Unload(Id(1)).value());
+  EXPECT_TRUE(programs_->Unload(kAnybody, Id(1)).value());
   EXPECT_EQ(weights_->reserved_bytes(), 0);
   EXPECT_EQ(live_, 0);
 }
 
 TEST_F(ProgramStoreTest, ANameBeyondTheBudgetIsRefusedAndChangesNothing) {
   Commit(1, "a");
-  auto others = weights_->Reserve(kBudgetBytes - weights_->reserved_bytes());
-  EXPECT_EQ(programs_->BindIfHeld(Id(1), Named("b")).status().code(),
+  auto others =
+      weights_->Reserve(kAnybody, kBudgetBytes - weights_->reserved_bytes());
+  EXPECT_EQ(programs_->BindIfHeld(kAnybody, Id(1), Named("b")).status().code(),
             absl::StatusCode::kResourceExhausted);
-  EXPECT_FALSE(programs_->Find("b").ok());
-  EXPECT_EQ(programs_->Get(Id(1))->name_count, 1);
+  EXPECT_FALSE(programs_->Find(kAnybody, "b").ok());
+  EXPECT_EQ(programs_->Get(kAnybody, Id(1))->name_count, 1);
 }
 
 TEST_F(ProgramStoreTest, RefusesProgramsBeyondTheLimit) {
@@ -179,8 +180,8 @@ TEST_F(ProgramStoreTest, RefusesProgramsBeyondTheLimit) {
   EXPECT_EQ(refused.message(),
             "2 programs are held, which is the limit (--max_programs); unload "
             "some or raise it");
-  EXPECT_EQ(programs_->CheckCommit(Named("c"), Id(3)), refused);
-  EXPECT_FALSE(programs_->Find("c").ok());
+  EXPECT_EQ(programs_->CheckCommit(kAnybody, Named("c"), Id(3)), refused);
+  EXPECT_FALSE(programs_->Find(kAnybody, "c").ok());
   EXPECT_EQ(live_, 2);
   EXPECT_EQ(weights_->reserved_bytes(), 2 * kProgramBytes + kNameRecordBytes);
   // A program that replaces another fits.
@@ -192,7 +193,7 @@ TEST_F(ProgramStoreTest, RefusesNamesBeyondTheLimit) {
   Limit(/*programs=*/10, /*names=*/1);
   Commit(1, "a");
   const absl::Status refused =
-      programs_->BindIfHeld(Id(1), Named("b")).status();
+      programs_->BindIfHeld(kAnybody, Id(1), Named("b")).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(refused.message(), HasSubstr("--max_program_names"));
   EXPECT_EQ(TryCommit(2, Named("b")).status(), refused);
@@ -208,28 +209,30 @@ TEST_F(ProgramStoreTest, ConditionsOnANameAreThoseOfWeights) {
   const absl::Status differs =
       TryCommit(2, NameBinding{"a", false, Id(9)}).status();
   EXPECT_EQ(differs.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(programs_->CheckCommit({"a", false, Id(9)}, Id(2)), differs);
+  EXPECT_EQ(programs_->CheckCommit(kAnybody, {"a", false, Id(9)}, Id(2)),
+            differs);
   EXPECT_EQ(IdOf("a"), Id(1));
   EXPECT_EQ(live_, 1);
   EXPECT_EQ(weights_->reserved_bytes(), kNamedProgramBytes);
   EXPECT_TRUE(TryCommit(2, NameBinding{"a", false, Id(1)}).ok());
   EXPECT_EQ(IdOf("a"), Id(2));
-  EXPECT_EQ(programs_->Unload("a", Id(1)).status().code(),
+  EXPECT_EQ(programs_->Unload(kAnybody, "a", Id(1)).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(programs_->Unload("a", Id(2)).value());
+  EXPECT_TRUE(programs_->Unload(kAnybody, "a", Id(2)).value());
 }
 
 TEST_F(ProgramStoreTest, ListsByFirstNameThenIdNamelessLast) {
   Commit(3, "");
   Commit(2, "b");
   Commit(1, "a");
-  EXPECT_EQ(programs_->program_count(), 3);
-  const ProgramsPage first = programs_->List("", 2);
+  EXPECT_EQ(programs_->program_count(kAnybody), 3);
+  const ProgramsPage first = programs_->List(kAnybody, "", 2);
   ASSERT_EQ(first.entries.size(), 2u);
   EXPECT_EQ(first.entries[0].named.record->id, Id(1));
   EXPECT_THAT(first.entries[1].named.names, ElementsAre("b"));
   EXPECT_FALSE(first.is_last);
-  const ProgramsPage last = programs_->List(first.entries[1].place, 2);
+  const ProgramsPage last =
+      programs_->List(kAnybody, first.entries[1].place, 2);
   ASSERT_EQ(last.entries.size(), 1u);
   EXPECT_EQ(last.entries[0].named.record->id, Id(3));
   EXPECT_THAT(last.entries[0].named.names, IsEmpty());
@@ -238,27 +241,28 @@ TEST_F(ProgramStoreTest, ListsByFirstNameThenIdNamelessLast) {
 
 TEST_F(ProgramStoreTest, AProgramKeepsItsWeightsWhateverBecomesOfTheirName) {
   CommitGemm(1, "program", LoadLayer("layer"));
-  EXPECT_TRUE(weights_->Unload("layer").value());
-  EXPECT_FALSE(weights_->Find(Id(0xabc)).ok());
+  EXPECT_TRUE(weights_->Unload(kAnybody, "layer").value());
+  EXPECT_FALSE(weights_->Find(kAnybody, Id(0xabc)).ok());
   EXPECT_EQ(live_layers_, 1);
   EXPECT_EQ(weights_->reserved_bytes(), kNamedProgramBytes + kLayerBytes);
-  EXPECT_EQ((*programs_->Find("program"))->compiled->weights()[0]->n(), 4);
-  EXPECT_TRUE(programs_->Unload("program").value());
+  EXPECT_EQ(
+      (*programs_->Find(kAnybody, "program"))->compiled->weights()[0]->n(), 4);
+  EXPECT_TRUE(programs_->Unload(kAnybody, "program").value());
   EXPECT_EQ(live_layers_, 0);
   EXPECT_EQ(weights_->reserved_bytes(), 0);
 }
 
 TEST_F(ProgramStoreTest, WeightsStayForOthersWhenAProgramGoes) {
   CommitGemm(1, "program", LoadLayer("layer"));
-  EXPECT_TRUE(programs_->Unload("program").value());
+  EXPECT_TRUE(programs_->Unload(kAnybody, "program").value());
   EXPECT_EQ(live_layers_, 1);
-  EXPECT_TRUE(weights_->Find("layer").ok());
+  EXPECT_TRUE(weights_->Find(kAnybody, "layer").ok());
 }
 
 TEST_F(ProgramStoreTest, LeaseKeepsMemoryAndBudgetAfterUnload) {
   auto lease = CommitGemm(1, "program", LoadLayer("layer"))->compiled;
-  EXPECT_TRUE(programs_->Unload("program").value());
-  EXPECT_TRUE(weights_->Unload("layer").value());
+  EXPECT_TRUE(programs_->Unload(kAnybody, "program").value());
+  EXPECT_TRUE(weights_->Unload(kAnybody, "layer").value());
   EXPECT_EQ(live_, 1);
   EXPECT_EQ(weights_->reserved_bytes(), kProgramBytes + kLayerBytes);
   lease.reset();
@@ -285,7 +289,7 @@ TEST_F(ProgramStoreTest, MetricsFollowProgramsAndNames) {
   EXPECT_THAT(MetricValue(metrics_, "qgemm_program_names"), Optional(3.0));
   EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_bytes"),
               Optional(1.0 * weights_->reserved_bytes()));
-  programs_->Unload(Id(1)).value();
+  programs_->Unload(kAnybody, Id(1)).value();
   EXPECT_THAT(MetricValue(metrics_, "qgemm_programs"), Optional(1.0));
   EXPECT_THAT(MetricValue(metrics_, "qgemm_program_names"), Optional(1.0));
 }
@@ -299,7 +303,7 @@ TEST_F(ProgramStoreTest, ReadersSeeTheOldProgramOrTheNewWhileANameIsRebound) {
     readers.emplace_back([this, &stop] {
       std::string last;
       while (!stop) {
-        const auto found = programs_->Find("a");
+        const auto found = programs_->Find(kAnybody, "a");
         if (!found.ok()) {
           ADD_FAILURE() << found.status();
           return;
@@ -329,16 +333,16 @@ TEST_F(ProgramStoreTest, ManyThreadsLoadAndUnloadTheSamePrograms) {
       for (int64_t i = 0; i < 500; ++i) {
         Commit(i % 3, absl::StrCat(t));
         // The name is this thread's; another may have dropped the program.
-        programs_->Unload(i % 2 == 0 ? absl::StrCat(t) : Id(i % 3))
+        programs_->Unload(kAnybody, i % 2 == 0 ? absl::StrCat(t) : Id(i % 3))
             .IgnoreError();
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   for (int64_t number = 0; number < 3; ++number) {
-    programs_->Unload(Id(number)).IgnoreError();
+    programs_->Unload(kAnybody, Id(number)).IgnoreError();
   }
-  EXPECT_EQ(programs_->program_count(), 0);
+  EXPECT_EQ(programs_->program_count(kAnybody), 0);
   EXPECT_EQ(live_, 0);
   EXPECT_EQ(weights_->reserved_bytes(), 0);
 }

@@ -181,7 +181,8 @@ void World::AddWeights(const WeightsKind& kind, const std::string& name,
   words_.insert(words_.end(), {name, layer.id});
   canonical_[layer.id] = std::move(weights);
   CHECK_OK(weights_
-               .Commit(std::move(layer), *weights_.Reserve(0),
+               .Commit(kAnybody, std::move(layer),
+                       *weights_.Reserve(kAnybody, 0),
                        {name, /*create_only=*/true, ""})
                .status());
 }
@@ -214,7 +215,7 @@ void World::Take(const std::string& bytes, FuzzInput* input) {
   request.clear_name();
   request.clear_create_only();
   request.clear_if_match();
-  if (status.ok()) status = queries_.Load(request, &response);
+  if (status.ok()) status = queries_.Load(kAnybody, request, &response);
   const std::set<absl::StatusCode> reasons = Expected(bytes);
   ++tally_.programs;
   if (!status.ok()) {
@@ -228,10 +229,10 @@ void World::Take(const std::string& bytes, FuzzInput* input) {
                            << request.ShortDebugString();
     ++tally_.taken;
     const std::string id = response.program().id();
-    Judge(*programs_.Get(id)->record, input);
-    CHECK_OK(programs_.Unload(id).status());
+    Judge(*programs_.Get(kAnybody, id)->record, input);
+    CHECK_OK(programs_.Unload(kAnybody, id).status());
   }
-  CHECK_EQ(programs_.program_count(), 0);
+  CHECK_EQ(programs_.program_count(kAnybody), 0);
   CHECK_EQ(weights_.reserved_bytes(), held_bytes_);
 }
 

@@ -37,11 +37,11 @@ class QueriesTest : public testing::Test {
     Weights weights;
     weights.id = absl::StrFormat("%064x", number);
     weights.resident = std::make_shared<CountedWeights>(1, 0, &live_);
-    auto reservation = store_.Reserve(0);
+    auto reservation = store_.Reserve(kAnybody, 0);
     ASSERT_TRUE(reservation.ok());
     ASSERT_TRUE(store_
-                    .Commit(std::move(weights), *std::move(reservation),
-                            {name, false, ""})
+                    .Commit(kAnybody, std::move(weights),
+                            *std::move(reservation), {name, false, ""})
                     .ok());
   }
 
@@ -50,7 +50,7 @@ class QueriesTest : public testing::Test {
     request.set_page_size(page_size);
     request.set_page_token(token);
     v1::ListWeightsResponse response;
-    const absl::Status status = queries_.List(request, &response);
+    const absl::Status status = queries_.List(kAnybody, request, &response);
     EXPECT_TRUE(status.ok()) << status;
     return response;
   }
@@ -121,14 +121,14 @@ TEST_F(QueriesTest, ManyNamesOfALayerDoNotMakeItsAnswersLong) {
   AddLayer(0, "");
   const std::string id = absl::StrFormat("%064x", 0);
   for (int64_t i = 0; i < 40000; ++i) {
-    ASSERT_TRUE(store_.BindIfHeld(id, {LongName(i), false, ""}).ok());
+    ASSERT_TRUE(store_.BindIfHeld(kAnybody, id, {LongName(i), false, ""}).ok());
   }
   EXPECT_LT(List(0, "").ByteSizeLong(), 20000u);
   v1::GetWeightsRequest request;
   request.set_weights(id);
   request.set_names_after(LongName(122));
   v1::GetWeightsResponse response;
-  ASSERT_TRUE(queries_.Get(request, &response).ok());
+  ASSERT_TRUE(queries_.Get(kAnybody, request, &response).ok());
   EXPECT_EQ(response.weights().names_size(), 100);
   EXPECT_EQ(response.weights().names(0), LongName(123));
   EXPECT_EQ(response.weights().name_count(), 40000u);
@@ -138,7 +138,7 @@ TEST_F(QueriesTest, RefusesATokenThatIsNone) {
   v1::ListWeightsRequest request;
   request.set_page_token("x");
   v1::ListWeightsResponse response;
-  const absl::Status status = queries_.List(request, &response);
+  const absl::Status status = queries_.List(kAnybody, request, &response);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("page_token"));
 }
@@ -147,7 +147,7 @@ TEST_F(QueriesTest, RefusesAPageBeyondTheLimit) {
   v1::ListWeightsRequest request;
   request.set_page_size(10001);
   v1::ListWeightsResponse response;
-  const absl::Status status = queries_.List(request, &response);
+  const absl::Status status = queries_.List(kAnybody, request, &response);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("page_size = 10001"));
 }
@@ -158,10 +158,10 @@ TEST_F(QueriesTest, UnloadsOnlyTheWeightsOfIfMatch) {
   request.set_weights("layer");
   request.set_if_match(absl::StrFormat("%064x", 2));
   v1::UnloadWeightsResponse response;
-  EXPECT_EQ(queries_.Unload(request, &response).code(),
+  EXPECT_EQ(queries_.Unload(kAnybody, request, &response).code(),
             absl::StatusCode::kFailedPrecondition);
   request.set_if_match(absl::StrFormat("%064x", 1));
-  EXPECT_TRUE(queries_.Unload(request, &response).ok());
+  EXPECT_TRUE(queries_.Unload(kAnybody, request, &response).ok());
 }
 
 }  // namespace

@@ -176,7 +176,8 @@ void Upload(const v1::WeightsHeader& header, Backend* backend,
             WeightStore* store, FuzzInput* input) {
   const absl::StatusOr<UploadHeader> upload = ToUploadHeader(header, kLimits);
   if (!upload.ok()) return;
-  auto started = UploadSession::Start(*upload, kLimits, backend, store);
+  auto started =
+      UploadSession::Start(kAnybody, *upload, kLimits, backend, store);
   if (!started.ok()) return;
   CHECK(!std::holds_alternative<Deduplicated>(*started)) << "nothing is held";
   const auto session =
@@ -185,8 +186,8 @@ void Upload(const v1::WeightsHeader& header, Backend* backend,
   const auto result = session->Finish();
   if (!result.ok()) return;
   CHECK_EQ(result->weights->uploaded_bytes, TotalBytes(upload->spec));
-  CHECK(store->Find(result->weights->id).ok());
-  CHECK(store->Unload(result->weights->id).ok());
+  CHECK(store->Find(kAnybody, result->weights->id).ok());
+  CHECK(store->Unload(kAnybody, result->weights->id).ok());
 }
 
 }  // namespace

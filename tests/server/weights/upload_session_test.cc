@@ -104,8 +104,8 @@ class UploadSessionTest : public testing::Test {
   }
 
   absl::Status Start() {
-    auto started =
-        UploadSession::Start(header_, WeightsLimits(), &backend_, &store_);
+    auto started = UploadSession::Start(kAnybody, header_, WeightsLimits(),
+                                        &backend_, &store_);
     if (!started.ok()) return started.status();
     session_ = nullptr;
     deduplicated_ = std::nullopt;
@@ -142,7 +142,7 @@ class UploadSessionTest : public testing::Test {
 
   void ExpectNothingIsLeft() {
     session_.reset();
-    EXPECT_THAT(store_.List("", 1).entries, IsEmpty());
+    EXPECT_THAT(store_.List(kAnybody, "", 1).entries, IsEmpty());
     EXPECT_EQ(store_.reserved_bytes(), 0);
     EXPECT_EQ(backend_.memory().weights_bytes, 0);
   }
@@ -170,7 +170,7 @@ TEST_F(UploadSessionTest, IdIsTheHashOfHeaderTextAndBytes) {
 TEST_F(UploadSessionTest, FinishedUploadIsFoundByItsName) {
   const auto result = UploadAll();
   ASSERT_TRUE(result.ok()) << result.status();
-  const auto found = store_.Find("layer");
+  const auto found = store_.Find(kAnybody, "layer");
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(*found, result->weights);
   EXPECT_EQ((*found)->uploaded_bytes, TotalBytes(header_.spec));
@@ -211,7 +211,7 @@ TEST_F(UploadSessionTest, AFullBudgetOfAllItTakesIsEnough) {
   ASSERT_TRUE(Start().ok());
   const int64_t peak_bytes = store_.reserved_bytes();
   session_.reset();
-  auto others = store_.Reserve(kBudgetBytes - peak_bytes);
+  auto others = store_.Reserve(kAnybody, kBudgetBytes - peak_bytes);
   ASSERT_TRUE(others.ok()) << others.status();
   EXPECT_TRUE(UploadAll().ok());
 }
@@ -236,13 +236,14 @@ TEST_F(UploadSessionTest, ANameTakenDuringTheUploadRefusesTheCommit) {
   Weights other;
   other.id = std::string(64, 'a');
   other.resident = std::make_shared<CountedWeights>(1, 0, &live_);
-  ASSERT_TRUE(
-      store_.Commit(std::move(other), ByteReservation(), {"layer", false, ""})
-          .ok());
+  ASSERT_TRUE(store_
+                  .Commit(kAnybody, std::move(other), ByteReservation(),
+                          {"layer", false, ""})
+                  .ok());
   EXPECT_EQ(session_->Finish().status().code(),
             absl::StatusCode::kAlreadyExists);
-  EXPECT_FALSE(store_.Find(ToHex(id_)).ok());
-  EXPECT_EQ((*store_.Find("layer"))->id, std::string(64, 'a'));
+  EXPECT_FALSE(store_.Find(kAnybody, ToHex(id_)).ok());
+  EXPECT_EQ((*store_.Find(kAnybody, "layer"))->id, std::string(64, 'a'));
 }
 
 TEST_F(UploadSessionTest, WithdrawnUploadDoesNotCommit) {
@@ -256,7 +257,7 @@ TEST_F(UploadSessionTest, WithdrawnUploadDoesNotCommit) {
 TEST_F(UploadSessionTest, NothingIsVisibleBeforeFinish) {
   ASSERT_TRUE(Start().ok());
   AppendGood(chunks_.size());
-  EXPECT_THAT(store_.List("", 1).entries, IsEmpty());
+  EXPECT_THAT(store_.List(kAnybody, "", 1).entries, IsEmpty());
   ExpectNothingIsLeft();
 }
 
@@ -452,7 +453,7 @@ TEST_F(UploadSessionTest, IllegalShapeIsInvalid) {
 }
 
 TEST_F(UploadSessionTest, BudgetThatIsFullRefusesTheHeader) {
-  auto others = store_.Reserve(kBudgetBytes);
+  auto others = store_.Reserve(kAnybody, kBudgetBytes);
   ASSERT_TRUE(others.ok()) << others.status();
   EXPECT_EQ(Start().code(), absl::StatusCode::kResourceExhausted);
   *others = ByteReservation();
@@ -496,7 +497,8 @@ TEST_F(UploadSessionTest, HeldIdAnswersAtOnceAndBindsTheName) {
   ASSERT_TRUE(Start().ok());
   ASSERT_TRUE(deduplicated_.has_value());
   EXPECT_TRUE(deduplicated_->result.deduplicated);
-  EXPECT_THAT(store_.Get("another")->names, ElementsAre("another", "layer"));
+  EXPECT_THAT(store_.Get(kAnybody, "another")->names,
+              ElementsAre("another", "layer"));
   EXPECT_EQ(store_.reserved_bytes(), reserved_bytes + kNameRecordBytes);
 }
 
@@ -532,7 +534,7 @@ TEST_F(UploadSessionTest, SameBytesWithoutAnIdAreHeldOnce) {
 TEST_F(UploadSessionTest, UnloadedUploadReturnsItsMemory) {
   ASSERT_TRUE(UploadAll().ok());
   session_.reset();
-  ASSERT_TRUE(store_.Unload("layer").ok());
+  ASSERT_TRUE(store_.Unload(kAnybody, "layer").ok());
   ExpectNothingIsLeft();
 }
 

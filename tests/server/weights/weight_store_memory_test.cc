@@ -37,11 +37,11 @@ class WeightStoreMemoryTest : public testing::Test {
     Weights weights;
     weights.id = absl::StrFormat("%064x", number);
     weights.resident = std::make_shared<CountedWeights>(1, 0, &live_);
-    auto reservation = store_.Reserve(kLayerRecordBytes);
+    auto reservation = store_.Reserve(kAnybody, kLayerRecordBytes);
     ASSERT_TRUE(reservation.ok());
     ASSERT_TRUE(store_
-                    .Commit(std::move(weights), *std::move(reservation),
-                            {name, false, ""})
+                    .Commit(kAnybody, std::move(weights),
+                            *std::move(reservation), {name, false, ""})
                     .ok());
   }
 
@@ -65,7 +65,8 @@ TEST_F(WeightStoreMemoryTest, BudgetCoversNames) {
   const int64_t heap_before = HeapBytes();
   const int64_t reserved_before = store_.reserved_bytes();
   for (int64_t i = 0; i < kCount; ++i) {
-    ASSERT_TRUE(store_.BindIfHeld(id, {LongestName(i), false, ""}).ok());
+    ASSERT_TRUE(
+        store_.BindIfHeld(kAnybody, id, {LongestName(i), false, ""}).ok());
   }
   const int64_t taken = HeapBytes() - heap_before;
   std::cout << taken / kCount << " bytes a name\n";

@@ -66,18 +66,19 @@ class WeightStoreTest : public testing::Test {
 
   absl::StatusOr<std::shared_ptr<const Weights>> TryCommit(
       int64_t number, const NameBinding& binding) {
-    auto reservation = store_->Reserve(kLayerBytes);
+    auto reservation = store_->Reserve(kAnybody, kLayerBytes);
     EXPECT_TRUE(reservation.ok()) << reservation.status();
     Weights weights;
     weights.id = Id(number);
     weights.resident =
         std::make_shared<CountedWeights>(number, kLayerBytes, &live_);
-    return store_->Commit(std::move(weights), *std::move(reservation), binding);
+    return store_->Commit(kAnybody, std::move(weights), *std::move(reservation),
+                          binding);
   }
 
   // Binds a name to layer `number`, which is held.
   void Bind(int64_t number, const std::string& name) {
-    const auto held = store_->BindIfHeld(Id(number), Named(name));
+    const auto held = store_->BindIfHeld(kAnybody, Id(number), Named(name));
     ASSERT_TRUE(held.ok()) << held.status();
     ASSERT_NE(*held, nullptr);
   }
@@ -87,7 +88,7 @@ class WeightStoreTest : public testing::Test {
     std::vector<std::string> ids;
     std::string place;
     for (bool is_last = false; !is_last;) {
-      const WeightsPage page = store_->List(place, page_layers);
+      const WeightsPage page = store_->List(kAnybody, place, page_layers);
       EXPECT_LE(page.entries.size(), static_cast<size_t>(page_layers));
       for (const WeightsPage::Entry& entry : page.entries) {
         ids.push_back(entry.named.record->id);
@@ -104,7 +105,7 @@ class WeightStoreTest : public testing::Test {
   }
 
   std::string IdOf(const std::string& name_or_id) {
-    const auto found = store_->Find(name_or_id);
+    const auto found = store_->Find(kAnybody, name_or_id);
     return found.ok() ? (*found)->id : found.status().ToString();
   }
 
@@ -126,28 +127,32 @@ TEST_F(WeightStoreTest, FindsByIdInEitherCase) {
 }
 
 TEST_F(WeightStoreTest, UnknownWeightsErrorNamesWhatWasAsked) {
-  const absl::Status status = store_->Find("nobody").status();
+  const absl::Status status = store_->Find(kAnybody, "nobody").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(status.message(), HasSubstr("\"nobody\""));
 }
 
 TEST_F(WeightStoreTest, UnknownWeightsErrorIsPrintableAndShort) {
   const std::string message(
-      store_->Find(std::string(100000, '\x01')).status().message());
+      store_->Find(kAnybody, std::string(100000, '\x01')).status().message());
   EXPECT_LT(message.size(), 1000u);
   EXPECT_EQ(message.find('\x01'), std::string::npos);
 }
 
 TEST_F(WeightStoreTest, EveryLookupOfUnknownWeightsIsNotFound) {
-  EXPECT_EQ(store_->Get("x").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(store_->Unload("x").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(store_->Unload(Id(1)).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(*store_->BindIfHeld(Id(1), Named("x")), nullptr);
+  EXPECT_EQ(store_->Get(kAnybody, "x").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->Unload(kAnybody, "x").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->Unload(kAnybody, Id(1)).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(*store_->BindIfHeld(kAnybody, Id(1), Named("x")), nullptr);
 }
 
 TEST_F(WeightStoreTest, FailedBindLeavesNoName) {
-  EXPECT_EQ(*store_->BindIfHeld(Id(1), Named("x")), nullptr);
-  EXPECT_EQ(store_->Find("x").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(*store_->BindIfHeld(kAnybody, Id(1), Named("x")), nullptr);
+  EXPECT_EQ(store_->Find(kAnybody, "x").status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 TEST_F(WeightStoreTest, SecondCommitOfAnIdKeepsTheFirst) {
@@ -162,7 +167,7 @@ TEST_F(WeightStoreTest, DescribesNamesSorted) {
   Commit(1, "b");
   Commit(1, "c");
   Bind(1, "a");
-  EXPECT_THAT(store_->Get(Id(1))->names, ElementsAre("a", "b", "c"));
+  EXPECT_THAT(store_->Get(kAnybody, Id(1))->names, ElementsAre("a", "b", "c"));
 }
 
 TEST_F(WeightStoreTest, ListsByFirstNameThenIdNamelessLast) {
@@ -183,7 +188,7 @@ TEST_F(WeightStoreTest, ListsALayerWhereItsFirstNameIsNow) {
   EXPECT_THAT(ListedIds(2), ElementsAre(Id(1), Id(2)));
   Bind(2, "a");
   EXPECT_THAT(ListedIds(2), ElementsAre(Id(2), Id(1)));
-  store_->Unload("a").value();
+  store_->Unload(kAnybody, "a").value();
   EXPECT_THAT(ListedIds(2), ElementsAre(Id(1), Id(2)));
   Bind(2, "c");
   EXPECT_THAT(ListedIds(2), ElementsAre(Id(2)));
@@ -193,10 +198,11 @@ TEST_F(WeightStoreTest, PagesGoOnThoughLayersComeAndGo) {
   for (int64_t number = 1; number <= 6; ++number) {
     Commit(number, absl::StrFormat("%d", number));
   }
-  const WeightsPage first = store_->List("", 2);
-  store_->Unload("2").value();
+  const WeightsPage first = store_->List(kAnybody, "", 2);
+  store_->Unload(kAnybody, "2").value();
   Commit(7, "0");
-  const WeightsPage second = store_->List(first.entries.back().place, 2);
+  const WeightsPage second =
+      store_->List(kAnybody, first.entries.back().place, 2);
   EXPECT_EQ(second.entries[0].named.record->id, Id(3));
   EXPECT_EQ(second.entries[1].named.record->id, Id(4));
   EXPECT_FALSE(second.is_last);
@@ -206,15 +212,15 @@ TEST_F(WeightStoreTest, DescribesAHundredNamesAndCountsAll) {
   store_ = std::make_unique<WeightStore>(StoreLimits{}, &metrics_);
   Commit(1, "");
   for (int i = 0; i < 250; ++i) Bind(1, absl::StrFormat("n%03d", i));
-  const NamedWeights first = *store_->Get(Id(1));
+  const NamedWeights first = *store_->Get(kAnybody, Id(1));
   ASSERT_EQ(first.names.size(), 100u);
   EXPECT_EQ(first.names.back(), "n099");
   EXPECT_EQ(first.name_count, 250);
-  const NamedWeights next = *store_->Get(Id(1), first.names.back());
+  const NamedWeights next = *store_->Get(kAnybody, Id(1), first.names.back());
   EXPECT_EQ(next.names.front(), "n100");
-  EXPECT_EQ(store_->Get(Id(1), "n199")->names.size(), 50u);
-  EXPECT_THAT(store_->Get(Id(1), "n249")->names, IsEmpty());
-  EXPECT_EQ(store_->List("", 1).entries[0].named.names.size(), 100u);
+  EXPECT_EQ(store_->Get(kAnybody, Id(1), "n199")->names.size(), 50u);
+  EXPECT_THAT(store_->Get(kAnybody, Id(1), "n249")->names, IsEmpty());
+  EXPECT_EQ(store_->List(kAnybody, "", 1).entries[0].named.names.size(), 100u);
 }
 
 TEST_F(WeightStoreTest, NamesTakeOfTheBudgetAndGiveBack) {
@@ -224,19 +230,20 @@ TEST_F(WeightStoreTest, NamesTakeOfTheBudgetAndGiveBack) {
   EXPECT_EQ(store_->reserved_bytes(), kNamedLayerBytes + kNameRecordBytes);
   Bind(1, "b");
   EXPECT_EQ(store_->reserved_bytes(), kNamedLayerBytes + kNameRecordBytes);
-  store_->Unload("b").value();
+  store_->Unload(kAnybody, "b").value();
   EXPECT_EQ(store_->reserved_bytes(), kNamedLayerBytes);
-  store_->Unload(Id(1)).value();
+  store_->Unload(kAnybody, Id(1)).value();
   EXPECT_EQ(store_->reserved_bytes(), 0);
 }
 
 TEST_F(WeightStoreTest, ANameBeyondTheBudgetIsRefusedAndChangesNothing) {
   Commit(1, "a");
-  auto others = store_->Reserve(kBudgetBytes - store_->reserved_bytes());
-  const auto bound = store_->BindIfHeld(Id(1), Named("b"));
+  auto others =
+      store_->Reserve(kAnybody, kBudgetBytes - store_->reserved_bytes());
+  const auto bound = store_->BindIfHeld(kAnybody, Id(1), Named("b"));
   EXPECT_EQ(bound.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_FALSE(store_->Find("b").ok());
-  EXPECT_EQ(store_->Get(Id(1))->name_count, 1);
+  EXPECT_FALSE(store_->Find(kAnybody, "b").ok());
+  EXPECT_EQ(store_->Get(kAnybody, Id(1))->name_count, 1);
 }
 
 TEST_F(WeightStoreTest, RefusesLayersBeyondTheLimit) {
@@ -247,11 +254,11 @@ TEST_F(WeightStoreTest, RefusesLayersBeyondTheLimit) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(refused.message(), HasSubstr("2 layers are held"));
   EXPECT_THAT(refused.message(), HasSubstr("--max_layers"));
-  EXPECT_FALSE(store_->Find("c").ok());
+  EXPECT_FALSE(store_->Find(kAnybody, "c").ok());
   EXPECT_EQ(live_, 2);
-  EXPECT_EQ(store_->CheckCommit(Named("c"), Id(3)), refused);
+  EXPECT_EQ(store_->CheckCommit(kAnybody, Named("c"), Id(3)), refused);
   // Weights that are held already, and those that replace others, fit.
-  EXPECT_TRUE(store_->CheckCommit(Named("c"), Id(2)).ok());
+  EXPECT_TRUE(store_->CheckCommit(kAnybody, Named("c"), Id(2)).ok());
   Commit(3, "a");
   EXPECT_EQ(IdOf("a"), Id(3));
 }
@@ -260,14 +267,15 @@ TEST_F(WeightStoreTest, RefusesNamesBeyondTheLimit) {
   Limit(/*layers=*/10, /*names=*/2);
   Commit(1, "a");
   Bind(1, "b");
-  const absl::Status refused = store_->BindIfHeld(Id(1), Named("c")).status();
+  const absl::Status refused =
+      store_->BindIfHeld(kAnybody, Id(1), Named("c")).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(refused.message(), HasSubstr("--max_names"));
   EXPECT_EQ(TryCommit(2, Named("c")).status(), refused);
-  EXPECT_EQ(store_->CheckCommit(Named("c"), ""), refused);
+  EXPECT_EQ(store_->CheckCommit(kAnybody, Named("c"), ""), refused);
   Commit(2, "b");  // a name that is bound already
   Commit(3, "");
-  store_->Unload("a").value();
+  store_->Unload(kAnybody, "a").value();
   Bind(2, "c");
 }
 
@@ -276,14 +284,14 @@ TEST_F(WeightStoreTest, CreateOnlyTakesANameThatIsFree) {
   binding.create_only = true;
   EXPECT_TRUE(TryCommit(1, binding).ok());
   EXPECT_TRUE(TryCommit(1, binding).ok());  // again
-  EXPECT_TRUE(store_->BindIfHeld(Id(1), binding).ok());
+  EXPECT_TRUE(store_->BindIfHeld(kAnybody, Id(1), binding).ok());
   const absl::Status refused = TryCommit(2, binding).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(refused.message(), HasSubstr(Id(1)));
   EXPECT_EQ(IdOf("a"), Id(1));
-  EXPECT_FALSE(store_->Find(Id(2)).ok());
-  EXPECT_EQ(store_->CheckCommit(binding, Id(2)), refused);
-  EXPECT_EQ(store_->CheckCommit(binding, ""), refused);
+  EXPECT_FALSE(store_->Find(kAnybody, Id(2)).ok());
+  EXPECT_EQ(store_->CheckCommit(kAnybody, binding, Id(2)), refused);
+  EXPECT_EQ(store_->CheckCommit(kAnybody, binding, ""), refused);
 }
 
 TEST_F(WeightStoreTest, IfMatchReplacesTheseWeightsAlone) {
@@ -299,18 +307,18 @@ TEST_F(WeightStoreTest, IfMatchReplacesTheseWeightsAlone) {
   EXPECT_EQ(IdOf("a"), Id(2));
   EXPECT_TRUE(TryCommit(2, binding).ok());  // again, after a lost answer
   binding.name = "free";
-  EXPECT_EQ(store_->BindIfHeld(Id(2), binding).status().code(),
+  EXPECT_EQ(store_->BindIfHeld(kAnybody, Id(2), binding).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(WeightStoreTest, UnloadIfMatchDropsTheseWeightsAlone) {
   Commit(1, "a");
-  EXPECT_EQ(store_->Unload("a", Id(2)).status().code(),
+  EXPECT_EQ(store_->Unload(kAnybody, "a", Id(2)).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(store_->Unload("a", "id").status().code(),
+  EXPECT_EQ(store_->Unload(kAnybody, "a", "id").status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(IdOf("a"), Id(1));
-  EXPECT_THAT(store_->Unload("a", Id(1)).value(), true);
+  EXPECT_THAT(store_->Unload(kAnybody, "a", Id(1)).value(), true);
 }
 
 TEST(NameBindingTest, RefusesConditionsThatCannotBe) {
@@ -329,7 +337,7 @@ TEST_F(WeightStoreTest, RebindingANameDropsWeightsWithoutAnother) {
   Commit(1, "a");
   Commit(2, "a");
   EXPECT_EQ(IdOf("a"), Id(2));
-  EXPECT_FALSE(store_->Find(Id(1)).ok());
+  EXPECT_FALSE(store_->Find(kAnybody, Id(1)).ok());
   EXPECT_EQ(live_, 1);
   EXPECT_EQ(store_->reserved_bytes(), kNamedLayerBytes);
 }
@@ -350,14 +358,14 @@ TEST_F(WeightStoreTest, BindingANameToItsOwnWeightsChangesNothing) {
 TEST_F(WeightStoreTest, UnloadingOneOfTwoNamesKeepsTheWeights) {
   Commit(1, "a");
   Commit(1, "b");
-  EXPECT_THAT(store_->Unload("a").value(), false);
+  EXPECT_THAT(store_->Unload(kAnybody, "a").value(), false);
   EXPECT_EQ(IdOf("b"), Id(1));
-  EXPECT_FALSE(store_->Find("a").ok());
+  EXPECT_FALSE(store_->Find(kAnybody, "a").ok());
 }
 
 TEST_F(WeightStoreTest, UnloadingTheLastNameFreesTheWeights) {
   Commit(1, "a");
-  EXPECT_THAT(store_->Unload("a").value(), true);
+  EXPECT_THAT(store_->Unload(kAnybody, "a").value(), true);
   EXPECT_EQ(live_, 0);
   EXPECT_EQ(store_->reserved_bytes(), 0);
 }
@@ -365,15 +373,15 @@ TEST_F(WeightStoreTest, UnloadingTheLastNameFreesTheWeights) {
 TEST_F(WeightStoreTest, UnloadingAnIdDropsAllItsNames) {
   Commit(1, "a");
   Commit(1, "b");
-  EXPECT_THAT(store_->Unload(Id(1)).value(), true);
-  EXPECT_FALSE(store_->Find("a").ok());
-  EXPECT_FALSE(store_->Find("b").ok());
-  EXPECT_THAT(store_->List("", 1).entries, IsEmpty());
+  EXPECT_THAT(store_->Unload(kAnybody, Id(1)).value(), true);
+  EXPECT_FALSE(store_->Find(kAnybody, "a").ok());
+  EXPECT_FALSE(store_->Find(kAnybody, "b").ok());
+  EXPECT_THAT(store_->List(kAnybody, "", 1).entries, IsEmpty());
 }
 
 TEST_F(WeightStoreTest, LeaseKeepsMemoryAndBudgetAfterUnload) {
   auto lease = Commit(1, "a")->resident;
-  EXPECT_THAT(store_->Unload("a").value(), true);
+  EXPECT_THAT(store_->Unload(kAnybody, "a").value(), true);
   EXPECT_EQ(live_, 1);
   EXPECT_EQ(store_->reserved_bytes(), kLayerBytes);
   lease.reset();
@@ -397,7 +405,7 @@ TEST_F(WeightStoreTest, MetricsFollowCountBytesAndBudget) {
               Optional(2.0 * kNamedLayerBytes));
   EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_budget_bytes"),
               Optional(1.0 * kBudgetBytes));
-  store_->Unload("a").value();
+  store_->Unload(kAnybody, "a").value();
   EXPECT_THAT(MetricValue(metrics_, "qgemm_weights_layers"), Optional(1.0));
 }
 
@@ -421,7 +429,7 @@ TEST_F(WeightStoreTest, ReadersSeeTheOldWeightsOrTheNewWhileANameIsRebound) {
     readers.emplace_back([this, &stop] {
       int64_t last = 0;
       while (!stop) {
-        const auto found = store_->Find("a");
+        const auto found = store_->Find(kAnybody, "a");
         if (!found.ok()) {
           ADD_FAILURE() << found.status();
           return;

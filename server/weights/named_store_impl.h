@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Implementation of named_store.h, which includes it.
+
+#ifndef QGEMM_SERVER_WEIGHTS_NAMED_STORE_IMPL_H_
+#define QGEMM_SERVER_WEIGHTS_NAMED_STORE_IMPL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "base/byte_budget.h"
+#include "base/status_macros.h"
+#include "server/weights/named_store.h"
+
+namespace qgemm {
+
+// Names that one part of a list looks at under one hold of the store's lock.
+inline constexpr int kNamesALock = 1024;
+
+template <typename Record>
+auto NamedStore<Record>::Commit(const Principal* caller, const Pointer& record,
+                                const NameBinding& binding)
+    -> absl::StatusOr<Pointer> {
+  Pointer replaced;  // released after the lock
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(CheckBinding(caller, binding, record->id));
+  RETURN_IF_ERROR(CheckCounts(caller, binding, record->id));
+  return BindChecked(caller, record, binding, &replaced);
+}
+
+template <typename Record>
+auto NamedStore<Record>::BindIfHeld(const Principal* caller,
+                                    absl::string_view id,
+                                    const NameBinding& binding)
+    -> absl::StatusOr<Pointer> {
+  Pointer replaced;  // released after the lock
+  MutexLock lock(&mutex_);
+  const Entry* const entry = FindId(caller, id);
+  if (entry == nullptr) return nullptr;
+  RETURN_IF_ERROR(CheckBinding(caller, binding, id));
+  RETURN_IF_ERROR(CheckCounts(caller, binding, id));
+  return BindChecked(caller, entry->record, binding, &replaced);
+}
+
+template <typename Record>
+auto NamedStore<Record>::BindChecked(const Principal* caller,
+                                     const Pointer& record,
+                                     const NameBinding& binding,
+                                     Pointer* replaced)
+    -> absl::StatusOr<Pointer> {
+  RETURN_IF_ERROR(CheckQuota(caller, binding, *record));
+  ASSIGN_OR_RETURN(ByteReservation reservation,
+                   ReserveName(caller, binding.name));
+  Entry* const entry = Add(record);
+  *replaced =
+      Bind(binding.name, std::move(reservation), OwnerOf(caller), entry);
+  Changed();
+  return entry->record;
+}
+
+template <typename Record>
+absl::StatusOr<bool> NamedStore<Record>::Unload(const Principal* caller,
+                                                absl::string_view name_or_id,
+                                                absl::string_view if_match) {
+  RETURN_IF_ERROR(ValidateIfMatch(if_match));
+  Pointer dropped;  // released after the lock
+  MutexLock lock(&mutex_);
+  Entry* const entry = FindEntry(caller, name_or_id);
+  if (entry == nullptr) return UnknownRecord(options_.noun, name_or_id);
+  RETURN_IF_ERROR(CheckUnload(caller, name_or_id, *entry));
+  const std::string& id = entry->record->id;
+  if (!if_match.empty() && !absl::EqualsIgnoreCase(if_match, id)) {
+    return NotMatched(options_.noun, name_or_id, id, if_match);
+  }
+  const auto name = by_name_.find(name_or_id);
+  if (name != by_name_.end()) {
+    dropped = RemoveName(name->first, name->second.owner, entry);
+    by_name_.erase(name);
+  } else if (ManagesAll(caller)) {
+    dropped = RemoveAllHolders(entry);
+  } else {
+    dropped = RemoveHolder(OwnerOf(caller), entry);
+  }
+  Changed();
+  return dropped != nullptr || !entry->names.IsVisibleTo(caller);
+}
+
+template <typename Record>
+NamedRecord<Record> NamedStore<Record>::Describe(const Principal* caller,
+                                                 const Entry& entry,
+                                                 absl::string_view after) {
+  ListedNames listed = entry.names.ListFor(caller, after);
+  return {entry.record, std::move(listed.names), listed.count};
+}
+
+template <typename Record>
+auto NamedStore<Record>::FindEntry(const Principal* caller,
+                                   absl::string_view name_or_id) const
+    -> Entry* {
+  // No look at names that the caller may not read: it would take another time
+  // for those that are bound.
+  if (Reads(caller, name_or_id)) {
+    const auto name = by_name_.find(name_or_id);
+    if (name != by_name_.end()) return name->second.entry;
+  }
+  return LooksLikeId(name_or_id)
+             ? FindId(caller, absl::AsciiStrToLower(name_or_id))
+             : nullptr;
+}
+
+template <typename Record>
+auto NamedStore<Record>::FindId(const Principal* caller,
+                                absl::string_view id) const -> Entry* {
+  const auto found = by_id_.find(id);
+  if (found == by_id_.end()) return nullptr;
+  Entry* const entry = found->second.get();
+  return entry->names.IsVisibleTo(caller) ? entry : nullptr;
+}
+
+template <typename Record>
+absl::Status NamedStore<Record>::CheckBinding(const Principal* caller,
+                                              const NameBinding& binding,
+                                              absl::string_view id) const {
+  if (binding.name.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckMayBind(caller, options_.noun, binding.name));
+  const auto bound = by_name_.find(binding.name);
+  const bool is_bound = bound != by_name_.end();
+  const std::string bound_id = is_bound ? bound->second.entry->record->id : "";
+  if (is_bound && bound_id == id) return absl::OkStatus();
+  if (is_bound && !ManagesAll(caller) &&
+      bound->second.owner->id != caller->client_id) {
+    return OwnedByAnother(*caller, options_.noun, binding.name);
+  }
+  if (binding.create_only && is_bound) {
+    return AlreadyBound(options_.noun, binding.name, bound_id);
+  }
+  if (!binding.if_match.empty() &&
+      !absl::EqualsIgnoreCase(binding.if_match, bound_id)) {
+    return NotMatched(options_.noun, binding.name, bound_id, binding.if_match);
+  }
+  return absl::OkStatus();
+}
+
+template <typename Record>
+absl::Status NamedStore<Record>::CheckCounts(const Principal* caller,
+                                             const NameBinding& binding,
+                                             absl::string_view id) const {
+  const auto is_full = [](size_t count, int64_t limit) {
+    return static_cast<int64_t>(count) >= limit;
+  };
+  const auto bound = by_name_.find(binding.name);
+  const bool is_new_name = !binding.name.empty() && bound == by_name_.end();
+  if (is_new_name && is_full(by_name_.size(), options_.max_names)) {
+    return TooMany("names", options_.max_names, options_.names_flag);
+  }
+  // A record that loses its last name by the binding makes room for another.
+  const bool replaces = bound != by_name_.end() &&
+                        bound->second.entry->names.all().size() == 1 &&
+                        bound->second.entry->names.holders() == 1;
+  // One that only others see takes a place too: an error must not tell of it.
+  if (FindId(caller, id) == nullptr && !replaces &&
+      is_full(by_id_.size(), options_.max_records)) {
+    return TooMany(options_.plural, options_.max_records,
+                   options_.records_flag);
+  }
+  return absl::OkStatus();
+}
+
+template <typename Record>
+absl::Status NamedStore<Record>::CheckQuota(const Principal* caller,
+                                            const NameBinding& binding,
+                                            const Record& record) const {
+  if (caller == nullptr || options_.accounts == nullptr) {
+    return absl::OkStatus();
+  }
+  // A name counts for its owner, whoever binds it.
+  const auto bound = by_name_.find(binding.name);
+  if (bound != by_name_.end() && bound->second.owner->id != caller->client_id) {
+    return absl::OkStatus();
+  }
+  const auto held = by_id_.find(record.id);
+  return options_.accounts->Check(
+      caller, ItemsOf(held == by_id_.end() ? record : *held->second->record));
+}
+
+template <typename Record>
+absl::Status NamedStore<Record>::CheckUnload(const Principal* caller,
+                                             absl::string_view name_or_id,
+                                             const Entry& entry) const {
+  if (ManagesAll(caller)) return absl::OkStatus();
+  const auto name = by_name_.find(name_or_id);
+  const bool is_own = name == by_name_.end()
+                          ? entry.names.IsHeldBy(caller->client_id)
+                          : name->second.owner->id == caller->client_id &&
+                                MayBind(caller, name_or_id);
+  return is_own ? absl::OkStatus()
+                : OwnedByAnother(*caller, options_.noun, name_or_id);
+}
+
+template <typename Record>
+Owner* NamedStore<Record>::OwnerOf(const Principal* caller) {
+  const auto found = owners_.find(OwnerIdOf(caller));
+  if (found != owners_.end()) return &found->second;
+  std::string id(OwnerIdOf(caller));
+  Owner& owner = owners_[id];
+  owner.id = std::move(id);
+  return &owner;
+}
+
+template <typename Record>
+auto NamedStore<Record>::Add(const Pointer& record) -> Entry* {
+  std::unique_ptr<Entry>& entry = by_id_[record->id];
+  if (entry != nullptr) return entry.get();
+  entry = std::make_unique<Entry>(record);
+  entry->listed = list_.emplace(PlaceOfUnnamed(record->id), entry.get()).first;
+  return entry.get();
+}
+
+template <typename Record>
+auto NamedStore<Record>::Bind(const std::string& name,
+                              ByteReservation reservation, Owner* owner,
+                              Entry* entry) -> Pointer {
+  if (name.empty()) {
+    if (entry->names.AddUnnamed(owner)) BeginHold(*owner, *entry);
+    return nullptr;
+  }
+  const auto [bound, is_new] = by_name_.try_emplace(name);
+  if (is_new) {
+    bound->second.reservation = std::move(reservation);
+    bound->second.owner = owner;
+  }
+  Owner* const name_owner = bound->second.owner;
+  Entry* const previous = std::exchange(bound->second.entry, entry);
+  if (previous == entry) return nullptr;
+  // First, as both might have the name's place in the list.
+  Pointer dropped;
+  if (previous != nullptr) {
+    dropped = RemoveName(bound->first, name_owner, previous);
+  }
+  if (entry->names.Add(bound->first, name_owner)) {
+    BeginHold(*name_owner, *entry);
+  }
+  Relist(entry);
+  return dropped;
+}
+
+template <typename Record>
+auto NamedStore<Record>::RemoveName(absl::string_view name, Owner* owner,
+                                    Entry* entry) -> Pointer {
+  if (entry->names.Remove(name, owner)) EndHold(*owner, *entry);
+  return DropUnheld(entry);
+}
+
+template <typename Record>
+auto NamedStore<Record>::RemoveHolder(Owner* owner, Entry* entry) -> Pointer {
+  std::vector<absl::string_view> names;
+  for (const absl::string_view name : entry->names.all()) {
+    if (by_name_.find(name)->second.owner == owner) names.push_back(name);
+  }
+  if (names.empty()) {
+    entry->names.RemoveUnnamed(owner);
+    EndHold(*owner, *entry);
+  }
+  for (const absl::string_view name : names) {
+    const auto bound = by_name_.find(name);
+    if (entry->names.Remove(name, owner)) EndHold(*owner, *entry);
+    by_name_.erase(bound);
+  }
+  return DropUnheld(entry);
+}
+
+template <typename Record>
+auto NamedStore<Record>::RemoveAllHolders(Entry* entry) -> Pointer {
+  std::vector<Owner*> owners;
+  entry->names.VisitHolders(
+      [&owners](Owner* owner) { owners.push_back(owner); });
+  Pointer dropped;
+  for (Owner* const owner : owners) dropped = RemoveHolder(owner, entry);
+  return dropped;
+}
+
+template <typename Record>
+auto NamedStore<Record>::DropUnheld(Entry* entry) -> Pointer {
+  if (entry->names.holders() > 0) {
+    Relist(entry);
+    return nullptr;
+  }
+  list_.erase(entry->listed);
+  const Pointer dropped = entry->record;
+  by_id_.erase(by_id_.find(dropped->id));
+  return dropped;
+}
+
+template <typename Record>
+void NamedStore<Record>::BeginHold(const Owner& owner, const Entry& entry) {
+  if (options_.accounts == nullptr || owner.id.empty()) return;
+  options_.accounts->Add(owner.id, ItemsOf(*entry.record));
+}
+
+template <typename Record>
+void NamedStore<Record>::EndHold(const Owner& owner, const Entry& entry) {
+  if (options_.accounts == nullptr || owner.id.empty()) return;
+  options_.accounts->Remove(owner.id, ItemsOf(*entry.record));
+}
+
+template <typename Record>
+void NamedStore<Record>::Relist(Entry* entry) {
+  std::string place = PlaceOf(*entry);
+  if (place == entry->listed->first) return;
+  list_.erase(entry->listed);
+  entry->listed = list_.emplace(std::move(place), entry).first;
+}
+
+template <typename Record>
+ListPage<Record> NamedStore<Record>::ListAll(absl::string_view after,
+                                             int64_t max_records) const {
+  ListPage<Record> page;
+  auto next = list_.upper_bound(after);
+  for (; next != list_.end() && max_records > 0; ++next, --max_records) {
+    page.entries.push_back(
+        {Describe(kAnybody, *next->second, ""), next->first});
+  }
+  page.is_last = next == list_.end();
+  if (!page.is_last && !page.entries.empty()) {
+    page.next = page.entries.back().place;
+  }
+  return page;
+}
+
+template <typename Record>
+bool NamedStore<Record>::Part::Look(std::string place) {
+  if (looks == kNamesALock ||
+      static_cast<int64_t>(page.entries.size()) == max_records) {
+    page.is_last = false;
+    return false;
+  }
+  ++looks;
+  page.next = std::move(place);
+  return true;
+}
+
+// By names, and not by the list of all: a record's place in that may be a name
+// that the caller may not read.
+template <typename Record>
+ListPage<Record> NamedStore<Record>::ListFor(const Principal& caller,
+                                             absl::string_view after,
+                                             int64_t max_records) const {
+  const std::vector<absl::string_view> prefixes = ReadablePrefixes(caller);
+  Part part;
+  part.max_records = max_records;
+  const bool begins_unnamed = absl::ConsumePrefix(&after, "1");
+  const absl::string_view last_name = absl::StripPrefix(after, "0");
+  const absl::string_view last_id = begins_unnamed ? after : "";
+  if (begins_unnamed || AddNamed(caller, prefixes, last_name, &part)) {
+    AddUnnamed(caller, prefixes, last_id, &part);
+  }
+  return std::move(part.page);
+}
+
+template <typename Record>
+bool NamedStore<Record>::AddNamed(const Principal& caller,
+                                  absl::Span<const absl::string_view> prefixes,
+                                  absl::string_view last_name,
+                                  Part* part) const {
+  for (const absl::string_view prefix : prefixes) {
+    auto name = prefix > last_name ? by_name_.lower_bound(prefix)
+                                   : by_name_.upper_bound(last_name);
+    for (; name != by_name_.end() && absl::StartsWith(name->first, prefix);
+         ++name) {
+      if (!part->Look(PlaceOf(name->first))) return false;
+      const Entry& entry = *name->second.entry;
+      if (entry.names.FirstWith(prefixes) != name->first) continue;
+      part->Add(Describe(&caller, entry, ""));
+    }
+  }
+  return true;
+}
+
+template <typename Record>
+bool NamedStore<Record>::AddUnnamed(
+    const Principal& caller, absl::Span<const absl::string_view> prefixes,
+    absl::string_view last_id, Part* part) const {
+  const auto owner = owners_.find(caller.client_id);
+  if (owner == owners_.end()) return true;
+  const auto& unnamed = owner->second.unnamed;
+  for (auto id = unnamed.upper_bound(last_id); id != unnamed.end(); ++id) {
+    if (!part->Look(PlaceOfUnnamed(*id))) return false;
+    const Entry& entry = *by_id_.find(*id)->second;
+    if (!entry.names.FirstWith(prefixes).empty()) continue;
+    part->Add(Describe(&caller, entry, ""));
+  }
+  return true;
+}
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_WEIGHTS_NAMED_STORE_IMPL_H_
