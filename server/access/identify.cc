@@ -103,6 +103,8 @@ const char* NameOf(DenyReason reason) {
       return "forwarded";
     case DenyReason::kRight:
       return "right";
+    case DenyReason::kConnections:
+      return "connections";
   }
   return "unknown";
 }

@@ -44,9 +44,15 @@ struct Credentials {
 };
 
 // Cause of a call that was denied; a label of qgemm_denied_calls_total.
-enum class DenyReason : uint8_t { kUnknown, kToken, kForwarded, kRight };
+enum class DenyReason : uint8_t {
+  kUnknown,
+  kToken,
+  kForwarded,
+  kRight,
+  kConnections,  // the client has as many as its quota
+};
 
-// "unknown", "token", "forwarded", "right".
+// "unknown", "token", "forwarded", "right", "connections".
 const char* NameOf(DenyReason reason);
 
 // The client, or UNAUTHENTICATED and why.

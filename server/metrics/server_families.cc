@@ -116,7 +116,8 @@ AccessFamilies::AccessFamilies(prometheus::Registry& registry)
       reload_failures(AddCounter(registry, "qgemm_access_reload_failures_total",
                                  "Access tables that were not valid and left "
                                  "the one before in force.")) {
-  for (const char* reason : {"unknown", "token", "forwarded", "right"}) {
+  for (const char* reason :
+       {"unknown", "token", "forwarded", "right", "connections"}) {
     denied.Find(reason);
   }
 }

@@ -242,6 +242,7 @@ void AcceptLoop::OnEnded(const Connection& connection) {
     }
     if (InodeOf(connection.fd) == 0) transit->End();
   }
+  connection.peer->clients->End();
   parts_.metrics->ConnectionsChanged(connection.peer->transport, -1);
   ended_.push_back({parts_.clock->Now(), connection.name, connection.peer});
 }

@@ -73,6 +73,28 @@ void ConnectionClients::Remember(const Shown& shown, uint64_t generation,
   }
 }
 
+bool ConnectionClients::Count(const std::shared_ptr<ClientUsage>& usage,
+                              int quota) {
+  MutexLock lock(&mutex_);
+  if (ended_ || counted_.count(usage) != 0) return true;
+  const int others = usage->connections.fetch_add(1, std::memory_order_relaxed);
+  if (quota > 0 && others >= quota) {
+    usage->connections.fetch_sub(1, std::memory_order_relaxed);
+    return false;
+  }
+  counted_.insert(usage);
+  return true;
+}
+
+void ConnectionClients::End() {
+  MutexLock lock(&mutex_);
+  ended_ = true;
+  for (const std::shared_ptr<ClientUsage>& usage : counted_) {
+    usage->connections.fetch_sub(1, std::memory_order_relaxed);
+  }
+  counted_.clear();
+}
+
 void CountMessage(const Peer& peer, Direction direction, int64_t bytes,
                   ServerMetrics* metrics) {
   metrics->AddTransportBytes(peer.transport, direction, bytes);

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -43,6 +44,9 @@ struct ClientUsage {
   std::atomic<int64_t> program_bytes{0};
   // Open calls of Health.Watch.
   std::atomic<int> watches{0};
+  // Connections that calls of a client of the access table came over, counted
+  // by ConnectionClients.
+  std::atomic<int> connections{0};
 };
 
 class ConnectionClients;
@@ -72,9 +76,15 @@ struct Peer {
 };
 
 // Remembers what calls of one connection showed of their clients, and who those
-// were found to be. Thread-safe.
+// were found to be; counts the connection for each of them while it lives.
+// Thread-safe.
 class ConnectionClients {
  public:
+  ConnectionClients() = default;
+  ConnectionClients(const ConnectionClients&) = delete;
+  ConnectionClients& operator=(const ConnectionClients&) = delete;
+  ~ConnectionClients() { End(); }
+
   // Metadata of a call: its token, and the client for which a proxy calls.
   // Borrowed.
   struct Shown {
@@ -91,6 +101,13 @@ class ConnectionClients {
   void Remember(const Shown& shown, uint64_t generation,
                 std::shared_ptr<const Peer> client);
 
+  // Counts the connection for the client, unless it counts already. False, and
+  // it does not, if that has `quota` connections; 0: any number.
+  bool Count(const std::shared_ptr<ClientUsage>& usage, int quota);
+
+  // The connection has ended: it counts for nobody any more.
+  void End();
+
  private:
   // A client has a connection to itself; a proxy may share one among some.
   static constexpr size_t kMostClients = 8;
@@ -105,6 +122,9 @@ class ConnectionClients {
   mutable Mutex mutex_;
   std::vector<Known> known_ ABSL_GUARDED_BY(mutex_);
   size_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // to forget
+  // That it counts for.
+  std::set<std::shared_ptr<ClientUsage>> counted_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // A bound of the client's quota; 0 if it has none.

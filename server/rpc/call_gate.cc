@@ -10,6 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "rpc/grpc_status.h"
+#include "server/rpc/call_registry.h"
 
 namespace qgemm {
 namespace {
@@ -69,6 +71,15 @@ absl::string_view FirstOf(const Credentials::Values& values) {
   return values.empty() ? absl::string_view() : values.front();
 }
 
+absl::Status TooManyConnections(const Peer& client, int quota) {
+  return WithRetryDelay(
+      absl::ResourceExhaustedError(absl::StrCat(
+          client.identity, " has ", quota,
+          " connections, which is its quota (connections in the access table); "
+          "close one, or send the calls over those that it has")),
+      kPlaceRetryDelay);
+}
+
 }  // namespace
 
 absl::Status RpcAccess::Check(const Principal& principal,
@@ -122,6 +133,12 @@ CallGate::Found CallGate::Find(const Peer& connection,
   found.reason = identity.reason;
   if (!found.status.ok()) return found;
   found.client = peers_->ClientOf(connection, std::move(identity.principal));
+  const int quota = QuotaOf(*found.client, &Quota::connections);
+  if (!connection.clients->Count(found.client->usage, quota)) {
+    found.status = TooManyConnections(*found.client, quota);
+    found.reason = DenyReason::kConnections;
+    return found;
+  }
   if (repeatable) connection.clients->Remember(key, generation, found.client);
   return found;
 }

@@ -17,6 +17,7 @@
 #include "server/rpc/operands.h"
 #include "server/rpc/request_log.h"
 #include "server/rpc/translate.h"
+#include "server/weights/owners.h"
 
 namespace qgemm {
 namespace {
@@ -206,6 +207,10 @@ void GemmStreamCall::SetCaller(Cancelled cancelled, Arriving* arriving) {
           std::unique_ptr<AdmittedRequest> ended) mutable {
         StreamResult result;
         result.timings = timings;
+        if (!ManagesAll(self->peer()->principal.get())) {
+          // Others' requests may have shared the launch.
+          result.timings.launch_rows = result.timings.launch_requests = 0;
+        }
         const CallServices& services = self->handler_->services_;
         result.total = services.clock->Now() - ended->arrival;
         if (status.ok() && result.total >= services.slow_request) {

@@ -8,6 +8,7 @@
 #include "server/rpc/handlers.h"
 #include "server/rpc/rows_call.h"
 #include "server/rpc/translate.h"
+#include "server/weights/owners.h"
 
 namespace qgemm {
 
@@ -55,6 +56,11 @@ class RowsHandler<Kind>::Call final : public RowsCall {
                   StagedOperands operands, int64_t c_bytes) override {
     typename Kind::Response header;
     ToMessage(timings, total, header.mutable_timings());
+    if (!ManagesAll(peer()->principal.get())) {
+      // Others' requests may have shared the launch.
+      header.mutable_timings()->clear_launch_rows();
+      header.mutable_timings()->clear_launch_requests();
+    }
     Answer(header, std::move(operands), c_bytes, total);
   }
 

@@ -105,9 +105,9 @@ class NamedStore {
   // already, by whomever, that record stays and is returned. A name that is
   // bound to this id already stays its owner's, whoever binds it. On an error
   // nothing changes. Errors: ALREADY_EXISTS (create_only), FAILED_PRECONDITION
-  // (if_match), RESOURCE_EXHAUSTED (records, names, budget, the caller's
-  // quota), PERMISSION_DENIED (a name outside of the caller's prefixes, or
-  // another's).
+  // (if_match), RESOURCE_EXHAUSTED (records, names, the caller's share of
+  // either, budget, the caller's quota), PERMISSION_DENIED (a name outside of
+  // the caller's prefixes, or another's).
   absl::StatusOr<Pointer> Commit(const Principal* caller, const Pointer& record,
                                  const NameBinding& binding);
 
@@ -162,8 +162,8 @@ class NamedStore {
   int64_t record_count(const Principal* caller) const {
     MutexLock lock(&mutex_);
     if (ManagesAll(caller)) return static_cast<int64_t>(by_id_.size());
-    const auto owner = owners_.find(caller->client_id);
-    return owner == owners_.end() ? 0 : owner->second.records;
+    const Owner* const owner = FindOwner(caller);
+    return owner == nullptr ? 0 : owner->records;
   }
 
  private:
@@ -226,6 +226,14 @@ class NamedStore {
   absl::Status CheckBinding(const Principal* caller, const NameBinding& binding,
                             absl::string_view id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  StorePlaces NamePlaces() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return {"names", options_.max_names, options_.names_flag,
+            static_cast<int64_t>(by_name_.size())};
+  }
+  StorePlaces RecordPlaces() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return {options_.plural, options_.max_records, options_.records_flag,
+            static_cast<int64_t>(by_id_.size())};
+  }
   // Errors: too many records or names after the binding of `id`.
   absl::Status CheckCounts(const Principal* caller, const NameBinding& binding,
                            absl::string_view id) const
@@ -254,6 +262,12 @@ class NamedStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (name.empty() || by_name_.count(name) != 0) return ByteReservation();
     return options_.reserve_name(caller);
+  }
+  // Null for a caller that has bound nothing yet.
+  const Owner* FindOwner(const Principal* caller) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto found = owners_.find(OwnerIdOf(caller));
+    return found == owners_.end() ? nullptr : &found->second;
   }
   Owner* OwnerOf(const Principal* caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Entry* Add(const Pointer& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -5,9 +5,9 @@
 #ifndef QGEMM_SERVER_WEIGHTS_NAMED_STORE_IMPL_H_
 #define QGEMM_SERVER_WEIGHTS_NAMED_STORE_IMPL_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +18,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "base/byte_budget.h"
 #include "base/status_macros.h"
 #include "server/weights/named_store.h"
 
@@ -155,25 +154,20 @@ template <typename Record>
 absl::Status NamedStore<Record>::CheckCounts(const Principal* caller,
                                              const NameBinding& binding,
                                              absl::string_view id) const {
-  const auto is_full = [](size_t count, int64_t limit) {
-    return static_cast<int64_t>(count) >= limit;
-  };
+  const Owner* const owner = FindOwner(caller);
   const auto bound = by_name_.find(binding.name);
-  const bool is_new_name = !binding.name.empty() && bound == by_name_.end();
-  if (is_new_name && is_full(by_name_.size(), options_.max_names)) {
-    return TooMany("names", options_.max_names, options_.names_flag);
+  if (!binding.name.empty() && bound == by_name_.end()) {
+    RETURN_IF_ERROR(
+        CheckPlace(caller, owner == nullptr ? 0 : owner->names, NamePlaces()));
   }
   // A record that loses its last name by the binding makes room for another.
   const bool replaces = bound != by_name_.end() &&
                         bound->second.entry->names.all().size() == 1 &&
                         bound->second.entry->names.holders() == 1;
   // One that only others see takes a place too: an error must not tell of it.
-  if (FindId(caller, id) == nullptr && !replaces &&
-      is_full(by_id_.size(), options_.max_records)) {
-    return TooMany(options_.plural, options_.max_records,
-                   options_.records_flag);
-  }
-  return absl::OkStatus();
+  if (replaces || FindId(caller, id) != nullptr) return absl::OkStatus();
+  return CheckPlace(caller, owner == nullptr ? 0 : owner->records,
+                    RecordPlaces());
 }
 
 template <typename Record>
@@ -211,10 +205,9 @@ template <typename Record>
 Owner* NamedStore<Record>::OwnerOf(const Principal* caller) {
   const auto found = owners_.find(OwnerIdOf(caller));
   if (found != owners_.end()) return &found->second;
-  std::string id(OwnerIdOf(caller));
-  Owner& owner = owners_[id];
-  owner.id = std::move(id);
-  return &owner;
+  Owner owner;
+  owner.id = std::string(OwnerIdOf(caller));
+  return &owners_.emplace(owner.id, std::move(owner)).first->second;
 }
 
 template <typename Record>
@@ -390,9 +383,9 @@ template <typename Record>
 bool NamedStore<Record>::AddUnnamed(
     const Principal& caller, absl::Span<const absl::string_view> prefixes,
     absl::string_view last_id, Part* part) const {
-  const auto owner = owners_.find(caller.client_id);
-  if (owner == owners_.end()) return true;
-  const auto& unnamed = owner->second.unnamed;
+  const Owner* const owner = FindOwner(&caller);
+  if (owner == nullptr) return true;
+  const std::set<absl::string_view>& unnamed = owner->unnamed;
   for (auto id = unnamed.upper_bound(last_id); id != unnamed.end(); ++id) {
     if (!part->Look(PlaceOfUnnamed(*id))) return false;
     const Entry& entry = *by_id_.find(*id)->second;

@@ -61,6 +61,17 @@ absl::Status OwnedByAnother(const Principal& caller, absl::string_view noun,
       Quoted(name_or_id), ", which another client owns"));
 }
 
+absl::Status CheckPlace(const Principal* caller, int64_t own,
+                        const StorePlaces& places) {
+  const int64_t left = places.limit - places.taken;
+  if (left <= 0) return TooMany(places.plural, places.limit, places.flag);
+  if (ManagesAll(caller) || own < left) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "client ", Quoted(caller->client_id), " has ", own, " ", places.plural,
+      ", its share: of ", places.limit, " (", places.flag,
+      ") a client may have as many as it leaves free; unload some"));
+}
+
 std::vector<absl::string_view> ReadablePrefixes(const Principal& caller) {
   std::vector<absl::string_view> all(caller.names.begin(), caller.names.end());
   all.insert(all.end(), caller.read.begin(), caller.read.end());

@@ -49,6 +49,20 @@ absl::Status CheckMayBind(const Principal* caller, absl::string_view noun,
 absl::Status OwnedByAnother(const Principal& caller, absl::string_view noun,
                             absl::string_view name_or_id);
 
+// Places of all owners together, and of them those that are taken.
+struct StorePlaces {
+  std::string plural;  // of what takes one: "names"
+  int64_t limit = 0;
+  std::string flag;  // that sets the limit
+  int64_t taken = 0;
+};
+
+// OK if the caller, who has `own` places, may take one more. A client that does
+// not manage all may have as many as it leaves free, so that others find some.
+// Errors: RESOURCE_EXHAUSTED.
+absl::Status CheckPlace(const Principal* caller, int64_t own,
+                        const StorePlaces& places);
+
 // The prefixes of the names that the caller may read, sorted; none is a prefix
 // of another. Borrowed from the caller, which does not manage all.
 std::vector<absl::string_view> ReadablePrefixes(const Principal& caller);

@@ -55,6 +55,7 @@ bool RecordNames::IsHeldBy(absl::string_view owner_id) const {
 
 bool RecordNames::Add(absl::string_view name, Owner* owner) {
   names_.insert(name);
+  ++owner->names;
   Hold* const hold = FindHold(owner->id);
   if (hold == nullptr) {
     Begin(owner, 1);
@@ -73,6 +74,7 @@ bool RecordNames::AddUnnamed(Owner* owner) {
 
 bool RecordNames::Remove(absl::string_view name, Owner* owner) {
   names_.erase(name);
+  --owner->names;
   Hold* const hold = FindHold(owner->id);
   if (--hold->names > 0) return false;
   End(hold);

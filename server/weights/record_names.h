@@ -23,7 +23,8 @@ inline constexpr size_t kMaxListedNames = 100;
 
 // A client that has bound names or loaded records.
 struct Owner {
-  std::string id;       // of the client; empty on a server without a table
+  std::string id;  // of the client; empty on a server without a table
+  int64_t names = 0;
   int64_t records = 0;  // that it holds
   // Ids of those that it holds without a name, keys of the store.
   std::set<absl::string_view> unnamed;

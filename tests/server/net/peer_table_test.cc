@@ -134,5 +134,28 @@ TEST_F(ConnectionClientsTest, KeepsTheLatestOfMany) {
   EXPECT_EQ(clients_.Find({"Bearer 0", ""}, 1), nullptr);
 }
 
+TEST(ConnectionCountTest, AConnectionCountsOnceForEachOfItsClients) {
+  const auto a = std::make_shared<ClientUsage>();
+  const auto b = std::make_shared<ClientUsage>();
+  ConnectionClients first;
+  EXPECT_TRUE(first.Count(a, 1));
+  EXPECT_TRUE(first.Count(a, 1));
+  EXPECT_TRUE(first.Count(b, 1));
+  {
+    ConnectionClients second;
+    EXPECT_FALSE(second.Count(a, 1));
+    EXPECT_EQ(a->connections, 1);
+    EXPECT_TRUE(second.Count(a, 2));
+    EXPECT_EQ(a->connections, 2);
+  }
+  EXPECT_EQ(a->connections, 1);
+  first.End();
+  EXPECT_EQ(a->connections, 0);
+  EXPECT_EQ(b->connections, 0);
+  // Calls that are served after the end of their connection.
+  EXPECT_TRUE(first.Count(a, 1));
+  EXPECT_EQ(a->connections, 0);
+}
+
 }  // namespace
 }  // namespace qgemm

@@ -252,6 +252,31 @@ TEST_F(ProgramStoreTest, AProgramKeepsItsWeightsWhateverBecomesOfTheirName) {
   EXPECT_EQ(weights_->reserved_bytes(), 0);
 }
 
+TEST_F(ProgramStoreTest, WhoHoldsAProgramHoldsItsWeights) {
+  Principal client;
+  client.client_id = "a";
+  client.names = {"a/"};
+  const auto held_bytes = [&] { return weights_->used_bytes(&client); };
+  const auto layer = LoadLayer("layer");
+  const int64_t layer_bytes = kLayerBytes + kLayerRecordBytes;
+  ASSERT_TRUE(weights_->BindIfHeld(kAnybody, layer->id, Named("a/y")).ok());
+  ResidentProgram program;
+  program.id = Id(1);
+  program.compiled = CommitGemm(1, "program", layer)->compiled;
+  ASSERT_TRUE(
+      programs_
+          ->Commit(&client, std::move(program), ByteReservation(), Named("a/p"))
+          .ok());
+  EXPECT_EQ(held_bytes(), kProgramBytes + layer_bytes);
+  // A name of the layer adds nothing, and takes nothing with it.
+  ASSERT_TRUE(weights_->BindIfHeld(&client, layer->id, Named("a/x")).ok());
+  EXPECT_EQ(held_bytes(), kProgramBytes + layer_bytes);
+  ASSERT_TRUE(weights_->Unload(&client, "a/x").ok());
+  EXPECT_EQ(held_bytes(), kProgramBytes + layer_bytes);
+  EXPECT_TRUE(programs_->Unload(&client, "a/p").ok());
+  EXPECT_EQ(held_bytes(), 0);
+}
+
 TEST_F(ProgramStoreTest, WeightsStayForOthersWhenAProgramGoes) {
   CommitGemm(1, "program", LoadLayer("layer"));
   EXPECT_TRUE(programs_->Unload(kAnybody, "program").value());

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -131,6 +132,19 @@ TEST(CallRegistry, RefusesWhileTheServerDrains) {
   EXPECT_TRUE(
       absl::IsUnavailable(registry.Enter(std::make_shared<FakeCall>())));
   EXPECT_TRUE(registry.Calls().empty());
+}
+
+TEST(CallRegistry, AClientHasAsManyCallsAsItsQuota) {
+  const LiveCalls live_calls;
+  CallRegistry<int> registry(&live_calls, {10, "streams", "--max_streams", 5});
+  const auto first = std::make_shared<int>();
+  EXPECT_TRUE(registry.Enter(first, "a", 1).ok());
+  const absl::Status refused = registry.Enter(std::make_shared<int>(), "a", 1);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(refused.message().find("1 streams of \"a\""), std::string::npos);
+  EXPECT_TRUE(registry.Enter(std::make_shared<int>(), "b", 1).ok());
+  EXPECT_TRUE(registry.Leave(first.get()));
+  EXPECT_TRUE(registry.Enter(std::make_shared<int>(), "a", 1).ok());
 }
 
 }  // namespace

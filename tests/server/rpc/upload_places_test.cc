@@ -22,10 +22,10 @@ using UploadPtr = std::shared_ptr<FakeUpload>;
 class UploadPlacesTest : public testing::Test {
  protected:
   // Enters an upload of that client; what it displaces is in displaced_.
-  absl::Status Enter(const std::string& identity) {
+  absl::Status Enter(const std::string& identity, size_t quota = 0) {
     uploads_.push_back(std::make_shared<FakeUpload>());
     absl::StatusOr<UploadPtr> displaced =
-        places_.Enter(uploads_.back(), identity);
+        places_.Enter(uploads_.back(), identity, quota);
     displaced_ = displaced.ok() ? *displaced : nullptr;
     if (!displaced.ok()) uploads_.pop_back();
     return displaced.status();
@@ -43,6 +43,18 @@ TEST_F(UploadPlacesTest, OneClientMayTakeAllPlaces) {
     EXPECT_EQ(displaced_, nullptr);
   }
   EXPECT_EQ(places_.Calls().size(), 4u);
+}
+
+TEST_F(UploadPlacesTest, AClientHasAsManyPlacesAsItsQuota) {
+  EXPECT_TRUE(Enter("a", 2).ok());
+  EXPECT_TRUE(Enter("a", 2).ok());
+  const absl::Status refused = Enter("a", 2);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("2 uploads of \"a\""));
+  EXPECT_TRUE(RetryDelayOf(refused).has_value());
+  EXPECT_TRUE(Enter("b", 2).ok());
+  places_.Leave(uploads_[0].get());
+  EXPECT_TRUE(Enter("a", 2).ok());
 }
 
 TEST_F(UploadPlacesTest, RefusesOneMoreOfTheSameClientWithTheTimeToRetry) {

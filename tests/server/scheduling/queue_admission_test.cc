@@ -99,6 +99,47 @@ TEST(QueueAdmissionTest, OneRequestMayFillAnEmptyQueue) {
   EXPECT_TRUE(CheckQueueRoom(Bytes(1000), Limits(1, 1000), {}, {}).status.ok());
 }
 
+QueueDemand WithQuota(const ClientQueueQuota& quota, int64_t rows,
+                      int64_t operand_bytes) {
+  QueueDemand demand = Bytes(operand_bytes);
+  demand.rows = rows;
+  demand.quota = quota;
+  return demand;
+}
+
+TEST(QueueAdmissionTest, AQuotaOfTheClientIsNamedWithValueAndLimit) {
+  const QueueLimits limits = Limits(1000, 1'000'000);
+  const QueueDepth own = Depth(8, 80);
+  EXPECT_TRUE(
+      CheckQueueRoom(WithQuota({10, 90}, 2, 10), limits, own, own).status.ok());
+  const Refusal rows =
+      CheckQueueRoom(WithQuota({10, 0}, 3, 1), limits, own, own);
+  EXPECT_EQ(rows.reason, DropReason::kQuota);
+  EXPECT_THAT(std::string(rows.status.message()),
+              AllOf(HasSubstr("8 of its rows wait and the request has 3"),
+                    HasSubstr("(quota queued_rows) is 10")));
+  const Refusal bytes =
+      CheckQueueRoom(WithQuota({0, 90}, 1, 11), limits, own, own);
+  EXPECT_THAT(std::string(bytes.status.message()),
+              AllOf(HasSubstr("80 of its operand bytes wait"),
+                    HasSubstr("(quota queued_bytes) is 90")));
+  EXPECT_EQ(CheckQueueRoom(WithQuota({2, 0}, 3, 1), limits, {}, {}).reason,
+            DropReason::kTooLarge);
+}
+
+TEST(QueueAdmissionTest, TheTighterOfTwoQuotasCounts) {
+  QueueLimits limits = Limits(1000, 1'000'000);
+  limits.max_client_queued_rows = 5;
+  const QueueDepth own = Depth(5, 5);
+  for (const int64_t quota : {4, 6}) {
+    const Refusal refusal =
+        CheckQueueRoom(WithQuota({quota, 0}, 1, 1), limits, own, own);
+    EXPECT_THAT(std::string(refusal.status.message()),
+                HasSubstr(quota == 4 ? "(quota queued_rows) is 4"
+                                     : "(--max_client_queued_rows) is 5"));
+  }
+}
+
 TEST(QueueAdmissionTest, FullQueueRefusesEverybody) {
   const Refusal requests =
       CheckQueueRoom(Bytes(1), Limits(4, 1000), Depth(4, 40), {});

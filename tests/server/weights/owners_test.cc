@@ -377,6 +377,34 @@ TEST_F(OwnersTest, AnUploadInProgressCountsUntilItEnds) {
   Commit(small, 1, "small/x");
 }
 
+TEST_F(OwnersTest, AClientLeavesAsManyPlacesAsItTakes) {
+  WeightStore store(StoreLimits{0, 6, 10});
+  const auto commit = [&](const Principal& caller, int64_t number,
+                          const std::string& name) {
+    Weights weights;
+    weights.id = Id(number);
+    weights.resident =
+        std::make_shared<CountedWeights>(number, kLayerBytes, &live_);
+    return store
+        .Commit(&caller, std::move(weights), *store.Reserve(&caller, 0),
+                Named(name))
+        .status();
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(commit(a_, i, "").ok());
+  const absl::Status layers = commit(a_, 3, "");
+  EXPECT_EQ(layers.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(layers.message(), HasSubstr("3 layers"));
+  EXPECT_THAT(layers.message(), HasSubstr("--max_layers"));
+  EXPECT_TRUE(commit(b_, 4, "b/x").ok());
+  EXPECT_TRUE(commit(admin_, 5, "x").ok());
+  // Of 8 names that are left.
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(commit(a_, 0, absl::StrCat("a/", i)).ok());
+  }
+  EXPECT_THAT(commit(a_, 0, "a/more").message(), HasSubstr("4 names"));
+  EXPECT_TRUE(commit(a_, 0, "a/0").ok());
+}
+
 TEST_F(OwnersTest, AFullTableTellsNothingOfALayerThatIsHeld) {
   WeightStore full(StoreLimits{0, 1, 10});
   Weights weights;
