@@ -37,6 +37,7 @@
 #include "server/programs/program_store.h"
 #include "server/rpc/qgemm_service.h"
 #include "server/scheduling/batch_dispatcher.h"
+#include "server/tls/tls_credentials.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -58,7 +59,7 @@ absl::StatusOr<std::string> ResolveMetricsListen(const std::string& text) {
         absl::StrCat("--metrics_listen = \"", text,
                      "\" is not host:port; the endpoint serves TCP only"));
   }
-  ASSIGN_OR_RETURN(address, ResolveLoopback(address));
+  ASSIGN_OR_RETURN(address, Resolve(address));
   return address.ToString();
 }
 
@@ -70,11 +71,31 @@ absl::StatusOr<std::vector<Listener>> OpenListeners(
   std::vector<Listener> listeners;
   for (const std::string& text : options.listen) {
     ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(text));
-    ASSIGN_OR_RETURN(address, ResolveLoopback(address));
+    ASSIGN_OR_RETURN(address, Resolve(address));
     ASSIGN_OR_RETURN(Listener listener, Listener::Open(address, file));
     listeners.push_back(std::move(listener));
   }
   return listeners;
+}
+
+// The host's date, with its steps: certificates go by it.
+class WallClock final : public Clock {
+ public:
+  absl::Time Now() const override { return absl::Now(); }
+};
+
+bool HasTls(const Listener& listener) {
+  return listener.address().kind == ListenAddress::Kind::kTls;
+}
+
+using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+
+std::unique_ptr<Acceptor> AddAcceptor(
+    const std::shared_ptr<grpc::ServerCredentials>& credentials,
+    grpc::ServerBuilder* builder) {
+  return builder->experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      credentials);
 }
 
 ConnectionLimits FittedLimits(const ServerOptions& options) {
@@ -299,18 +320,23 @@ class GrpcServer final : public Server {
     ASSIGN_OR_RETURN(std::vector<Listener> listeners, OpenListeners(options_));
     for (const Listener& listener : listeners) {
       const ListenAddress& address = listener.address();
-      if (address.kind == ListenAddress::Kind::kTcp) {
+      if (address.kind != ListenAddress::Kind::kUnix) {
         ports_.push_back(address.port);
       }
       addresses_.push_back(address.ToString());
+    }
+    if (std::any_of(listeners.begin(), listeners.end(), HasTls)) {
+      ASSIGN_OR_RETURN(tls_, TlsCredentials::Create(options_.tls,
+                                                    {&metrics_, &wall_clock_}));
     }
     RegisterGrpcServices();
     grpc::ServerBuilder builder;
     service_.Register(&builder);
     Configure(options_.grpc, options_.max_message_bytes, &builder);
-    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        grpc::InsecureServerCredentials());
+    acceptor_ = AddAcceptor(grpc::InsecureServerCredentials(), &builder);
+    if (tls_ != nullptr) {
+      tls_acceptor_ = AddAcceptor(tls_->credentials(), &builder);
+    }
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) {
       return absl::InternalError("gRPC cannot start a server");
@@ -318,21 +344,22 @@ class GrpcServer final : public Server {
     accept_loop_ = std::make_unique<AcceptLoop>(
         std::move(listeners), FittedLimits(options_),
         AcceptLoop::Parts{&peers_, &metrics_, &clock_},
-        [this](int listener_fd, int fd) { HandOver(listener_fd, fd); });
+        [this](const Listener& listener, int fd) { HandOver(listener, fd); });
     return absl::OkStatus();
   }
 
   // gRPC owns the descriptor from here on, whether it serves it or not.
-  void HandOver(int listener_fd, int fd) {
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
-        connection;
-    connection.listener_fd = listener_fd;
+  void HandOver(const Listener& listener, int fd) {
+    Acceptor::NewConnectionParameters connection;
+    connection.listener_fd = listener.fd();
     connection.fd = fd;
-    acceptor_->HandleNewConnection(&connection);
+    (HasTls(listener) ? tls_acceptor_ : acceptor_)
+        ->HandleNewConnection(&connection);
   }
 
   const ServerOptions options_;
   const SystemClock clock_;
+  const WallClock wall_clock_;
   ServerMetrics metrics_;
   PeerTable peers_{&metrics_};
   const std::unique_ptr<AccessControl> access_;  // null: no table
@@ -342,7 +369,9 @@ class GrpcServer final : public Server {
   BatchDispatcher dispatcher_;
   BatchScheduler scheduler_;
   QgemmService service_;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<TlsCredentials> tls_;  // null without such an address
+  std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<Acceptor> tls_acceptor_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<AcceptLoop> accept_loop_;
   std::unique_ptr<MetricsEndpoint> endpoint_;

@@ -22,6 +22,7 @@
 #include "server/net/grpc_settings.h"
 #include "server/rpc/stream_ledger.h"
 #include "server/scheduling/launch_planner.h"
+#include "server/tls/certificate_set.h"
 
 namespace CLI {
 class App;
@@ -30,14 +31,17 @@ class App;
 namespace qgemm {
 
 struct ServerOptions {
-  // Each "host:port" (loopback; port 0 = a free one) or "unix:path"; at least
-  // one.
+  // Each "host:port" (loopback; port 0 = a free one), "tls:host:port" or
+  // "unix:path"; at least one.
   std::vector<std::string> listen = {"127.0.0.1:50051"};
   std::string socket_mode;     // of Unix sockets, octal; empty = by the umask
   std::string socket_group;    // name or number; empty = the process's
   std::string port_file;       // written by main.cc; empty = none
   std::string metrics_listen;  // "host:port"; empty = none
   std::string access_table;    // file (docs/access.md); empty = none
+
+  CertificatePaths tls;      // of "tls:" addresses
+  std::string access_table;  // a file; empty = none
 
   ConnectionLimits connections;
   GrpcSettings grpc;

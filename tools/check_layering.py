@@ -51,6 +51,7 @@ LAYERS = (
     ("server/metrics", "base"),
     ("server/access", "server/metrics base"),
     ("server/net", "server/access server/metrics base"),
+    ("server/tls", "server/metrics base"),
     ("server/health", "server/metrics base"),
     ("server/weights", "server/access server/metrics kernels/formats "
                        "kernels/matrix base"),
@@ -83,8 +84,9 @@ LAYERS = (
 # These use whatever they test, measure or show; nobody uses them.
 USERS_OF_ALL = ("tests/", "bench/")
 
-GRPC_FOLDERS = ("rpc/", "server/rpc/", "server/net/", "server/server.",
-                "server/main.", "client/", "loadtest/", "proto/") + USERS_OF_ALL
+GRPC_FOLDERS = ("rpc/", "server/rpc/", "server/net/", "server/tls/",
+                "server/server.", "server/main.", "client/", "loadtest/",
+                "proto/") + USERS_OF_ALL
 GRPC_FREE_FOLDERS = ("client/include/", "client/examples/")
 CUDA_FOLDERS = ("kernels/cuda/",) + USERS_OF_ALL
 CUDA_FREE_FOLDERS = ("kernels/cuda/layout/", "kernels/cuda/plan/")

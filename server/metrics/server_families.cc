@@ -66,7 +66,7 @@ TransportFamilies::TransportFamilies(prometheus::Registry& registry)
                     .Name("qgemm_transport_bytes_total")
                     .Help("Bytes of gRPC connections.")
                     .Register(registry);
-  for (const char* name : {"tcp", "unix"}) {
+  for (const char* name : {"tcp", "unix", "tls"}) {
     Of(name) = {
         &open.Add({{"transport", name}}),
         &accepted.Add({{"transport", name}}),
@@ -77,7 +77,8 @@ TransportFamilies::TransportFamilies(prometheus::Registry& registry)
 }
 
 TransportFamilies::Transport& TransportFamilies::Of(absl::string_view name) {
-  CHECK(name == "tcp" || name == "unix");
+  CHECK(name == "tcp" || name == "unix" || name == "tls");
+  if (name == "tls") return tls_;
   return name == "tcp" ? tcp_ : unix_;
 }
 
@@ -93,6 +94,23 @@ void TransportFamilies::AddBytes(absl::string_view transport,
   const Transport& counted = Of(transport);
   (direction == Direction::kReceived ? counted.received : counted.sent)
       ->Increment(static_cast<double>(bytes));
+}
+
+TlsFamilies::TlsFamilies(prometheus::Registry& registry)
+    : expiry(prometheus::BuildGauge()
+                 .Name("qgemm_tls_certificate_expiry_seconds")
+                 .Help("End of a certificate, in seconds since 1970.")
+                 .Register(registry)),
+      reload_failures(AddCounter(registry, "qgemm_tls_reload_failures_total",
+                                 "Changed certificates that were not taken.")),
+      handshake_failures(registry, "qgemm_tls_handshake_failures_total",
+                         "TLS handshakes that failed.", "reason") {
+  for (const char* reason :
+       {"no_certificate", "unknown_ca", "expired", "not_yet_valid",
+        "wrong_purpose", "revoked", "bad_certificate", "protocol", "aborted",
+        "incomplete"}) {
+    handshake_failures.Find(reason);
+  }
 }
 
 CallFamilies::CallFamilies(prometheus::Registry& registry)

@@ -41,7 +41,7 @@ class TransportFamilies {
  public:
   explicit TransportFamilies(prometheus::Registry& registry);
 
-  // `transport` is "tcp" or "unix".
+  // `transport` is "tcp", "unix" or "tls".
   void ConnectionsChanged(absl::string_view transport, int64_t delta);
   void AddBytes(absl::string_view transport, Direction direction,
                 int64_t bytes);
@@ -60,6 +60,16 @@ class TransportFamilies {
 
   Transport tcp_;
   Transport unix_;
+  Transport tls_;
+};
+
+// Certificates and handshakes.
+struct TlsFamilies {
+  explicit TlsFamilies(prometheus::Registry& registry);
+
+  prometheus::Family<prometheus::Gauge>& expiry;
+  prometheus::Counter* reload_failures;
+  LabelledCounter handshake_failures;
 };
 
 // Calls in progress and those that were ended for being slow.

@@ -218,6 +218,7 @@ struct ServerMetrics::Families final : public prometheus::Collectable {
   TrafficFamilies traffic;
   HealthFamily health{counters_and_gauges};
   TransportFamilies transport{counters_and_gauges};
+  TlsFamilies tls{counters_and_gauges};
   CallFamilies calls{counters_and_gauges};
   AccessFamilies access{counters_and_gauges};
 };
@@ -337,6 +338,20 @@ void ServerMetrics::ConnectionRefused(absl::string_view reason) {
 void ServerMetrics::AddTransportBytes(absl::string_view transport,
                                       Direction direction, int64_t bytes) {
   families_->transport.AddBytes(transport, direction, bytes);
+}
+
+void ServerMetrics::SetTlsExpiry(absl::string_view certificate,
+                                 absl::Time expiry) {
+  families_->tls.expiry.Add({{"certificate", std::string(certificate)}})
+      .Set(absl::ToDoubleSeconds(expiry - absl::UnixEpoch()));
+}
+
+void ServerMetrics::TlsReloadFailed() {
+  families_->tls.reload_failures->Increment();
+}
+
+void ServerMetrics::TlsHandshakeFailed(absl::string_view reason) {
+  families_->tls.handshake_failures.Increment(reason);
 }
 
 void ServerMetrics::CallTimedOut(absl::string_view kind) {

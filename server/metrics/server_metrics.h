@@ -146,13 +146,20 @@ class ServerMetrics {
   void SetHealth(HealthState state, absl::string_view reason = "");
   HealthReport health() const;
 
-  // `transport` is "tcp" or "unix".
+  // `transport` is "tcp", "unix" or "tls".
   void ConnectionsChanged(absl::string_view transport, int64_t delta);
   // Counts a connection that a limit refused, "total", "peer" or "fd", or
   // closed, "transit".
   void ConnectionRefused(absl::string_view reason);
   void AddTransportBytes(absl::string_view transport, Direction direction,
                          int64_t bytes);
+  // Sets the end of a certificate: "server", "client_ca"; of a revocation list:
+  // "crl".
+  void SetTlsExpiry(absl::string_view certificate, absl::Time expiry);
+  // Counts changed certificates that were wrong.
+  void TlsReloadFailed();
+  // `reason` is one of a few (server/tls/handshake_failures.h).
+  void TlsHandshakeFailed(absl::string_view reason);
   // Counts a call that was ended for want of progress: "upload_idle",
   // "upload_rate", "operand_idle" or "answer_idle".
   void CallTimedOut(absl::string_view kind);

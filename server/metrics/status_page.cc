@@ -216,6 +216,7 @@ std::string Connections(const FamilyChange& change) {
       "Connections", {},
       {{"TCP", Count(now.Sum({"qgemm_connections", "transport", "tcp"}))},
        {"Unix", Count(now.Sum({"qgemm_connections", "transport", "unix"}))},
+       {"TLS", Count(now.Sum({"qgemm_connections", "transport", "tls"}))},
        {"Streams", Count(now.Sum({"qgemm_streams"}))},
        {"Uploads", Count(now.Sum({"qgemm_uploads"}))},
        {"Received", ByteRate(change.Rate({kBytes, "direction", "received"}))},

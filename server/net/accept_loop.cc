@@ -188,13 +188,15 @@ void AcceptLoop::Take(const Listener& listener, FileDescriptor fd,
   if (probe_.Arrived(remote)) return Drop(std::move(fd));
   Connection connection;
   Peer peer = PeerOfSocket(fd.get(), remote, &owners_);
+  const bool has_tls = listener.address().kind == ListenAddress::Kind::kTls;
+  if (has_tls) peer.transport = "tls";
   if (!Admit(listener, peer)) return;
   ++accepted_;
   connection.inode = InodeOf(fd.get());
   peer.transit = TransitOf(fd.get());
   if (peer.transit != nullptr) {
     peer.transit->Begin({accepted_, std::hash<std::string>()(peer.identity)},
-                        connection.inode);
+                        connection.inode, has_tls ? Wire::kTls : Wire::kPlain);
   }
   connection.peer = std::make_shared<const Peer>(std::move(peer));
   connection.fd = fd.Release();
@@ -226,7 +228,7 @@ void AcceptLoop::Enter(const Listener& listener, Connection* connection) {
   connection->name = absl::StrCat("unix:", path);
   const ScopedPeerName name(connection->fd, path);
   parts_.peers->Insert(connection->name, connection->peer);
-  hand_over_(listener.fd(), connection->fd);
+  hand_over_(listener, connection->fd);
   if (!name.asked()) {
     LOG(ERROR) << "gRPC did not ask for the name of a connection: all such "
                   "clients count as one";

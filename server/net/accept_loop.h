@@ -44,7 +44,7 @@ class AcceptLoop {
     const Clock* clock = nullptr;
   };
   // Receives a connection, which it owns from then on, on the loop's thread.
-  using HandOver = absl::AnyInvocable<void(int listener_fd, int fd)>;
+  using HandOver = absl::AnyInvocable<void(const Listener& listener, int fd)>;
 
   AcceptLoop(std::vector<Listener> listeners, const ConnectionLimits& limits,
              const Parts& parts, HandOver hand_over);

@@ -32,7 +32,8 @@ constexpr size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
 absl::Status Malformed(absl::string_view text, absl::string_view why) {
   return absl::InvalidArgumentError(
       absl::StrCat("listen address \"", text, "\": ", why,
-                   "; expected host:port, [ipv6]:port or unix:path"));
+                   "; expected host:port, [ipv6]:port, tls:host:port or "
+                   "unix:path"));
 }
 
 absl::StatusOr<ListenAddress> ParseUnix(absl::string_view text,
@@ -87,26 +88,32 @@ absl::Status NotLoopback(const ListenAddress& address,
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "listen address \"", address.ToString(), "\": ", address.host, resolved,
-      " is reachable from other hosts, and the server has neither TLS nor "
-      "authentication; use 127.0.0.1, [::1] or unix:path, and a proxy that "
-      "has both in front of it"));
+      " is reachable from other hosts, and without TLS anybody there could "
+      "use the server; use tls:",
+      address.ToString(),
+      " with --tls_cert, --tls_key, --tls_client_ca and --access_table, or "
+      "127.0.0.1, [::1] or unix:path"));
 }
 
 }  // namespace
 
 std::string ListenAddress::ToString() const {
   if (kind == Kind::kUnix) return absl::StrCat("unix:", path);
-  if (host.find(':') == std::string::npos) return absl::StrCat(host, ":", port);
-  return absl::StrCat("[", host, "]:", port);
+  const absl::string_view scheme = kind == Kind::kTls ? "tls:" : "";
+  if (host.find(':') == std::string::npos) {
+    return absl::StrCat(scheme, host, ":", port);
+  }
+  return absl::StrCat(scheme, "[", host, "]:", port);
 }
 
 absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
   absl::string_view rest = text;
   if (absl::ConsumePrefix(&rest, "unix:")) return ParseUnix(text, rest);
-  const size_t colon = text.rfind(':');
+  const bool has_tls = absl::ConsumePrefix(&rest, "tls:");
+  const size_t colon = rest.rfind(':');
   if (colon == absl::string_view::npos) return Malformed(text, "no port");
-  absl::string_view host = text.substr(0, colon);
-  const absl::string_view digits = text.substr(colon + 1);
+  absl::string_view host = rest.substr(0, colon);
+  const absl::string_view digits = rest.substr(colon + 1);
   const bool bracketed =
       absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]");
   if (host.empty()) return Malformed(text, "no host");
@@ -115,6 +122,7 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
     return Malformed(text, "the host is malformed");
   }
   ListenAddress address;
+  if (has_tls) address.kind = ListenAddress::Kind::kTls;
   address.host = std::string(host);
   if (digits.empty() || !absl::ascii_isdigit(digits[0]) ||
       !absl::SimpleAtoi(digits, &address.port) || address.port > 65535) {
@@ -123,7 +131,7 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
   return address;
 }
 
-absl::StatusOr<ListenAddress> ResolveLoopback(const ListenAddress& address) {
+absl::StatusOr<ListenAddress> Resolve(const ListenAddress& address) {
   if (address.kind == ListenAddress::Kind::kUnix) return address;
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -138,7 +146,9 @@ absl::StatusOr<ListenAddress> ResolveLoopback(const ListenAddress& address) {
   NumericHost chosen;
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
     const NumericHost host = ToNumeric(each->ai_addr);
-    if (!host.loopback) return NotLoopback(address, host);
+    if (!host.loopback && address.kind != ListenAddress::Kind::kTls) {
+      return NotLoopback(address, host);
+    }
     if (chosen.text.empty() || (host.ipv4 && !chosen.ipv4)) chosen = host;
   }
   ListenAddress resolved = address;

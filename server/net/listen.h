@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Addresses that the server listens at: their syntax in flags, the rule that
-// they are on this host only, and the file that tells scripts the ports.
+// only those with TLS are reachable from other hosts, and the file that tells
+// scripts the ports.
 
 #ifndef QGEMM_SERVER_NET_LISTEN_H_
 #define QGEMM_SERVER_NET_LISTEN_H_
@@ -15,13 +16,13 @@
 
 namespace qgemm {
 
-// "host:port", "[ipv6]:port" or "unix:path".
+// "host:port", "[ipv6]:port", the same after "tls:", or "unix:path".
 struct ListenAddress {
-  enum class Kind { kTcp, kUnix };
+  enum class Kind { kTcp, kTls, kUnix };
 
   Kind kind = Kind::kTcp;
-  std::string host;  // TCP: without brackets
-  int port = 0;      // TCP: 0 = a free one
+  std::string host;  // TCP and TLS: without brackets
+  int port = 0;      // TCP and TLS: 0 = a free one
   std::string path;  // Unix
 
   // Returns the address in the syntax of --listen.
@@ -34,8 +35,8 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
 // Returns the address with a numeric host: a name's first IPv4 address, else
 // its first IPv6 one. Returns a Unix address unchanged. Errors:
 // INVALID_ARGUMENT (the name does not resolve), FAILED_PRECONDITION (the host,
-// or any address of the name, is not a loopback address).
-absl::StatusOr<ListenAddress> ResolveLoopback(const ListenAddress& address);
+// or any address of the name, is not a loopback address, and there is no TLS).
+absl::StatusOr<ListenAddress> Resolve(const ListenAddress& address);
 
 // Writes one port a line to a temporary file and renames it to `path`, so that
 // readers see the whole file or none. The temporary file is a new one: a link

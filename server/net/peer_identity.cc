@@ -110,6 +110,10 @@ std::string IdentityOfAddress(const SocketAddress& address) {
   if (address.family() != AF_INET6) {
     return absl::StrCat("ip ", address.Host());
   }
+  // ::ffff:10.0.0.7, of a client of a socket that listens for both.
+  if (IN6_IS_ADDR_V4MAPPED(&address.ipv6().sin6_addr)) {
+    return absl::StrCat("ip ", address.Host().substr(sizeof("::ffff:") - 1));
+  }
   SocketAddress network = address;
   auto& ipv6 = reinterpret_cast<sockaddr_in6&>(network.storage);
   std::memset(ipv6.sin6_addr.s6_addr + 8, 0, 8);

@@ -20,8 +20,9 @@ namespace qgemm {
 // "uid 1000".
 std::string IdentityOfUser(uid_t user);
 
-// "ip 10.0.0.7"; the network of 64 bits of an IPv6 address, since a host may
-// take any address of its network.
+// "ip 10.0.0.7", also for the IPv6 form of such an address; the network of 64
+// bits of another IPv6 address, since a host may take any address of its
+// network.
 std::string IdentityOfAddress(const SocketAddress& address);
 
 // Asks the kernel whose a TCP socket of this host is. Used by one thread at a

@@ -72,7 +72,7 @@ std::vector<size_t> Heaviest(const std::vector<int64_t>& bytes) {
 
 }  // namespace
 
-void ConnectionTransit::Begin(Reader reader, ino_t inode) {
+void ConnectionTransit::Begin(Reader reader, ino_t inode, Wire wire) {
   connection_.store(reader.connection, std::memory_order_relaxed);
   client_.store(reader.client, std::memory_order_relaxed);
   inode_.store(inode, std::memory_order_relaxed);
@@ -82,10 +82,12 @@ void ConnectionTransit::Begin(Reader reader, ino_t inode) {
   base_ = 0;
   base_messages_ = 0;
   cut_.store(false, std::memory_order_relaxed);
+  wire_.store(wire, std::memory_order_relaxed);
   paused_until_.store(0, std::memory_order_relaxed);
   {
     const MutexLock lock(&frames_mutex_);
     frames_ = ClientFrames();
+    records_ = TlsRecords();
   }
   open_.store(true, std::memory_order_relaxed);
 }
@@ -94,6 +96,12 @@ void ConnectionTransit::Follow(absl::string_view bytes, absl::Time now) {
   int64_t resets = 0;
   {
     const MutexLock lock(&frames_mutex_);
+    if (wire_.load(std::memory_order_relaxed) == Wire::kTls) {
+      received_.store(
+          received_.load(std::memory_order_relaxed) - records_.Add(bytes),
+          std::memory_order_relaxed);
+      return;
+    }
     frames_.Add(bytes, now);
     if (frames_.must_end()) Cut();
     resets = frames_.TakeYoungResets();

@@ -25,8 +25,12 @@
 #include "base/mutex.h"
 #include "server/net/client_frames.h"
 #include "server/net/reading_turns.h"
+#include "server/net/tls_records.h"
 
 namespace qgemm {
+
+// Form in which a connection's bytes come.
+enum class Wire : uint8_t { kPlain, kTls };
 
 // Bytes of one connection. Lives as its descriptor's number does, for ever.
 // Begin, End and Rebase are one thread's, Follow and AddReceived the reader's;
@@ -36,7 +40,7 @@ class alignas(64) ConnectionTransit {
  public:
   // From here to End the descriptor, of which this is the inode, is a
   // connection's.
-  void Begin(Reader reader, ino_t inode);
+  void Begin(Reader reader, ino_t inode, Wire wire = Wire::kPlain);
   void End() { open_.store(false, std::memory_order_relaxed); }
   bool is_open() const { return open_.load(std::memory_order_relaxed); }
 
@@ -51,7 +55,8 @@ class alignas(64) ConnectionTransit {
   bool is_cut() const { return cut_.load(std::memory_order_relaxed); }
 
   // Follows the next bytes, read at `now` by SteadyClock: they may cut the
-  // connection, or pause it (client_frames.h).
+  // connection, or pause it (client_frames.h). Of bytes under TLS, in which no
+  // frames are to be seen, those are not counted that the cipher has added.
   void Follow(absl::string_view bytes, absl::Time now);
 
   // Until then, by SteadyClock, nothing more should be read.
@@ -87,6 +92,7 @@ class alignas(64) ConnectionTransit {
 
   std::atomic<bool> open_{false};
   std::atomic<bool> cut_{false};
+  std::atomic<Wire> wire_{Wire::kPlain};
   std::atomic<uint64_t> connection_{0};
   std::atomic<uint64_t> client_{0};
   std::atomic<ino_t> inode_{0};
@@ -98,6 +104,7 @@ class alignas(64) ConnectionTransit {
   int64_t base_messages_ = 0;
   Mutex frames_mutex_;
   ClientFrames frames_ ABSL_GUARDED_BY(frames_mutex_);
+  TlsRecords records_ ABSL_GUARDED_BY(frames_mutex_);
 };
 
 // The counts of a descriptor of this process; null beyond the first 65,536,

@@ -142,6 +142,28 @@ std::map<std::string, std::string> DocumentedDefaults() {
   return defaults;
 }
 
+TEST(ValidateTest, AsksForAllThatATlsAddressNeeds) {
+  const std::vector<std::string> needed = {
+      "--tls_cert=a", "--tls_key=b", "--tls_client_ca=c", "--access_table=d"};
+  for (size_t missing = 0; missing < needed.size(); ++missing) {
+    ServerOptions options;
+    std::vector<std::string> arguments = needed;
+    arguments.erase(arguments.begin() + static_cast<int>(missing));
+    arguments.push_back("--listen=127.0.0.1:1,tls:0.0.0.0:2");
+    ASSERT_TRUE(Parse(arguments, &options).ok());
+    const absl::Status status = Validate(options);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    const std::string flag =
+        needed[missing].substr(0, needed[missing].find('='));
+    EXPECT_THAT(status.message(), HasSubstr("\"tls:0.0.0.0:2\" needs " + flag));
+  }
+  ServerOptions options;
+  std::vector<std::string> arguments = needed;
+  arguments.push_back("--listen=tls:0.0.0.0:2");
+  ASSERT_TRUE(Parse(arguments, &options).ok());
+  EXPECT_TRUE(Validate(options).ok());
+}
+
 TEST(OperationsDocTest, TablesFlagsAndDefaultsAreTheServers) {
   const std::map<std::string, std::string> documented = DocumentedDefaults();
   ASSERT_FALSE(documented.empty());

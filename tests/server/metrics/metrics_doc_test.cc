@@ -37,6 +37,7 @@ std::set<std::string> ExportedNames() {
   metrics.RpcEnded("Gemm", absl::StatusCode::kOk, absl::Seconds(1));
   metrics.LaunchFailed(absl::StatusCode::kInternal);
   metrics.SetBuildInfo({});
+  metrics.SetTlsExpiry("server", absl::UnixEpoch());
   metrics.SampleMemory([] { return MemoryFigures(); });
   MetricFamilies families = metrics.registry()->Collect();
   CollectProcess(&families);

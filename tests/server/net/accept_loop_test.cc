@@ -42,7 +42,7 @@ class AcceptLoopTest : public ::testing::Test {
     loop_ = std::make_unique<AcceptLoop>(
         std::move(listeners), limits,
         AcceptLoop::Parts{&peers_, &metrics_, &clock_},
-        [this](int, int fd) { Take(fd); });
+        [this](const Listener&, int fd) { Take(fd); });
   }
   void Start(const ConnectionLimits& limits) {
     Make(limits);
@@ -75,7 +75,6 @@ class AcceptLoopTest : public ::testing::Test {
   ListenAddress unix_;
   std::unique_ptr<AcceptLoop> loop_;
 
- private:
   void Take(int fd) {
     MutexLock lock(&mutex_);
     taken_.emplace_back(fd);
@@ -83,6 +82,7 @@ class AcceptLoopTest : public ::testing::Test {
     handed_over_.Signal();
   }
 
+ private:
   Mutex mutex_;
   CondVar handed_over_;
   std::vector<FileDescriptor> taken_ ABSL_GUARDED_BY(mutex_);
@@ -113,6 +113,30 @@ TEST_F(AcceptLoopTest, TheTableKnowsEachConnectionByANumber) {
   EXPECT_EQ(peers_.Find("unix:connection-1")->identity, user);
   EXPECT_STREQ(peers_.Find("unix:connection-1")->transport, "tcp");
   EXPECT_EQ(peers_.Find("unix:connection-2")->identity, user);
+}
+
+TEST_F(AcceptLoopTest, CountsConnectionsOfATlsListenerApartButBoundsThemAlike) {
+  std::vector<Listener> listeners;
+  listeners.push_back(MustListen("tls:0.0.0.0:0"));
+  const ListenAddress tls = listeners[0].address();
+  ListenAddress::Kind handed_over_by = ListenAddress::Kind::kUnix;
+  loop_ = std::make_unique<AcceptLoop>(
+      std::move(listeners), ConnectionLimits{10, 1},
+      AcceptLoop::Parts{&peers_, &metrics_, &clock_},
+      [&](const Listener& listener, int fd) {
+        handed_over_by = listener.address().kind;
+        Take(fd);
+      });
+  loop_->Start();
+  const FileDescriptor client = MustConnect(tls);
+  const FileDescriptor accepted = Next();
+  EXPECT_EQ(handed_over_by, ListenAddress::Kind::kTls);
+  EXPECT_STREQ(peers_.Find("unix:connection-1")->transport, "tls");
+  // No byte of a handshake has come.
+  WaitForEnd(MustConnect(tls));
+  EXPECT_EQ(Refused("peer"), 1);
+  EXPECT_THAT(MetricValue(metrics_, "qgemm_connections{transport=\"tls\"}"),
+              Optional(1));
 }
 
 TEST_F(AcceptLoopTest, ClosesWhatIsBeyondTheBoundOfAClient) {

@@ -19,7 +19,8 @@ using ::testing::HasSubstr;
 
 TEST(ParseListenAddress, ReadsWhatItPrints) {
   for (const char* const text :
-       {"127.0.0.1:50051", "localhost:0", "[::1]:65535", "unix:/run/socket"}) {
+       {"127.0.0.1:50051", "localhost:0", "[::1]:65535", "unix:/run/socket",
+        "tls:0.0.0.0:443", "tls:[::]:443"}) {
     const auto address = ParseListenAddress(text);
     ASSERT_TRUE(address.ok()) << address.status();
     EXPECT_EQ(address->ToString(), text);
@@ -32,6 +33,10 @@ TEST(ParseListenAddress, KnowsThePartsOfAnAddress) {
   EXPECT_EQ(tcp->kind, ListenAddress::Kind::kTcp);
   EXPECT_EQ(tcp->host, "::1");
   EXPECT_EQ(tcp->port, 80);
+  const auto tls = ParseListenAddress("tls:gpu-7.corp:443");
+  ASSERT_TRUE(tls.ok()) << tls.status();
+  EXPECT_EQ(tls->kind, ListenAddress::Kind::kTls);
+  EXPECT_EQ(tls->host, "gpu-7.corp");
   const auto unix_socket = ParseListenAddress("unix:a:b");
   ASSERT_TRUE(unix_socket.ok()) << unix_socket.status();
   EXPECT_EQ(unix_socket->kind, ListenAddress::Kind::kUnix);
@@ -42,7 +47,8 @@ TEST(ParseListenAddress, RefusesWhatIsMalformed) {
   for (const char* const text :
        {"", "127.0.0.1", ":50051", "127.0.0.1:", "127.0.0.1:65536",
         "127.0.0.1:-1", "127.0.0.1:http", "127.0.0.1: 1", "::1:50051",
-        "[::1:50051", "http://127.0.0.1:1", "unix:"}) {
+        "[::1:50051", "http://127.0.0.1:1", "unix:", "tls:", "tls::1",
+        "tls:host", "tls:tls:host:1"}) {
     const auto address = ParseListenAddress(text);
     EXPECT_EQ(address.status().code(), absl::StatusCode::kInvalidArgument)
         << text;
@@ -57,32 +63,43 @@ TEST(ParseListenAddress, BoundsThePathOfAUnixSocket) {
   EXPECT_THAT(address.status().message(), HasSubstr("107"));
 }
 
-absl::StatusOr<ListenAddress> Resolve(const std::string& text) {
+absl::StatusOr<ListenAddress> ResolveText(const std::string& text) {
   const auto address = ParseListenAddress(text);
   if (!address.ok()) return address.status();
-  return ResolveLoopback(*address);
+  return Resolve(*address);
 }
 
-TEST(ResolveLoopback, TakesLoopbackAddresses) {
-  EXPECT_EQ(Resolve("127.0.0.1:7")->ToString(), "127.0.0.1:7");
-  EXPECT_EQ(Resolve("127.200.3.4:7")->ToString(), "127.200.3.4:7");
-  EXPECT_EQ(Resolve("[::1]:7")->ToString(), "[::1]:7");
-  EXPECT_EQ(Resolve("unix:/socket")->ToString(), "unix:/socket");
-}
-
-TEST(ResolveLoopback, RefusesAddressesThatOtherHostsReach) {
+TEST(Resolve, TakesAnyAddressWithTls) {
   for (const char* const text :
-       {"0.0.0.0:7", "[::]:7", "10.0.0.1:7", "128.0.0.1:7", "126.0.0.1:7",
-        "[2001:db8::1]:7", "[::ffff:127.0.0.1]:7"}) {
-    const auto address = Resolve(text);
-    EXPECT_EQ(address.status().code(), absl::StatusCode::kFailedPrecondition)
-        << text;
-    EXPECT_THAT(address.status().message(), HasSubstr("TLS"));
+       {"tls:0.0.0.0:7", "tls:[::]:7", "tls:10.0.0.1:7", "tls:127.0.0.1:7"}) {
+    const auto address = ResolveText(text);
+    ASSERT_TRUE(address.ok()) << address.status();
+    EXPECT_EQ(address->ToString(), text);
   }
 }
 
-TEST(ResolveLoopback, RefusesNamesThatDoNotResolve) {
-  const auto address = Resolve("no.such.host.invalid:7");
+TEST(Resolve, TakesLoopbackAddresses) {
+  EXPECT_EQ(ResolveText("127.0.0.1:7")->ToString(), "127.0.0.1:7");
+  EXPECT_EQ(ResolveText("127.200.3.4:7")->ToString(), "127.200.3.4:7");
+  EXPECT_EQ(ResolveText("[::1]:7")->ToString(), "[::1]:7");
+  EXPECT_EQ(ResolveText("unix:/socket")->ToString(), "unix:/socket");
+}
+
+TEST(Resolve, RefusesAddressesThatOtherHostsReach) {
+  for (const char* const text :
+       {"0.0.0.0:7", "[::]:7", "10.0.0.1:7", "128.0.0.1:7", "126.0.0.1:7",
+        "[2001:db8::1]:7", "[::ffff:127.0.0.1]:7"}) {
+    const auto address = ResolveText(text);
+    EXPECT_EQ(address.status().code(), absl::StatusCode::kFailedPrecondition)
+        << text;
+    EXPECT_THAT(address.status().message(),
+                HasSubstr("use tls:" + std::string(text)));
+    EXPECT_THAT(address.status().message(), HasSubstr("--access_table"));
+  }
+}
+
+TEST(Resolve, RefusesNamesThatDoNotResolve) {
+  const auto address = ResolveText("no.such.host.invalid:7");
   EXPECT_EQ(address.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(address.status().message(), HasSubstr("no.such.host.invalid"));
 }

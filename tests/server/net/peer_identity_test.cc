@@ -125,6 +125,12 @@ TEST(PeerIdentity, ASocketThatIsNotThereHasNoOwner) {
   EXPECT_EQ(owners.Find(*local, *remote), std::nullopt);
 }
 
+TEST(IdentityOfAddress, IsTheSameForBothFormsOfAnIpv4Address) {
+  EXPECT_EQ(
+      IdentityOfAddress(*ToSocketAddress(AddressOf("[::ffff:10.0.0.7]:80"))),
+      "ip 10.0.0.7");
+}
+
 TEST(IdentityOfAddress, IsTheNetworkOfIpv6) {
   EXPECT_EQ(IdentityOfAddress(*ToSocketAddress(AddressOf("10.0.0.7:80"))),
             "ip 10.0.0.7");

@@ -68,11 +68,11 @@ class TransitTest : public ::testing::Test {
   }
 
   // Begins a connection that no thread has seen.
-  void Begin() {
+  void Begin(Wire wire = Wire::kPlain) {
     static uint64_t connections = 0;
     struct stat status;
     CHECK_EQ(fstat(connection_.get(), &status), 0);
-    transit()->Begin({++connections, connections}, status.st_ino);
+    transit()->Begin({++connections, connections}, status.st_ino, wire);
   }
 
   // Sends a byte as gRPC does.
@@ -202,6 +202,36 @@ TEST_F(TransitTest, ConnectionThatResetsManyCallsIsLeftOutForAWhile) {
   EXPECT_EQ(poll(&polled, 1, /*timeout=*/-1), 0);  // until it goes on
   EXPECT_EQ(poll(&polled, 1, /*timeout=*/-1), 1);
   EXPECT_EQ(Receive(connection_.get(), 1), 1);
+}
+
+// Frames that would cut and pause the connection, were they ones.
+TEST_F(TransitTest, NoFramesAreSeenUnderTls) {
+  TakeTurns();
+  Begin(Wire::kTls);
+  std::string frames = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  for (int i = 0; i < 1000; ++i) {
+    frames += std::string("\0\0\0\1\4\0\0\0\1", 9);
+    frames += std::string("\0\0\0\3\0\0\0\0\1", 9);
+  }
+  transit()->Follow(frames, SteadyClock().Now());
+  EXPECT_FALSE(transit()->is_cut());
+  ASSERT_EQ(send(client_.get(), "x", 1, 0), 1);
+  pollfd polled = {connection_.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&polled, 1, /*timeout=*/-1), 1);
+  EXPECT_EQ(Receive(connection_.get(), 1), 1);
+  EXPECT_FALSE(transit()->is_cut());
+}
+
+TEST_F(TransitTest, WhatTlsAddsIsNotCounted) {
+  TakeTurns();
+  Begin(Wire::kTls);
+  std::string bytes;
+  for (int i = 0; i < 10; ++i) {
+    bytes += std::string("\x17\3\3\0\x64", 5) + std::string(100, 'x');
+  }
+  ASSERT_EQ(send(client_.get(), bytes.data(), bytes.size(), 0), 1050);
+  ASSERT_EQ(Receive(connection_.get(), bytes.size()), 1050);
+  EXPECT_EQ(transit()->bytes(), 840);
 }
 
 TEST_F(TransitTest, ThreadMayLeaveReadingToOthers) {
