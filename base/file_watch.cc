@@ -34,7 +34,8 @@ namespace {
 
 constexpr int kLongestChange = 20;  // times the time to settle
 
-// Of one path; the kernel follows as many (man 7 path_resolution).
+// Links on the way to one file; the kernel follows as many (man 7
+// path_resolution).
 constexpr int kMaxLinks = 40;
 
 constexpr uint32_t kEvents = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM |
@@ -169,7 +170,8 @@ void FileWatch::Run() {
   const SteadyClock clock;
   do {
     WatchFolders();
-    if (settler_.Look(State(), clock.Now())) on_change_();
+    const bool again = std::exchange(tells_again_, false);
+    if (settler_.Look(State(), clock.Now()) || again) on_change_();
   } while (!EndedMeanwhile());
 }
 

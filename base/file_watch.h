@@ -72,6 +72,10 @@ class FileWatch {
   // Runs `on_change` after each change, on a thread of the watch's own. Once.
   void Start(absl::AnyInvocable<void()> on_change);
 
+  // Runs `on_change` once more after `poll_interval` at most, though nothing
+  // may change until then. From within `on_change`.
+  void TellAgain() { tells_again_ = true; }
+
   // Ends the thread; `on_change` does not run any more. Idempotent.
   void Stop();
 
@@ -88,6 +92,7 @@ class FileWatch {
   FileDescriptor events_;  // of inotify; not valid: there is none to be had
   ChangeSettler settler_;
   absl::AnyInvocable<void()> on_change_;
+  bool tells_again_ = false;  // used by the thread alone
   std::thread thread_;
 };
 

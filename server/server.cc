@@ -78,12 +78,6 @@ absl::StatusOr<std::vector<Listener>> OpenListeners(
   return listeners;
 }
 
-// The host's date, with its steps: certificates go by it.
-class WallClock final : public Clock {
- public:
-  absl::Time Now() const override { return absl::Now(); }
-};
-
 bool HasTls(const Listener& listener) {
   return listener.address().kind == ListenAddress::Kind::kTls;
 }
@@ -326,8 +320,7 @@ class GrpcServer final : public Server {
       addresses_.push_back(address.ToString());
     }
     if (std::any_of(listeners.begin(), listeners.end(), HasTls)) {
-      ASSIGN_OR_RETURN(tls_, TlsCredentials::Create(options_.tls,
-                                                    {&metrics_, &wall_clock_}));
+      ASSIGN_OR_RETURN(tls_, TlsCredentials::Create(options_.tls, &metrics_));
     }
     RegisterGrpcServices();
     grpc::ServerBuilder builder;
@@ -359,7 +352,6 @@ class GrpcServer final : public Server {
 
   const ServerOptions options_;
   const SystemClock clock_;
-  const WallClock wall_clock_;
   ServerMetrics metrics_;
   PeerTable peers_{&metrics_};
   const std::unique_ptr<AccessControl> access_;  // null: no table

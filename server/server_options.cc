@@ -7,15 +7,14 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/host_memory.h"
 #include "base/status_macros.h"
 #include "flags/command_line.h"
 #include "server/net/listener.h"
+#include "server/tls_flags.h"
 
 namespace qgemm {
 namespace {
@@ -54,25 +53,6 @@ void AddAddressFlags(CLI::App* app, ServerOptions* options) {
   AddOption(app, "access_table", &options->access_table,
             "JSON file of the clients and their rights, read again when it "
             "changes. Empty: whoever connects may everything.");
-}
-
-void AddTlsFlags(CLI::App* app, ServerOptions* options) {
-  CertificatePaths* const tls = &options->tls;
-  AddOption(app, "tls_cert", &tls->certificate,
-            "PEM file with the server's certificate, and after it those "
-            "between it and a root. For tls: addresses, as the flags below.");
-  AddOption(app, "tls_key", &tls->key,
-            "PEM file with its private key, not encrypted.");
-  AddOption(app, "tls_client_ca", &tls->client_ca,
-            "PEM file with the authorities to whose certificates those of "
-            "clients must lead. Clients without one are refused.");
-  AddOption(app, "tls_crl_dir", &tls->crl_folder,
-            "Folder of revocation lists, each of one of those authorities. "
-            "Empty: nothing is revoked.");
-  AddOption(app, "access_table", &options->access_table,
-            "File that says which clients may do what (docs/access.md). "
-            "Empty: everybody who can connect may do everything, and there "
-            "are no tls: addresses.");
 }
 
 void AddConnectionFlags(CLI::App* app, ServerOptions* options) {
@@ -261,28 +241,6 @@ absl::Status CheckLaunchTimeout(absl::Duration timeout) {
       absl::FormatDuration(kLeast), "; 0 sets no limit"));
 }
 
-absl::Status CheckTls(const ServerOptions& options) {
-  const auto has_tls = [](absl::string_view address) {
-    return absl::StartsWith(address, "tls:");
-  };
-  const auto address =
-      std::find_if(options.listen.begin(), options.listen.end(), has_tls);
-  if (address == options.listen.end()) return absl::OkStatus();
-  const std::pair<const char*, const std::string&> needed[] = {
-      {"tls_cert", options.tls.certificate},
-      {"tls_key", options.tls.key},
-      {"tls_client_ca", options.tls.client_ca},
-      {"access_table", options.access_table}};
-  for (const auto& [flag, value] : needed) {
-    if (!value.empty()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--listen = \"", *address, "\" needs --", flag,
-        "; an address that other hosts reach has TLS, asks clients for "
-        "certificates, and has a table of what they may do"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckConnectionLimits(const ConnectionLimits& limits) {
   RETURN_IF_ERROR(
       CheckRange("max_connections", limits.max_connections, 1, 1 << 20));
@@ -376,7 +334,7 @@ std::unique_ptr<CLI::App> MakeServerApp(ServerOptions* options) {
   std::unique_ptr<CLI::App> app = flags::MakeApp(
       "Serves quantized matrix multiplication over gRPC.", "qgemm_server");
   AddAddressFlags(app.get(), options);
-  AddTlsFlags(app.get(), options);
+  AddTlsFlags(app.get(), &options->tls);
   AddConnectionFlags(app.get(), options);
   AddBackendFlags(app.get(), &options->backend);
   AddSizeFlags(app.get(), options);

@@ -39,9 +39,7 @@ struct ServerOptions {
   std::string port_file;       // written by main.cc; empty = none
   std::string metrics_listen;  // "host:port"; empty = none
   std::string access_table;    // file (docs/access.md); empty = none
-
-  CertificatePaths tls;      // of "tls:" addresses
-  std::string access_table;  // a file; empty = none
+  CertificatePaths tls;        // of "tls:" addresses
 
   ConnectionLimits connections;
   GrpcSettings grpc;

@@ -44,8 +44,9 @@ absl::Status Wrong(const File& file, absl::string_view reason) {
 
 absl::StatusOr<std::string> Read(const File& file) {
   absl::StatusOr<std::string> text = ReadSmallFile(file.path);
-  if (!text.ok()) return Wrong(file, text.status().message());
-  return text;
+  if (text.ok()) return text;
+  return absl::Status(text.status().code(),
+                      Wrong(file, text.status().message()).message());
 }
 
 absl::StatusOr<Certificates> ReadChain(const File& file) {

@@ -43,10 +43,11 @@ struct CertificateSet {
   std::vector<std::string> warnings;
 };
 
-// Errors: INVALID_ARGUMENT names the flag, the file and what is wrong: it
-// cannot be read; a part does not parse; the key is encrypted, or another
-// certificate's; a certificate is not valid yet or any more, is not one for
-// servers, or does not certify the one before it; the library takes the
+// Errors name the flag, the file and what is wrong. RESOURCE_EXHAUSTED: no
+// descriptor was free, try again; other codes of the system: it cannot be
+// read. INVALID_ARGUMENT: a part does not parse; the key is encrypted, or
+// another certificate's; a certificate is not valid yet or any more, is not one
+// for servers, or does not certify the one before it; the library takes the
 // algorithm or the key's size for too weak; all authorities have ended; a
 // revocation list is not signed by an authority.
 absl::StatusOr<CertificateSet> ReadCertificates(const CertificatePaths& paths,

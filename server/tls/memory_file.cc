@@ -21,7 +21,8 @@ namespace qgemm {
 namespace {
 
 absl::Status Failed(absl::string_view step) {
-  return absl::UnknownError(absl::StrCat(step, ": ", std::strerror(errno)));
+  return absl::Status(absl::ErrnoToStatusCode(errno),
+                      absl::StrCat(step, ": ", std::strerror(errno)));
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ namespace qgemm {
 // but readers may read meanwhile.
 class MemoryFile {
  public:
-  // Errors: UNKNOWN, with the step and the system's reason: no such files, no
-  // descriptors, or no /proc.
+  // Errors name the step and the system's reason: no such files, no /proc, or,
+  // RESOURCE_EXHAUSTED, no descriptors.
   static absl::StatusOr<std::unique_ptr<MemoryFile>> Create(
       absl::string_view text);
 

@@ -21,7 +21,9 @@ namespace {
 
 constexpr int64_t kMaxFileBytes = int64_t{1} << 20;
 
-absl::Status Unreadable() { return absl::UnknownError(std::strerror(errno)); }
+absl::Status Unreadable() {
+  return absl::Status(absl::ErrnoToStatusCode(errno), std::strerror(errno));
+}
 
 }  // namespace
 

@@ -45,8 +45,9 @@ std::string TextOf(const X509_NAME* name);
 // The infinite past if the time is malformed.
 absl::Time ToTime(const ASN1_TIME* time);
 
-// The text of a regular file of a MiB at most. Errors: UNKNOWN (it cannot be
-// read, with the system's reason), INVALID_ARGUMENT (it is larger).
+// The text of a regular file of a MiB at most. Errors: INVALID_ARGUMENT (it is
+// no file, or larger); those of the system's reason why it cannot be read,
+// RESOURCE_EXHAUSTED for a want of descriptors.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
 
 }  // namespace qgemm

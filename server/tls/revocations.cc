@@ -40,7 +40,10 @@ absl::StatusOr<std::vector<std::string>> FilesIn(const std::string& folder) {
     }
     files.push_back(entry->path().string());
   }
-  if (error) return Wrong(folder, error.message());
+  if (error) {
+    return absl::Status(absl::ErrnoToStatusCode(error.value()),
+                        Wrong(folder, error.message()).message());
+  }
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -67,7 +70,10 @@ absl::StatusOr<Revocations> Revocations::Read(
   Revocations revocations;
   for (const std::string& path : files) {
     const auto text = ReadSmallFile(path);
-    if (!text.ok()) return Wrong(path, text.status().message());
+    if (!text.ok()) {
+      return absl::Status(text.status().code(),
+                          Wrong(path, text.status().message()).message());
+    }
     RETURN_IF_ERROR(revocations.AddText(path, *text, authorities, now));
   }
   return revocations;

@@ -24,7 +24,8 @@ class Revocations {
   // that begin with a dot are left out, links are followed. Each list must be
   // signed by one of `authorities`. A list that is past its next update holds:
   // see next_update().
-  // Errors: INVALID_ARGUMENT names the file and what is wrong with it.
+  // Errors name the file and what is wrong with it: those of ReadSmallFile, and
+  // INVALID_ARGUMENT.
   static absl::StatusOr<Revocations> Read(
       const std::string& folder, const std::vector<Certificate>& authorities,
       absl::Time now);

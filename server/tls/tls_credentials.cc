@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // gRPC reads the files in memory, and OpenSSL verifies a client's certificate
-// within the handshake. What is revoked is looked up after it.
+// within the handshake. What is revoked is looked up after it. Dates go by the
+// host's clock, whose steps Clock would hide.
 
 #include "server/tls/tls_credentials.h"
 
@@ -19,6 +20,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -125,16 +127,17 @@ std::shared_ptr<grpc::ServerCredentials> MakeCredentials(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TlsCredentials>> TlsCredentials::Create(
-    const CertificatePaths& paths, const Parts& parts) {
-  std::unique_ptr<TlsCredentials> credentials(new TlsCredentials(paths, parts));
+    const CertificatePaths& paths, ServerMetrics* metrics) {
+  std::unique_ptr<TlsCredentials> credentials(
+      new TlsCredentials(paths, metrics));
   RETURN_IF_ERROR(credentials->Start());
   return credentials;
 }
 
 TlsCredentials::TlsCredentials(const CertificatePaths& paths,
-                               const Parts& parts)
+                               ServerMetrics* metrics)
     : paths_(paths),
-      parts_(parts),
+      metrics_(metrics),
       revocations_(std::make_shared<CurrentRevocations>()),
       watch_(paths.All()) {}
 
@@ -144,27 +147,27 @@ TlsCredentials::~TlsCredentials() {
 }
 
 absl::Status TlsCredentials::Start() {
-  ASSIGN_OR_RETURN(CertificateSet set,
-                   ReadCertificates(paths_, parts_.clock->Now()));
+  ASSIGN_OR_RETURN(CertificateSet set, ReadCertificates(paths_, absl::Now()));
   RETURN_IF_ERROR(Install(std::move(set)));
   credentials_ =
       MakeCredentials(identity_->path(), client_ca_->path(),
                       grpc::experimental::ExternalCertificateVerifier::Create<
-                          RevocationVerifier>(revocations_, parts_.metrics));
-  ObserveHandshakes(
-      [metrics = parts_.metrics](const HandshakeFailure& failure) {
-        CountFailure(failure, "", metrics);
-      });
+                          RevocationVerifier>(revocations_, metrics_));
+  ObserveHandshakes([metrics = metrics_](const HandshakeFailure& failure) {
+    CountFailure(failure, "", metrics);
+  });
   watch_.Start([this] { Reload(); });
   return absl::OkStatus();
 }
 
 void TlsCredentials::Reload() {
-  absl::Status status;
-  auto set = ReadCertificates(paths_, parts_.clock->Now());
-  status = set.ok() ? Install(*std::move(set)) : set.status();
+  auto set = ReadCertificates(paths_, absl::Now());
+  const absl::Status status =
+      set.ok() ? Install(*std::move(set)) : set.status();
   if (status.ok()) return;
-  parts_.metrics->TlsReloadFailed();
+  // The files are not at fault, and may stay as they are.
+  if (absl::IsResourceExhausted(status)) watch_.TellAgain();
+  metrics_->TlsReloadFailed();
   EVENT(ERROR, "tls_reload_failed")
       .With("error", status.message())
       .With("consequence", "the certificates of before stay in use");
@@ -176,6 +179,7 @@ absl::Status TlsCredentials::Install(CertificateSet set) {
   const std::string number = absl::StrCat("# ", ++generation_, "\n");
   const std::string identity = absl::StrCat(number, set.key, set.chain);
   const std::string client_ca = absl::StrCat(number, set.client_ca);
+  // A set that is in use in part is told again, as a whole.
   if (identity_ == nullptr) {
     ASSIGN_OR_RETURN(identity_, MemoryFile::Create(identity));
     ASSIGN_OR_RETURN(client_ca_, MemoryFile::Create(client_ca));
@@ -189,11 +193,11 @@ absl::Status TlsCredentials::Install(CertificateSet set) {
 }
 
 void TlsCredentials::Tell(const CertificateSet& set) const {
-  parts_.metrics->SetTlsExpiry("server", set.expiry);
-  parts_.metrics->SetTlsExpiry("client_ca", set.client_ca_expiry);
+  metrics_->SetTlsExpiry("server", set.expiry);
+  metrics_->SetTlsExpiry("client_ca", set.client_ca_expiry);
   const absl::Time next_lists = set.revocations.next_update();
   if (next_lists < absl::InfiniteFuture()) {
-    parts_.metrics->SetTlsExpiry("crl", next_lists);
+    metrics_->SetTlsExpiry("crl", next_lists);
   }
   EVENT(INFO, "tls_certificates_loaded")
       .With("subject", set.subject)

@@ -11,7 +11,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/clock.h"
 #include "base/file_watch.h"
 #include "server/metrics/server_metrics.h"
 #include "server/tls/certificate_set.h"
@@ -31,16 +30,10 @@ class CurrentRevocations;
 // was read; connections that exist go on with the old one. Thread-safe.
 class TlsCredentials {
  public:
-  // Both must outlive the object, and it gRPC's server.
-  struct Parts {
-    ServerMetrics* metrics = nullptr;
-    const Clock* clock = nullptr;
-  };
-
-  // Reads the files. Errors: those of ReadCertificates; UNKNOWN if the system
-  // has no files in memory.
+  // Reads the files. The metrics must outlive the object, and it gRPC's server.
+  // Errors: those of ReadCertificates and of MemoryFile.
   static absl::StatusOr<std::unique_ptr<TlsCredentials>> Create(
-      const CertificatePaths& paths, const Parts& parts);
+      const CertificatePaths& paths, ServerMetrics* metrics);
   TlsCredentials(const TlsCredentials&) = delete;
   TlsCredentials& operator=(const TlsCredentials&) = delete;
   ~TlsCredentials();
@@ -50,7 +43,7 @@ class TlsCredentials {
   }
 
  private:
-  TlsCredentials(const CertificatePaths& paths, const Parts& parts);
+  TlsCredentials(const CertificatePaths& paths, ServerMetrics* metrics);
 
   absl::Status Start();
   void Reload();
@@ -58,7 +51,7 @@ class TlsCredentials {
   void Tell(const CertificateSet& set) const;
 
   const CertificatePaths paths_;
-  const Parts parts_;
+  ServerMetrics* const metrics_;
   const std::shared_ptr<CurrentRevocations> revocations_;
   // Used by Start, then by the watch's thread.
   int64_t generation_ = 0;

@@ -77,8 +77,10 @@ class FileWatchTest : public ::testing::Test {
         std::make_unique<FileWatch>(std::vector<std::string>{path}, options);
   }
 
-  void Start() {
-    watch_->Start([this] {
+  // Asks so often to be told again.
+  void Start(int repeats = 0) {
+    watch_->Start([this, repeats]() mutable {
+      if (repeats-- > 0) watch_->TellAgain();
       const MutexLock lock(&mutex_);
       ++changes_;
       changed_.SignalAll();
@@ -184,6 +186,16 @@ TEST_F(FileWatchTest, SeesByPollingWhatInotifyDoesNotTell) {
   Watch(folder_.File("here/a.pem"), absl::Milliseconds(1));
   Start();
   Write(folder_.File("elsewhere/a.pem"), "other");
+  EXPECT_TRUE(SawChange());
+}
+
+TEST_F(FileWatchTest, TellsAChangeAgainIfAsked) {
+  const std::string path = folder_.File("a.pem");
+  Watch(path, absl::Milliseconds(1));
+  Start(/*repeats=*/1);
+  Write(folder_.File("new"), "one");
+  std::filesystem::rename(folder_.File("new"), path);  // one change
+  EXPECT_TRUE(SawChange());
   EXPECT_TRUE(SawChange());
 }
 

@@ -19,7 +19,7 @@
 
 namespace qgemm {
 
-// What a certificate says beside its name.
+// Contents of a certificate beside its name.
 struct CertificateOptions {
   // "DNS:localhost,IP:127.0.0.1", "URI:spiffe://corp/a"; empty = none.
   std::string alternative_names;

@@ -88,7 +88,8 @@ class TellingServer {
     }
     loop_ = std::make_unique<AcceptLoop>(
         std::move(listeners), ConnectionLimits{100, 100},
-        AcceptLoop::Parts{&peers_, &metrics_, &clock_}, [this](int, int fd) {
+        AcceptLoop::Parts{&peers_, &metrics_, &clock_},
+        [this](const Listener&, int fd) {
           grpc::experimental::ExternalConnectionAcceptor::
               NewConnectionParameters connection;
           connection.fd = fd;

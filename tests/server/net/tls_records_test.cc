@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the cipher adds to a client's bytes, however they come.
+// Bytes that a cipher adds to a client's, however they come.
 
 #include "server/net/tls_records.h"
 
