@@ -49,8 +49,7 @@ absl::StatusOr<std::string> Resolve(const std::string& text,
 }  // namespace
 
 void CommonOptions::AddTo(CLI::App* app) {
-  flags::AddOption(app, "server", &server,
-                   "Address of the server: host:port or unix:path");
+  connection.AddTo(app);
   flags::AddSwitch(app, "json", &json, "Prints the result as JSON");
   flags::AddDuration(app, "timeout", &timeout,
                      "Time that the command's calls have together");
@@ -64,9 +63,10 @@ absl::Time CommonOptions::Deadline() const { return absl::Now() + timeout; }
 
 absl::StatusOr<std::unique_ptr<Client>> CommonOptions::Connect() const {
   ClientOptions options;
+  connection.ApplyTo(&options);
   options.connect_timeout = connect_timeout;
   options.max_message_bytes = max_message_bytes;
-  return Client::Connect(server, options);
+  return Client::Connect(connection.server, options);
 }
 
 void AddWeightsArgument(CLI::App* command, std::string* weights) {

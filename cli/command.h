@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "client/flags/connection_flags.h"
 #include "flags/command_line.h"
 #include "qgemm/client.h"
 
@@ -21,7 +22,7 @@ namespace qgemm::cli {
 
 // Options that every command has.
 struct CommonOptions {
-  std::string server = "127.0.0.1:50051";
+  ConnectionFlags connection;
   bool json = false;
   absl::Duration timeout = absl::Seconds(60);
   absl::Duration connect_timeout = absl::Seconds(5);
@@ -29,6 +30,9 @@ struct CommonOptions {
 
   // This must outlive the parsing.
   void AddTo(CLI::App* app);
+
+  // INVALID_ARGUMENT if options do not go together.
+  absl::Status Check() const { return connection.Check(); }
 
   absl::Time Deadline() const;
   absl::StatusOr<std::unique_ptr<Client>> Connect() const;

@@ -77,7 +77,8 @@ std::string NameOf(const CLI::App& command) {
 
 int Run(const CommonOptions& common, const AddedCommand& added) {
   const std::string name = NameOf(*added.app);
-  const absl::Status usage = added.command->CheckUsage();
+  absl::Status usage = common.Check();
+  usage.Update(added.command->CheckUsage());
   if (!usage.ok()) {
     std::fprintf(stderr, "qgemm %s: %s; see qgemm %s --help\n", name.c_str(),
                  std::string(usage.message()).c_str(), name.c_str());

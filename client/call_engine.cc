@@ -81,18 +81,28 @@ class CallEngine::PendingCall final
       return false;
     }
     TakeEnd();
-    std::optional<absl::Duration> pause;
-    if (cancelled_ == nullptr && !outcome_.status.ok()) {
-      EndedAttempt attempt;
-      attempt.status = outcome_.status;
-      attempt.retry_delay = RetryDelayOf(status_);
-      attempt.number = outcome_.attempts;
-      attempt.deadline = call_.deadline;
-      pause = engine_->PauseAfter(std::move(attempt));
-    }
+    const std::optional<absl::Duration> pause = PauseBeforeNext();
     if (!pause.has_value()) return true;
     StartPause(*pause);
     return false;
+  }
+
+  // nullopt: the attempt that ended was the last.
+  std::optional<absl::Duration> PauseBeforeNext()
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (cancelled_ != nullptr || outcome_.status.ok()) return std::nullopt;
+    ServerSet& tried = call_.where.tried;
+    tried |= ServerSet{1} << place_.server;
+    EndedAttempt attempt;
+    attempt.status = outcome_.status;
+    attempt.retry_delay = RetryDelayOf(status_);
+    attempt.number = outcome_.attempts;
+    attempt.deadline = call_.deadline;
+    attempt.has_other_server =
+        !call_.where.server.has_value() && engine_->pool().HasUntried(tried);
+    // All were tried: another round of them begins.
+    if (!attempt.has_other_server) tried = 0;
+    return engine_->PauseAfter(std::move(attempt));
   }
 
   // The outcome of the attempt that ended.
@@ -105,6 +115,9 @@ class CallEngine::PendingCall final
     if (cancelled && !outcome_.status.ok()) {
       outcome_.status = absl::CancelledError(cancelled_);
     }
+    outcome_.server = place_.server;
+    engine_->pool().Leave(place_, outcome_.status);
+    place_.channel.reset();
     reader_.reset();
     context_.reset();
   }
@@ -118,8 +131,10 @@ class CallEngine::PendingCall final
   void StartAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     context_ = std::make_unique<grpc::ClientContext>();
     SetContextDeadline(call_.deadline, context_.get());
+    engine_->Authorize(context_.get());
     outcome_.response.Clear();
-    grpc::GenericStub stub(engine_->NextChannel());
+    place_ = engine_->pool().Enter(call_.where);
+    grpc::GenericStub stub(place_.channel);
     reader_ = stub.PrepareUnaryCall(context_.get(), call_.method, call_.request,
                                     engine_->queue());
     reader_->StartCall();
@@ -137,14 +152,16 @@ class CallEngine::PendingCall final
   std::unique_ptr<grpc::ClientAsyncResponseReader<grpc::ByteBuffer>> reader_
       ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<grpc::Alarm> alarm_ ABSL_GUARDED_BY(mutex_);
+  ChannelPool::Place place_ ABSL_GUARDED_BY(mutex_);  // of the attempt
   grpc::Status status_;
   CallOutcome outcome_;
 };
 
-CallEngine::CallEngine(std::vector<std::shared_ptr<grpc::Channel>> channels,
+CallEngine::CallEngine(Channels channels, std::shared_ptr<TokenSource> token,
                        const RetryPolicy& retry, int completion_threads)
-    : channels_(std::move(channels)),
+    : token_(std::move(token)),
       retry_(retry),
+      pool_(std::move(channels)),
       random_(std::random_device()()) {
   completions_.Start(completion_threads);
 }
@@ -184,14 +201,8 @@ bool CallEngine::IsShutDown() {
   return closed_;
 }
 
-std::shared_ptr<grpc::Channel> CallEngine::NextChannel() {
-  MutexLock lock(&mutex_);
-  return channels_[next_channel_++ % channels_.size()];
-}
-
-std::shared_ptr<grpc::Channel> CallEngine::NextStreamChannel() {
-  MutexLock lock(&mutex_);
-  return channels_[next_stream_channel_++ % channels_.size()];
+void CallEngine::Authorize(grpc::ClientContext* context) {
+  if (token_ != nullptr) token_->Authorize(context);
 }
 
 bool CallEngine::Enter(grpc::ClientContext* context) {

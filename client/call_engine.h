@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes calls on a set of channels: retries, deadlines and cancellation of
-// everything in flight. Knows methods and bytes, not their meaning.
+// Makes calls on a pool of channels: retries, at another server if there are
+// several, deadlines and cancellation of everything in flight. Knows methods
+// and bytes, not their meaning.
 
 #ifndef QGEMM_CLIENT_CALL_ENGINE_H_
 #define QGEMM_CLIENT_CALL_ENGINE_H_
 
-#include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/byte_buffer.h>
 
@@ -14,14 +14,15 @@
 #include <optional>
 #include <random>
 #include <unordered_set>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
+#include "client/channel_pool.h"
 #include "client/retry.h"
+#include "client/token.h"
 #include "qgemm/client_options.h"
 #include "rpc/completion_queue.h"
 
@@ -32,11 +33,14 @@ struct CallOutcome {
   absl::Status status;
   grpc::ByteBuffer response;  // if the status is OK
   int attempts = 1;
+  size_t server = 0;  // that of the last attempt
 };
 
 struct UnaryCall {
   const char* method = nullptr;  // "/package.Service/Method", a literal
   grpc::ByteBuffer request;
+  // Its work, and where it may go; `tried` is the engine's.
+  ChannelPool::Request where;
   absl::Time deadline = absl::InfiniteFuture();
   // Runs exactly once, on a thread of the engine's, with no lock held.
   absl::AnyInvocable<void(CallOutcome)> done;
@@ -47,8 +51,8 @@ class CallEngine {
  public:
   class PendingCall;
 
-  // `channels` has one or more.
-  CallEngine(std::vector<std::shared_ptr<grpc::Channel>> channels,
+  // `token` is null if calls carry none. `channels` has one or more.
+  CallEngine(Channels channels, std::shared_ptr<TokenSource> token,
              const RetryPolicy& retry, int completion_threads);
   CallEngine(const CallEngine&) = delete;
   CallEngine& operator=(const CallEngine&) = delete;
@@ -72,10 +76,10 @@ class CallEngine {
 
   bool IsShutDown();
 
-  // The channels in turn.
-  std::shared_ptr<grpc::Channel> NextChannel();
-  // The same for streams, each of which keeps its channel for long.
-  std::shared_ptr<grpc::Channel> NextStreamChannel();
+  ChannelPool& pool() { return pool_; }
+
+  // Adds the client's token to a call that a thread of the caller's makes.
+  void Authorize(grpc::ClientContext* context);
 
   // Registers a call that a thread of the caller's makes and waits for, so
   // that Shutdown can cancel it. False after Shutdown: the call must not be
@@ -98,14 +102,13 @@ class CallEngine {
   double Random();
   void Remove(const std::shared_ptr<PendingCall>& call);
 
-  const std::vector<std::shared_ptr<grpc::Channel>> channels_;
+  const std::shared_ptr<TokenSource> token_;
   const RetryPolicy retry_;
+  ChannelPool pool_;
 
   Mutex mutex_;
   CondVar changed_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  size_t next_channel_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t next_stream_channel_ ABSL_GUARDED_BY(mutex_) = 0;
   std::minstd_rand random_ ABSL_GUARDED_BY(mutex_);
   std::unordered_set<std::shared_ptr<PendingCall>> pending_
       ABSL_GUARDED_BY(mutex_);

@@ -7,11 +7,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/sha256.h"
 #include "base/status_macros.h"
 #include "client/call_engine.h"
 #include "client/channels.h"
@@ -26,6 +29,8 @@
 
 namespace qgemm {
 namespace {
+
+constexpr char kGetServerInfo[] = "/qgemm.v1.Qgemm/GetServerInfo";
 
 absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low,
                         int64_t high) {
@@ -80,6 +85,23 @@ absl::Status Client::Impl::CheckOperandFits(absl::string_view subject,
       " or raise the limit here and at the server (--max_message_bytes)"));
 }
 
+std::string Client::Impl::ReasonsOfNoConnection(const Connector& connector) {
+  // A channel knows only that it failed; a call is told why.
+  std::string reasons;
+  for (size_t server = 0; server < servers_.size(); ++server) {
+    ChannelPool::Request where;
+    where.server = server;
+    const absl::Status reason =
+        CallAt<v1::GetServerInfoResponse>(where, kGetServerInfo,
+                                          v1::GetServerInfoRequest(),
+                                          absl::Now() + absl::Seconds(1))
+            .status();
+    absl::StrAppend(&reasons, server == 0 ? "" : "; ",
+                    connector.Explain(server, reason));
+  }
+  return reasons;
+}
+
 absl::StatusOr<UnaryCall> Client::Impl::GemmCall(
     const GemmRequest& request) const {
   // Made first, so that a borrowed A is released whatever becomes of it.
@@ -90,6 +112,7 @@ absl::StatusOr<UnaryCall> Client::Impl::GemmCall(
   UnaryCall call;
   call.method = "/qgemm.v1.Qgemm/Gemm";
   call.request = ToWire(request, operand);
+  call.where.rows = request.m;
   call.deadline = request.deadline;
   return call;
 }
@@ -107,23 +130,32 @@ Client::~Client() {
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
     const std::string& target, const ClientOptions& options) {
-  RETURN_IF_ERROR(CheckTarget(target));
   RETURN_IF_ERROR(CheckOptions(options));
-  Channels channels =
-      CreateChannels(target, options.channels, options.max_message_bytes);
+  ASSIGN_OR_RETURN(const Connector connector,
+                   Connector::Create(target, options));
+  Channels channels = connector.Connect(options.channels);
   const bool connected =
       WaitForChannels(channels, absl::Now() + options.connect_timeout);
   ClientOptions probe = options;
   if (!connected) probe.retry.max_attempts = 1;
-  std::unique_ptr<Client> client(
-      new Client(std::make_shared<Impl>(std::move(channels), probe)));
+  const auto impl =
+      std::make_shared<Impl>(connector, std::move(channels), probe);
+  std::unique_ptr<Client> client(new Client(impl));
   if (connected) return client;
-  // The channel knows only that it failed; a call is told why.
-  const absl::Status reason =
-      client->GetServerInfo(absl::Now() + absl::Seconds(1)).status();
-  return absl::UnavailableError(absl::StrCat(
-      "connect to ", target, ": no connection within ",
-      absl::FormatDuration(options.connect_timeout), ": ", reason.message()));
+  return absl::UnavailableError(
+      absl::StrCat("connect to ", target, ": no connection within ",
+                   absl::FormatDuration(options.connect_timeout), ": ",
+                   impl->ReasonsOfNoConnection(connector)));
+}
+
+std::vector<ServerConnection> Client::Connections() const {
+  std::vector<ServerConnection> connections;
+  for (const ServerTarget& server : impl_->servers()) {
+    const ChannelPool::ServerLoad load =
+        impl_->engine().pool().LoadOf(connections.size());
+    connections.push_back({server.address, load.connected, load.rows});
+  }
+  return connections;
 }
 
 absl::StatusOr<LoadResult> Client::LoadWeights(const EncodedWeights& weights,
@@ -136,7 +168,28 @@ absl::StatusOr<LoadResult> Client::LoadWeights(const WeightsStream& stream,
                                                const LoadOptions& options) {
   const std::shared_ptr<Impl> impl = impl_;
   RETURN_IF_ERROR(impl->CheckMayBlock());
-  return Upload(&impl->engine(), stream, options, impl->max_message_bytes());
+  RETURN_IF_ERROR(CheckUpload(stream, options, impl->max_message_bytes()));
+  if (impl->servers().size() > 1 && stream.rewind == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "WeightsStream::rewind is empty; the stream is read for each of ",
+        impl->servers().size(), " servers"));
+  }
+  std::optional<Sha256Digest> id;
+  if (stream.rewind != nullptr) {
+    ASSIGN_OR_RETURN(id, HashOf(stream));
+  }
+  ASSIGN_OR_RETURN(std::vector<LoadResult> results,
+                   impl->AtEveryServer<LoadResult>(
+                       [&](size_t server) -> absl::StatusOr<LoadResult> {
+                         if (server > 0) RETURN_IF_ERROR(stream.rewind());
+                         return Upload(&impl->engine(), server, stream, id,
+                                       options);
+                       }));
+  LoadResult result = std::move(results.front());
+  for (const LoadResult& other : results) {
+    result.deduplicated &= other.deduplicated;
+  }
+  return result;
 }
 
 absl::StatusOr<LoadResult> Client::LoadWeights(const DenseUpload& dense,
@@ -167,8 +220,15 @@ absl::StatusOr<std::unique_ptr<GemmStream>> Client::GemmStream(
     const GemmStreamOptions& options) {
   const std::shared_ptr<Impl> impl = impl_;
   RETURN_IF_ERROR(CheckStream(options, impl->max_message_bytes()));
-  ASSIGN_OR_RETURN(const ServerInfo server, GetServerInfo(options.deadline));
+  ChannelPool::Request where;
+  where.precedes_stream = true;
+  ASSIGN_OR_RETURN(
+      const auto answer,
+      impl->CallAt<v1::GetServerInfoResponse>(
+          where, kGetServerInfo, v1::GetServerInfoRequest(), options.deadline));
+  const ServerInfo server = FromWire(answer.message);
   StreamCallOptions call_options;
+  call_options.server = answer.server;
   call_options.window = options.window;
   call_options.c_fragment_bytes =
       std::min(options.fragment_bytes,
@@ -189,10 +249,12 @@ absl::StatusOr<bool> Client::UnloadWeights(absl::string_view name_or_id,
   v1::UnloadWeightsRequest request;
   request.set_weights(std::string(name_or_id));
   request.set_if_match(std::string(if_match));
-  ASSIGN_OR_RETURN(const v1::UnloadWeightsResponse response,
-                   impl_->Call<v1::UnloadWeightsResponse>(
-                       "/qgemm.v1.Qgemm/UnloadWeights", request, deadline));
-  return response.freed();
+  ASSIGN_OR_RETURN(const auto responses,
+                   impl_->CallEveryServer<v1::UnloadWeightsResponse>(
+                       "/qgemm.v1.Qgemm/UnloadWeights", request, deadline,
+                       Impl::Lack::kIsFine));
+  return std::all_of(responses.begin(), responses.end(),
+                     [](const auto& response) { return response.freed(); });
 }
 
 absl::StatusOr<std::vector<WeightsInfo>> Client::ListWeights(
@@ -223,8 +285,7 @@ absl::StatusOr<WeightsInfo> Client::GetWeights(absl::string_view name_or_id,
 absl::StatusOr<ServerInfo> Client::GetServerInfo(absl::Time deadline) {
   ASSIGN_OR_RETURN(const v1::GetServerInfoResponse response,
                    impl_->Call<v1::GetServerInfoResponse>(
-                       "/qgemm.v1.Qgemm/GetServerInfo",
-                       v1::GetServerInfoRequest(), deadline));
+                       kGetServerInfo, v1::GetServerInfoRequest(), deadline));
   return FromWire(response);
 }
 

@@ -13,6 +13,7 @@
 #include <future>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
@@ -24,6 +25,7 @@
 #include "base/status_macros.h"
 #include "client/call_engine.h"
 #include "client/channels.h"
+#include "client/every_server.h"
 #include "client/gemm_wire.h"
 #include "client/run_wire.h"
 #include "qgemm/client.h"
@@ -35,13 +37,16 @@ namespace qgemm {
 // Thread-safe.
 class Client::Impl {
  public:
-  Impl(Channels channels, const ClientOptions& options)
+  Impl(const Connector& connector, Channels channels,
+       const ClientOptions& options)
       : max_message_bytes_(options.max_message_bytes),
-        engine_(std::move(channels), options.retry,
+        servers_(connector.servers()),
+        engine_(std::move(channels), connector.token(), options.retry,
                 options.completion_threads) {}
 
   CallEngine& engine() { return engine_; }
   int64_t max_message_bytes() const { return max_message_bytes_; }
+  const std::vector<ServerTarget>& servers() const { return servers_; }
 
   absl::Status CheckMayBlock() const {
     if (!engine_.OnEngineThread()) return absl::OkStatus();
@@ -56,41 +61,108 @@ class Client::Impl {
   absl::StatusOr<UnaryCall> GemmCall(const GemmRequest& request) const;
   absl::StatusOr<UnaryCall> RunCall(const RunRequest& request) const;
 
+  // The reasons why no server can be reached, from one call to each.
+  std::string ReasonsOfNoConnection(const Connector& connector);
+
   absl::StatusOr<RegisterResult> LoadProgram(v1::Program program,
                                              const RegisterOptions& options);
 
-  // Makes a call with small messages and waits for it.
+  // A small message and the server that sent it.
+  template <typename Response>
+  struct Answer {
+    Response message;
+    size_t server = 0;
+  };
+
+  // Makes a call with small messages where `where` says, and waits for it.
   template <typename Response, typename Request>
-  absl::StatusOr<Response> Call(const char* method, const Request& request,
-                                absl::Time deadline) {
+  absl::StatusOr<Answer<Response>> CallAt(const ChannelPool::Request& where,
+                                          const char* method,
+                                          const Request& request,
+                                          absl::Time deadline) {
     RETURN_IF_ERROR(CheckMayBlock());
     UnaryCall call;
     call.method = method;
     call.request = WriteMessage(request);
+    call.where = where;
     call.deadline = deadline;
     CallOutcome outcome = Await(std::move(call));
     RETURN_IF_ERROR(outcome.status);
-    Response response;
+    Answer<Response> answer;
+    answer.server = outcome.server;
     const grpc::Status parsed =
         grpc::SerializationTraits<Response>::Deserialize(&outcome.response,
-                                                         &response);
-    if (parsed.ok()) return response;
+                                                         &answer.message);
+    if (parsed.ok()) return answer;
     return absl::InternalError(absl::StrCat(
         "the server's answer does not parse: ", parsed.error_message()));
   }
 
-  // Calls for page after page, each of which `take` is given.
+  // The same at any server.
+  template <typename Response, typename Request>
+  absl::StatusOr<Response> Call(const char* method, const Request& request,
+                                absl::Time deadline) {
+    ASSIGN_OR_RETURN(Answer<Response> answer,
+                     CallAt<Response>({}, method, request, deadline));
+    return std::move(answer.message);
+  }
+
+  enum class Lack { kFails, kIsFine };
+
+  // Does `work` at one server after the other, whatever becomes of it at those
+  // before. The results of the servers that it succeeded at; or an error that
+  // names those that it failed at. Servers that lack what the work is about
+  // count only if all do, if `lack` says so.
+  template <typename Result>
+  absl::StatusOr<std::vector<Result>> AtEveryServer(
+      absl::FunctionRef<absl::StatusOr<Result>(size_t server)> work,
+      Lack lack = Lack::kFails) {
+    std::vector<Result> results;
+    std::vector<ServerEnd> ends;
+    for (size_t server = 0; server < servers_.size(); ++server) {
+      absl::StatusOr<Result> result = work(server);
+      ends.push_back({servers_[server].address, result.status()});
+      if (result.ok()) results.push_back(*std::move(result));
+    }
+    if (lack == Lack::kIsFine && !results.empty()) {
+      for (ServerEnd& end : ends) {
+        if (absl::IsNotFound(end.status)) end.status = absl::OkStatus();
+      }
+    }
+    RETURN_IF_ERROR(JoinEnds(ends));
+    return results;
+  }
+
+  // Calls at every server.
+  template <typename Response, typename Request>
+  absl::StatusOr<std::vector<Response>> CallEveryServer(
+      const char* method, const Request& request, absl::Time deadline,
+      Lack lack = Lack::kFails) {
+    return AtEveryServer<Response>(
+        [&](size_t server) -> absl::StatusOr<Response> {
+          ChannelPool::Request where;
+          where.server = server;
+          ASSIGN_OR_RETURN(Answer<Response> answer,
+                           CallAt<Response>(where, method, request, deadline));
+          return std::move(answer.message);
+        },
+        lack);
+  }
+
+  // Calls one server for page after page, each of which `take` is given.
   template <typename Response, typename Request>
   absl::Status CallForPages(
       const char* method, absl::Time deadline,
       absl::FunctionRef<absl::Status(const Response&)> take) {
     Request request;
     request.set_page_size(kPageEntries);
+    ChannelPool::Request where;
     while (true) {
-      ASSIGN_OR_RETURN(const Response response,
-                       Call<Response>(method, request, deadline));
-      RETURN_IF_ERROR(take(response));
-      const std::string& next = response.next_page_token();
+      ASSIGN_OR_RETURN(const Answer<Response> answer,
+                       CallAt<Response>(where, method, request, deadline));
+      RETURN_IF_ERROR(take(answer.message));
+      where.server = answer.server;
+      const std::string& next = answer.message.next_page_token();
       if (next.empty()) return absl::OkStatus();
       if (next == request.page_token()) {
         return absl::InternalError(
@@ -161,6 +233,7 @@ class Client::Impl {
   }
 
   const int64_t max_message_bytes_;
+  const std::vector<ServerTarget> servers_;
   CallEngine engine_;
 };
 

@@ -2,6 +2,7 @@
 //
 // The methods of Client that are about programs.
 
+#include <algorithm>
 #include <future>
 #include <memory>
 #include <string>
@@ -71,6 +72,7 @@ absl::StatusOr<UnaryCall> Client::Impl::RunCall(
   UnaryCall call;
   call.method = "/qgemm.v1.Qgemm/Run";
   call.request = ToWire(request, inputs);
+  call.where.rows = request.m;
   call.deadline = request.deadline;
   return call;
 }
@@ -78,13 +80,15 @@ absl::StatusOr<UnaryCall> Client::Impl::RunCall(
 absl::StatusOr<RegisterResult> Client::Impl::LoadProgram(
     v1::Program program, const RegisterOptions& options) {
   ASSIGN_OR_RETURN(
-      const v1::LoadProgramResponse response,
-      Call<v1::LoadProgramResponse>("/qgemm.v1.Qgemm/LoadProgram",
-                                    RequestOf(std::move(program), options),
-                                    options.deadline));
+      const auto responses,
+      CallEveryServer<v1::LoadProgramResponse>(
+          "/qgemm.v1.Qgemm/LoadProgram", RequestOf(std::move(program), options),
+          options.deadline));
   RegisterResult result;
-  ASSIGN_OR_RETURN(result.program, FromWire(response.program()));
-  result.deduplicated = response.deduplicated();
+  ASSIGN_OR_RETURN(result.program, FromWire(responses.front().program()));
+  result.deduplicated =
+      std::all_of(responses.begin(), responses.end(),
+                  [](const auto& response) { return response.deduplicated(); });
   return result;
 }
 
@@ -125,10 +129,12 @@ absl::StatusOr<bool> Client::UnloadProgram(absl::string_view name_or_id,
   v1::UnloadProgramRequest request;
   request.set_program(std::string(name_or_id));
   request.set_if_match(std::string(if_match));
-  ASSIGN_OR_RETURN(const v1::UnloadProgramResponse response,
-                   impl_->Call<v1::UnloadProgramResponse>(
-                       "/qgemm.v1.Qgemm/UnloadProgram", request, deadline));
-  return response.freed();
+  ASSIGN_OR_RETURN(const auto responses,
+                   impl_->CallEveryServer<v1::UnloadProgramResponse>(
+                       "/qgemm.v1.Qgemm/UnloadProgram", request, deadline,
+                       Impl::Lack::kIsFine));
+  return std::all_of(responses.begin(), responses.end(),
+                     [](const auto& response) { return response.freed(); });
 }
 
 absl::StatusOr<std::vector<ProgramInfo>> Client::ListPrograms(

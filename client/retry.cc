@@ -28,7 +28,7 @@ std::optional<absl::Duration> RetryPause(const RetryPolicy& policy,
   if (attempt.number >= policy.max_attempts) return std::nullopt;
   absl::Duration pause;
   if (absl::IsUnavailable(attempt.status)) {
-    pause = Backoff(policy, attempt);
+    if (!attempt.has_other_server) pause = Backoff(policy, attempt);
   } else if (absl::IsResourceExhausted(attempt.status) &&
              attempt.retry_delay.has_value() && policy.honour_retry_info) {
     // Never earlier than the server said, and not all clients at once.

@@ -21,6 +21,8 @@ struct EndedAttempt {
   std::optional<absl::Duration> retry_delay;
   int number = 1;  // of the attempt, from 1
   absl::Time deadline = absl::InfiniteFuture();
+  // Another server is connected that the call has not tried.
+  bool has_other_server = false;
   absl::Time now;
   double random = 0.5;  // uniform in [0, 1)
 };

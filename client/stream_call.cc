@@ -71,7 +71,12 @@ absl::Status StreamCall::Start() {
   if (!engine_->Enter(&context_)) {
     return absl::CancelledError("the client was destroyed");
   }
-  grpc::GenericStub stub(engine_->NextStreamChannel());
+  engine_->Authorize(&context_);
+  ChannelPool::Request where;
+  where.is_stream = true;
+  where.server = options_.server;
+  place_ = engine_->pool().Enter(where);
+  grpc::GenericStub stub(place_.channel);
   MutexLock lock(&mutex_);
   call_ = stub.PrepareCall(&context_, kMethod, engine_->queue());
   call_->StartCall(started_tag_.Arm(shared_from_this()));
@@ -331,6 +336,7 @@ void StreamCall::OnFinished(bool) {
   }
   for (Ended& each : all) each.Run();
   all.clear();  // what callbacks captured goes before the engine may
+  engine_->pool().Leave(place_, ToAbslStatus(status_));
   engine_->Leave(&context_);
   MutexLock lock(&mutex_);
   ended_ = true;

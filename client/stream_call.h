@@ -40,6 +40,7 @@ struct StreamCallOptions {
   int64_t c_fragment_bytes = 0;   // the same
   int64_t max_operand_bytes = 0;  // the server's
   absl::Time deadline = absl::InfiniteFuture();
+  size_t server = 0;  // that the stream is opened at
 };
 
 // Thread-safe.
@@ -120,6 +121,7 @@ class StreamCall : public std::enable_shared_from_this<StreamCall> {
 
   const StreamCallOptions options_;
   CallEngine* const engine_;
+  ChannelPool::Place place_;  // set by Start
   grpc::ClientContext context_;
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
   grpc::ByteBuffer received_;  // of the reading thread

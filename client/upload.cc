@@ -28,17 +28,22 @@ namespace {
 // One attempt. Its methods run on the caller's thread.
 class Attempt {
  public:
-  Attempt(CallEngine* engine, const WeightsStream& stream,
+  Attempt(CallEngine* engine, size_t server, const WeightsStream& stream,
           const LoadOptions& options)
-      : engine_(engine), stream_(stream), options_(options) {
+      : engine_(engine), server_(server), stream_(stream), options_(options) {
     SetContextDeadline(options.deadline, &context_);
+    engine->Authorize(&context_);
   }
 
   absl::StatusOr<LoadResult> Run(const v1::WeightsHeader& header) {
     if (!engine_->Enter(&context_)) {
       return absl::CancelledError("the client was destroyed");
     }
-    absl::StatusOr<LoadResult> result = Send(header);
+    ChannelPool::Request where;
+    where.server = server_;
+    const ChannelPool::Place place = engine_->pool().Enter(where);
+    absl::StatusOr<LoadResult> result = Send(header, place.channel);
+    engine_->pool().Leave(place, result.status());
     engine_->Leave(&context_);
     return result;
   }
@@ -47,9 +52,11 @@ class Attempt {
   std::optional<absl::Duration> retry_delay() const { return retry_delay_; }
 
  private:
-  absl::StatusOr<LoadResult> Send(const v1::WeightsHeader& header) {
+  absl::StatusOr<LoadResult> Send(
+      const v1::WeightsHeader& header,
+      const std::shared_ptr<grpc::Channel>& channel) {
     v1::LoadWeightsResponse response;
-    const auto stub = v1::Qgemm::NewStub(engine_->NextChannel());
+    const auto stub = v1::Qgemm::NewStub(channel);
     const auto writer = stub->LoadWeights(&context_, &response);
     v1::LoadWeightsRequest request;
     *request.mutable_header() = header;
@@ -108,14 +115,18 @@ class Attempt {
   }
 
   CallEngine* const engine_;
+  const size_t server_;
   const WeightsStream& stream_;
   const LoadOptions& options_;
   grpc::ClientContext context_;
   std::optional<absl::Duration> retry_delay_;
 };
 
-absl::Status Check(const WeightsStream& stream, const LoadOptions& options,
-                   int64_t max_message_bytes) {
+}  // namespace
+
+absl::Status CheckUpload(const WeightsStream& stream,
+                         const LoadOptions& options,
+                         int64_t max_message_bytes) {
   if (stream.read == nullptr) {
     return absl::InvalidArgumentError(
         "WeightsStream::read is empty; give a function that produces bytes");
@@ -130,23 +141,17 @@ absl::Status Check(const WeightsStream& stream, const LoadOptions& options,
   return CheckSpec(stream.spec);
 }
 
-}  // namespace
-
-absl::StatusOr<LoadResult> Upload(CallEngine* engine,
+absl::StatusOr<LoadResult> Upload(CallEngine* engine, size_t server,
                                   const WeightsStream& stream,
-                                  const LoadOptions& options,
-                                  int64_t max_message_bytes) {
-  RETURN_IF_ERROR(Check(stream, options, max_message_bytes));
+                                  const std::optional<Sha256Digest>& id,
+                                  const LoadOptions& options) {
   v1::WeightsHeader header = ToWire(stream.spec);
   header.set_name(options.name);
   header.set_create_only(options.create_only);
   header.set_if_match(options.if_match);
-  if (stream.rewind != nullptr) {
-    ASSIGN_OR_RETURN(const Sha256Digest id, HashOf(stream));
-    header.set_sha256(id.data(), id.size());
-  }
+  if (id.has_value()) header.set_sha256(id->data(), id->size());
   for (EndedAttempt ended; true; ++ended.number) {
-    Attempt attempt(engine, stream, options);
+    Attempt attempt(engine, server, stream, options);
     absl::StatusOr<LoadResult> result = attempt.Run(header);
     if (result.ok() || stream.rewind == nullptr) return result;
     ended.status = result.status();

@@ -90,8 +90,7 @@ absl::StatusOr<std::set<absl::StatusCode>> ParseCodes(absl::string_view text) {
 }
 
 void AddConnections(CLI::App* app, LoadtestOptions* options) {
-  AddOption(app, "server", &options->server,
-            "Server to load: host:port or unix:path");
+  options->connection.AddTo(app);
   AddChoice(app, "transport", &options->transport,
             {{"call", TransportKind::kCall},
              {"stream", TransportKind::kStream},
@@ -103,8 +102,8 @@ void AddConnections(CLI::App* app, LoadtestOptions* options) {
           absl::Milliseconds(1), "Time for the server to accept connections");
   AddRanged(
       app, "channels", &options->channels, 0, 256,
-      "Connections that the requests share; 0: one for each of --threads, or "
-      "for each of their --parts");
+      "Connections to each server that the requests share; 0: one for each of "
+      "--threads, or for each of their --parts");
   AddRanged(app, "threads", &options->senders, 0, 64,
             "Senders, each with a thread that sends and one that takes "
             "answers; 0: by the machine's size");

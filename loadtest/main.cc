@@ -118,7 +118,10 @@ int Run(int argc, char** argv) {
   DescribeClient(&report.environment);
   absl::string_view transport = report.option("transport");
   if (transport == "call") {
-    transport = absl::StartsWith(options.server, "unix:") ? "unix" : "tcp";
+    const ConnectionFlags& connection = options.connection;
+    transport = absl::StartsWith(connection.server, "unix:") ? "unix"
+                : connection.tls_ca.empty()                  ? "tcp"
+                                                             : "tls";
   }
   report.environment.transport = std::string(transport);
   if (!options.output.json.empty()) {

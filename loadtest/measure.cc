@@ -23,7 +23,8 @@ constexpr int kTurns = 5;
 OpenTransport TransportsFor(const LoadtestOptions& options,
                             const MessageSet& messages) {
   TransportOptions transport;
-  transport.target = options.server;
+  transport.target = options.connection.server;
+  options.connection.ApplyTo(&transport.client);
   transport.channels = options.channels / options.senders;
   transport.connect_timeout = options.connect_timeout;
   transport.client_id_prefix = options.request.client_id;

@@ -29,12 +29,11 @@ absl::Status OfFlag(absl::string_view flag, absl::string_view value,
 }
 
 absl::Status CheckTransport(const LoadtestOptions& options) {
-  if (options.server.empty()) {
-    return Refuse("--server: must be host:port or unix:path");
-  }
+  RETURN_IF_ERROR(options.connection.Check());
+  const std::string& server = options.connection.server;
   if (options.request.disturbances.disconnects_per_second > 0 &&
       (options.transport != TransportKind::kCall ||
-       !absl::StartsWith(options.server, "unix:"))) {
+       !absl::StartsWith(server, "unix:") || absl::StrContains(server, ','))) {
     return Refuse(
         "--disconnect_rate: needs --server=unix:PATH and "
         "--transport=call");

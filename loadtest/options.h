@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/flags/connection_flags.h"
 #include "kernels/matrix/types.h"
 #include "loadtest/engine/load_generator.h"
 #include "loadtest/report/loadtest_report.h"
@@ -112,10 +113,11 @@ struct OutputOptions {
 };
 
 struct LoadtestOptions {
-  std::string server = "127.0.0.1:50051";
+  ConnectionFlags connection;
   TransportKind transport = TransportKind::kCall;
   absl::Duration connect_timeout = absl::Seconds(10);
-  int channels = 0;  // of all senders together; a multiple of them
+  // To each server, of all senders together; a multiple of them.
+  int channels = 0;
   int senders = 0;
   LayerOptions layers;
   RequestOptions request;

@@ -120,10 +120,12 @@ class LoadTest {
  private:
   absl::Status Connect(absl::Duration timeout) {
     ClientOptions client;
+    options_.connection.ApplyTo(&client);
     client.max_message_bytes = kMaxMessageBytes;
     client.connect_timeout = timeout;
     client.retry.max_attempts = 1;  // a refusal is shown, not hidden
-    ASSIGN_OR_RETURN(client_, Client::Connect(options_.server, client));
+    ASSIGN_OR_RETURN(client_,
+                     Client::Connect(options_.connection.server, client));
     ASSIGN_OR_RETURN(report_->environment.server, client_->GetServerInfo());
     return absl::OkStatus();
   }

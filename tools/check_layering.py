@@ -67,6 +67,7 @@ LAYERS = (
                              "kernels/matrix base"),
     ("client", "client/include/qgemm rpc proto kernels/programs "
                "kernels/formats kernels/matrix base"),
+    ("client/flags", "client/include/qgemm flags base"),
     ("client/examples", "client/include/qgemm"),
     ("cli/tensor_files", "kernels/matrix base"),
     ("cli", "cli client kernels/reference kernels/programs kernels/formats "

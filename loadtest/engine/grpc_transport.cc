@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -86,9 +87,10 @@ absl::StatusOr<ConnectionPtr> ConnectCuttable(const std::string& target) {
       connected);
 }
 
+// The connections of transport number `number`, which begins with another
+// server than the one before it.
 absl::StatusOr<std::vector<ConnectionPtr>> ConnectAll(
-    const TransportOptions& options) {
-  RETURN_IF_ERROR(CheckTarget(options.target));
+    const TransportOptions& options, const Connector& connector, int number) {
   std::vector<ConnectionPtr> connections;
   if (options.can_be_cut) {
     for (int i = 0; i < options.channels; ++i) {
@@ -98,17 +100,20 @@ absl::StatusOr<std::vector<ConnectionPtr>> ConnectAll(
     }
     return connections;
   }
-  const Channels channels =
-      CreateChannels(options.target, options.channels, kMaxMessageBytes);
-  if (!WaitForChannels(channels, absl::Now() + options.connect_timeout)) {
-    return NoConnection(
-        options.target,
-        absl::StrCat("no connection within ",
-                     absl::FormatDuration(options.connect_timeout)));
+  const Channels channels = connector.Connect(options.channels);
+  WaitForChannels(channels, absl::Now() + options.connect_timeout);
+  for (const ServerChannel& each : channels) {
+    if (each.channel->GetState(false) != GRPC_CHANNEL_READY) {
+      return NoConnection(
+          connector.servers()[each.server].address,
+          absl::StrCat("no connection within ",
+                       absl::FormatDuration(options.connect_timeout)));
+    }
+    connections.push_back(std::make_shared<Connection>(each.channel));
   }
-  for (const auto& channel : channels) {
-    connections.push_back(std::make_shared<Connection>(channel));
-  }
+  std::rotate(connections.begin(),
+              connections.begin() + number % connector.servers().size(),
+              connections.end());
   return connections;
 }
 
@@ -124,9 +129,11 @@ class GrpcTransport final : public Transport {
   // Each slot is a client of its own, of that name and its number; no clients
   // if the name is empty.
   GrpcTransport(const TransportOptions& options, const MessageSet* messages,
-                std::vector<ConnectionPtr> connections, int slots,
+                std::vector<ConnectionPtr> connections,
+                std::shared_ptr<TokenSource> token, int slots,
                 const std::string& name, RequestSink* sink)
       : options_(options),
+        token_(std::move(token)),
         messages_(messages),
         sink_(sink),
         connections_(std::move(connections)) {
@@ -229,6 +236,7 @@ class GrpcTransport final : public Transport {
   void ReadAnswers(int last_part, EndedRequest* end);
 
   const TransportOptions options_;
+  const std::shared_ptr<TokenSource> token_;  // null: none
   const MessageSet* const messages_;
   RequestSink* const sink_;
   std::vector<Request> requests_;  // by slot
@@ -249,6 +257,9 @@ void GrpcTransport::Call::Start(int message, absl::Duration timeout) {
   deadline_ = absl::InfiniteFuture();
   if (timeout < absl::InfiniteDuration()) deadline_ = absl::Now() + timeout;
   SetContextDeadline(deadline_, &*context_);
+  if (transport_->token_ != nullptr) {
+    transport_->token_->Authorize(&*context_);
+  }
   const MessageSet& messages = *transport_->messages_;
   reader_ = connection_->stub.PrepareUnaryCall(
       &*context_, messages.method(message),
@@ -358,12 +369,17 @@ OpenTransport GrpcTransports(TransportOptions options,
   return [options = std::move(options), messages,
           opened = std::make_shared<std::atomic<int>>(0)](
              int slots, RequestSink* sink) -> OpenedTransport {
+    const int number = (*opened)++;
+    ClientOptions client = options.client;
+    client.max_message_bytes = kMaxMessageBytes;
+    ASSIGN_OR_RETURN(const Connector connector,
+                     Connector::Create(options.target, client));
     ASSIGN_OR_RETURN(std::vector<ConnectionPtr> connections,
-                     ConnectAll(options));
+                     ConnectAll(options, connector, number));
     const std::string& prefix = options.client_id_prefix;
     return std::make_unique<GrpcTransport>(
-        options, messages, std::move(connections), slots,
-        prefix.empty() ? "" : absl::StrCat(prefix, "-", (*opened)++), sink);
+        options, messages, std::move(connections), connector.token(), slots,
+        prefix.empty() ? "" : absl::StrCat(prefix, "-", number), sink);
   };
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -7,6 +9,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
+#include "client/targets.h"
 #include "loadtest/engine/message_set.h"
 #include "loadtest/engine/transport.h"
 #include "qgemm/client.h"
@@ -88,9 +91,12 @@ class StreamTransport final : public Transport {
 
 OpenTransport StreamTransports(TransportOptions options,
                                const MessageSet* messages) {
-  return [options = std::move(options), messages](
+  return [options = std::move(options), messages,
+          opened = std::make_shared<std::atomic<int>>(0)](
              int slots, RequestSink* sink) -> OpenedTransport {
-    ClientOptions client_options;
+    ASSIGN_OR_RETURN(const std::vector<ServerTarget> servers,
+                     ResolveTargets(options.target));
+    ClientOptions client_options = options.client;
     client_options.channels = options.channels;
     client_options.max_message_bytes = kMaxMessageBytes;
     client_options.connect_timeout = options.connect_timeout;
@@ -99,11 +105,15 @@ OpenTransport StreamTransports(TransportOptions options,
     GemmStreamOptions stream_options;
     stream_options.window = slots + 1;  // Submit never waits
     std::vector<std::unique_ptr<GemmStream>> streams;
-    for (int i = 0; i < options.channels; ++i) {
+    const size_t count = options.channels * servers.size();
+    while (streams.size() < count) {
       ASSIGN_OR_RETURN(std::unique_ptr<GemmStream> stream,
                        client->GemmStream(stream_options));
       streams.push_back(std::move(stream));
     }
+    // Each transport begins with another server than the one before it.
+    std::rotate(streams.begin(), streams.begin() + (*opened)++ % servers.size(),
+                streams.end());
     return std::make_unique<StreamTransport>(messages, std::move(client),
                                              std::move(streams), slots, sink);
   };

@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "qgemm/client_options.h"
 #include "qgemm/gemm.h"
 
 namespace qgemm::loadtest {
@@ -75,8 +76,10 @@ using OpenTransport =
 inline constexpr int64_t kMaxMessageBytes = int64_t{1} << 30;
 
 struct TransportOptions {
-  std::string target;  // host:port or unix:path
-  int channels = 1;    // of one transport
+  std::string target;    // as Client::Connect takes it
+  ClientOptions client;  // of which TLS and the token count
+  // To each server, of one transport.
+  int channels = 1;
   // Connections that can be cut do not reconnect when the server goes.
   bool can_be_cut = false;
   absl::Duration connect_timeout = absl::Seconds(10);
@@ -91,16 +94,17 @@ struct TransportOptions {
 class MessageSet;
 
 // Each message is a call over TCP or a Unix socket; slots, or their parts,
-// share the channels in turn. Every transport has a completion queue and a
-// thread of its own, and opens once all channels are connected. `messages` must
-// outlive the transports. Errors of opening: INVALID_ARGUMENT (the target),
-// UNAVAILABLE.
+// share the channels in turn, those of all servers, and stay with theirs. Every
+// transport has a completion queue and a thread of its own, and opens once all
+// channels are connected. `messages` must outlive the transports. Errors of
+// opening: INVALID_ARGUMENT (the target), UNAVAILABLE.
 OpenTransport GrpcTransports(TransportOptions options,
                              const MessageSet* messages);
 
-// Gemms over streams of the client library, one stream a connection. A broken
-// stream stays so: requests on it end with the reason. `messages`, all whole
-// Gemms, must outlive the transports. Errors of opening: as above.
+// Gemms over streams of the client library, one stream a connection, which
+// slots share in the same way. A broken stream stays so: requests on it end
+// with the reason. `messages`, all whole Gemms, must outlive the transports.
+// Errors of opening: as above.
 OpenTransport StreamTransports(TransportOptions options,
                                const MessageSet* messages);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,11 +19,10 @@ constexpr absl::Duration kCancellationPoll = absl::Milliseconds(5);
 
 }  // namespace
 
-FakeService::FakeService() {
+FakeService::FakeService(const Listener& listener) {
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                           &port);
+  builder.AddListeningPort(absl::StrCat("127.0.0.1:", listener.port),
+                           listener.credentials, &port_);
   // Sandboxed tests that run at a time have the same process number.
   char folder[] = "/tmp/qgemm_fake_XXXXXX";
   CHECK(mkdtemp(folder) != nullptr);
@@ -33,7 +33,7 @@ FakeService::FakeService() {
   builder.RegisterService(this);
   server_ = builder.BuildAndStart();
   CHECK(server_ != nullptr);
-  address_ = absl::StrCat("127.0.0.1:", port);
+  address_ = absl::StrCat("127.0.0.1:", port_);
 }
 
 FakeService::~FakeService() {
@@ -42,6 +42,10 @@ FakeService::~FakeService() {
   server_->Wait();
   unlink(absl::StrCat(socket_folder_, "/socket").c_str());
   rmdir(socket_folder_.c_str());
+}
+
+void FakeService::Stop() {
+  server_->Shutdown(std::chrono::system_clock::now());
 }
 
 void FakeService::set_stream(StreamHandler handler) {
@@ -147,9 +151,20 @@ v1::UnloadProgramRequest FakeService::unload_program_request() const {
   return unload_program_request_;
 }
 
-grpc::Status FakeService::Admit() {
+std::string FakeService::authorization() const {
+  MutexLock lock(&mutex_);
+  return authorization_;
+}
+
+grpc::Status FakeService::Admit(const grpc::ServerContext& context) {
   MutexLock lock(&mutex_);
   ++calls_;
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find("authorization");
+  authorization_ =
+      found == metadata.end()
+          ? ""
+          : std::string(found->second.data(), found->second.length());
   if (failures_left_ == 0) return grpc::Status::OK;
   --failures_left_;
   return failure_;
@@ -168,7 +183,7 @@ void FakeService::WaitAtGate(grpc::ServerContext* context) {
 grpc::Status FakeService::Gemm(grpc::ServerContext* context,
                                const v1::GemmRequest* request,
                                v1::GemmResponse* response) {
-  const grpc::Status admitted = Admit();
+  const grpc::Status admitted = Admit(*context);
   if (!admitted.ok()) return admitted;
   WaitAtGate(context);
   GemmHandler handler;
@@ -185,9 +200,11 @@ grpc::Status FakeService::Gemm(grpc::ServerContext* context,
 }
 
 grpc::Status FakeService::GemmStream(
-    grpc::ServerContext*,
+    grpc::ServerContext* context,
     grpc::ServerReaderWriter<v1::GemmStreamResponse, v1::GemmStreamRequest>*
         stream) {
+  const grpc::Status admitted = Admit(*context);
+  if (!admitted.ok()) return admitted;
   StreamHandler handler;
   {
     MutexLock lock(&mutex_);
@@ -197,9 +214,10 @@ grpc::Status FakeService::GemmStream(
 }
 
 grpc::Status FakeService::LoadWeights(
-    grpc::ServerContext*, grpc::ServerReader<v1::LoadWeightsRequest>* reader,
+    grpc::ServerContext* context,
+    grpc::ServerReader<v1::LoadWeightsRequest>* reader,
     v1::LoadWeightsResponse* response) {
-  const grpc::Status admitted = Admit();
+  const grpc::Status admitted = Admit(*context);
   if (!admitted.ok()) return admitted;
   v1::LoadWeightsRequest request;
   if (!reader->Read(&request) || !request.has_header()) {
@@ -224,10 +242,10 @@ grpc::Status FakeService::LoadWeights(
   return grpc::Status::OK;
 }
 
-grpc::Status FakeService::UnloadWeights(grpc::ServerContext*,
+grpc::Status FakeService::UnloadWeights(grpc::ServerContext* context,
                                         const v1::UnloadWeightsRequest* request,
                                         v1::UnloadWeightsResponse* response) {
-  const grpc::Status admitted = Admit();
+  const grpc::Status admitted = Admit(*context);
   if (!admitted.ok()) return admitted;
   MutexLock lock(&mutex_);
   unloaded_.push_back(request->weights());
@@ -236,10 +254,10 @@ grpc::Status FakeService::UnloadWeights(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status FakeService::ListWeights(grpc::ServerContext*,
+grpc::Status FakeService::ListWeights(grpc::ServerContext* context,
                                       const v1::ListWeightsRequest* request,
                                       v1::ListWeightsResponse* response) {
-  const grpc::Status admitted = Admit();
+  const grpc::Status admitted = Admit(*context);
   if (!admitted.ok()) return admitted;
   MutexLock lock(&mutex_);
   // Two pages.
@@ -249,10 +267,10 @@ grpc::Status FakeService::ListWeights(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status FakeService::GetWeights(grpc::ServerContext*,
+grpc::Status FakeService::GetWeights(grpc::ServerContext* context,
                                      const v1::GetWeightsRequest* request,
                                      v1::GetWeightsResponse* response) {
-  const grpc::Status admitted = Admit();
+  const grpc::Status admitted = Admit(*context);
   if (!admitted.ok()) return admitted;
   v1::WeightsInfo* const info = response->mutable_weights();
   info->add_names(request->weights());
@@ -276,10 +294,10 @@ grpc::Status FakeService::GetWeights(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status FakeService::LoadProgram(grpc::ServerContext*,
+grpc::Status FakeService::LoadProgram(grpc::ServerContext* context,
                                       const v1::LoadProgramRequest* request,
                                       v1::LoadProgramResponse* response) {
-  const grpc::Status admitted = Admit();
+  const grpc::Status admitted = Admit(*context);
   if (!admitted.ok()) return admitted;
   MutexLock lock(&mutex_);
   load_program_request_ = *request;
@@ -288,10 +306,10 @@ grpc::Status FakeService::LoadProgram(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status FakeService::UnloadProgram(grpc::ServerContext*,
+grpc::Status FakeService::UnloadProgram(grpc::ServerContext* context,
                                         const v1::UnloadProgramRequest* request,
                                         v1::UnloadProgramResponse* response) {
-  const grpc::Status admitted = Admit();
+  const grpc::Status admitted = Admit(*context);
   if (!admitted.ok()) return admitted;
   MutexLock lock(&mutex_);
   unload_program_request_ = *request;
@@ -299,10 +317,10 @@ grpc::Status FakeService::UnloadProgram(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status FakeService::ListPrograms(grpc::ServerContext*,
+grpc::Status FakeService::ListPrograms(grpc::ServerContext* context,
                                        const v1::ListProgramsRequest* request,
                                        v1::ListProgramsResponse* response) {
-  const grpc::Status admitted = Admit();
+  const grpc::Status admitted = Admit(*context);
   if (!admitted.ok()) return admitted;
   MutexLock lock(&mutex_);
   // Two pages.
@@ -315,10 +333,10 @@ grpc::Status FakeService::ListPrograms(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status FakeService::GetProgram(grpc::ServerContext*,
+grpc::Status FakeService::GetProgram(grpc::ServerContext* context,
                                      const v1::GetProgramRequest*,
                                      v1::GetProgramResponse* response) {
-  const grpc::Status admitted = Admit();
+  const grpc::Status admitted = Admit(*context);
   if (!admitted.ok()) return admitted;
   MutexLock lock(&mutex_);
   *response->mutable_program() = program_;
@@ -328,7 +346,7 @@ grpc::Status FakeService::GetProgram(grpc::ServerContext*,
 grpc::Status FakeService::Run(grpc::ServerContext* context,
                               const v1::RunRequest* request,
                               v1::RunResponse* response) {
-  const grpc::Status admitted = Admit();
+  const grpc::Status admitted = Admit(*context);
   if (!admitted.ok()) return admitted;
   WaitAtGate(context);
   RunHandler handler;
@@ -344,10 +362,10 @@ grpc::Status FakeService::Run(grpc::ServerContext* context,
   return handler(*request, response);
 }
 
-grpc::Status FakeService::GetServerInfo(grpc::ServerContext*,
+grpc::Status FakeService::GetServerInfo(grpc::ServerContext* context,
                                         const v1::GetServerInfoRequest*,
                                         v1::GetServerInfoResponse* response) {
-  const grpc::Status admitted = Admit();
+  const grpc::Status admitted = Admit(*context);
   if (!admitted.ok()) return admitted;
   response->set_backend("fake");
   response->set_max_message_bytes(1 << 20);

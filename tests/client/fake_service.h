@@ -34,11 +34,23 @@ class FakeService final : public v1::Qgemm::Service {
       grpc::ServerReaderWriter<v1::GemmStreamResponse,
                                v1::GemmStreamRequest>*)>;
 
-  FakeService();
+  // The TCP listener's credentials, and its port, 0 for a free one.
+  struct Listener {
+    std::shared_ptr<grpc::ServerCredentials> credentials =
+        grpc::InsecureServerCredentials();
+    int port = 0;
+  };
+
+  FakeService() : FakeService(Listener()) {}
+  explicit FakeService(const Listener& listener);
   ~FakeService() override;
+
+  // Ends all calls and connections; nobody listens then.
+  void Stop();
 
   // "127.0.0.1:port".
   const std::string& address() const { return address_; }
+  int port() const { return port_; }
   // "unix:path".
   const std::string& unix_address() const { return unix_address_; }
 
@@ -67,6 +79,8 @@ class FakeService final : public v1::Qgemm::Service {
   void AwaitAtGate(int count);
 
   int calls() const;
+  // The metadata `authorization` of the last call; empty if it had none.
+  std::string authorization() const;
   // The last Gemm request.
   v1::GemmRequest gemm_request() const;
   // The header and chunks of the last load.
@@ -119,7 +133,7 @@ class FakeService final : public v1::Qgemm::Service {
                              v1::GetServerInfoResponse* response) override;
 
   // Counts a call; OK unless it is one that is to fail.
-  grpc::Status Admit();
+  grpc::Status Admit(const grpc::ServerContext& context);
   void WaitAtGate(grpc::ServerContext* context);
 
   mutable Mutex mutex_;
@@ -132,6 +146,7 @@ class FakeService final : public v1::Qgemm::Service {
   bool gate_open_ ABSL_GUARDED_BY(mutex_) = true;
   int at_gate_ ABSL_GUARDED_BY(mutex_) = 0;
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string authorization_ ABSL_GUARDED_BY(mutex_);
   v1::GemmRequest gemm_request_ ABSL_GUARDED_BY(mutex_);
   v1::WeightsHeader header_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::WeightsChunk> chunks_ ABSL_GUARDED_BY(mutex_);
@@ -147,6 +162,7 @@ class FakeService final : public v1::Qgemm::Service {
   bool repeats_pages_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::string address_;
+  int port_ = 0;
   std::string socket_folder_;
   std::string unix_address_;
   std::unique_ptr<grpc::Server> server_;

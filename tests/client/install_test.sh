@@ -10,7 +10,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 readonly EXAMPLES=(load_and_multiply async_calls quantize_on_client
-  run_program stream_calls)
+  run_program several_servers stream_calls)
 WORK="$(mktemp -d /tmp/qgemm_install_XXXXXX)"
 readonly WORK
 readonly PREFIX="$WORK/prefix"

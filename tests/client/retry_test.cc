@@ -33,6 +33,14 @@ TEST(RetryPauseTest, GrowsByTheMultiplierUpToTheMaximum) {
   EXPECT_EQ(RetryPause(Policy(), Failed(9)), absl::Milliseconds(500));
 }
 
+TEST(RetryPauseTest, AnotherServerIsTriedAtOnce) {
+  EndedAttempt attempt = Failed(1);
+  attempt.has_other_server = true;
+  EXPECT_EQ(RetryPause(Policy(), attempt), absl::ZeroDuration());
+  attempt.number = Policy().max_attempts;
+  EXPECT_EQ(RetryPause(Policy(), attempt), std::nullopt);
+}
+
 TEST(RetryPauseTest, JitterSpreadsEvenlyAroundTheBackoff) {
   RetryPolicy policy = Policy();
   policy.jitter = 0.5;
@@ -77,6 +85,12 @@ TEST(RetryPauseTest, NeverPausesLessThanTheServerNamed) {
   EXPECT_EQ(RetryPause(policy, attempt), absl::Seconds(2));
   attempt.random = 1.0;
   EXPECT_EQ(RetryPause(policy, attempt), absl::Seconds(3));
+}
+
+TEST(RetryPauseTest, AFullQueueIsNoReasonToHurryToAnotherServer) {
+  EndedAttempt attempt = Exhausted(absl::Seconds(7));
+  attempt.has_other_server = true;
+  EXPECT_EQ(RetryPause(Policy(), attempt), absl::Seconds(7));
 }
 
 TEST(RetryPauseTest, AFullQueueIsNotRetriedIfThePolicySaysSo) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client library: holds connections to one qgemm server, uploads weights,
+// The client library: holds connections to qgemm servers, uploads weights,
 // multiplies with them and runs programs over them. gRPC stays behind this
 // header.
 
@@ -25,8 +25,11 @@
 
 namespace qgemm {
 
-// Calls one qgemm server; methods are named as the RPCs are. Nothing here
-// throws or ends the process; failures are statuses with the server's codes:
+// Calls one qgemm server, or several that hold the same weights
+// (docs/client.md): loads, registrations and unloads go to each of them, every
+// other call to the one with the fewest rows in flight. Methods are named as
+// the RPCs are. Nothing here throws or ends the process; failures are statuses
+// with the server's codes:
 //   INVALID_ARGUMENT    the request is wrong; the message says which field
 //   NOT_FOUND           unknown weights or program
 //   ALREADY_EXISTS, FAILED_PRECONDITION
@@ -36,6 +39,9 @@ namespace qgemm {
 //   ABORTED, DATA_LOSS  the upload was damaged on its way; load again
 //   DEADLINE_EXCEEDED   not answered in time
 //   UNIMPLEMENTED       no kernel for this combination
+//   UNAUTHENTICATED     the server does not know who calls: no token or
+//                       certificate, or one that it does not take
+//   PERMISSION_DENIED   the caller may not do this
 //   UNAVAILABLE         no server, or it drains; retries were made already
 //   CANCELLED           the call was cancelled, or the client destroyed
 //
@@ -47,9 +53,12 @@ namespace qgemm {
 // inside a callback, where they would wait for themselves.
 class Client {
  public:
-  // `target` is "host:port" or "unix:path". Returns once connected.
-  // Connections are direct: proxy variables of the environment are ignored.
-  // Errors: INVALID_ARGUMENT (target, options), UNAVAILABLE.
+  // `target` is "host:port", "unix:path" or "dns:///name:port", which is a
+  // server at each address that the name has now; several have commas between
+  // them. Returns once connected, to one of several at least. Connections are
+  // direct: proxy variables of the environment are ignored.
+  // Errors: INVALID_ARGUMENT (target, options), NOT_FOUND (a file of the
+  // options), UNAVAILABLE with gRPC's reason.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(
       const std::string& target, const ClientOptions& options = {});
 
@@ -60,7 +69,8 @@ class Client {
   // Uploads weights: quantized, in memory; dense, for the server to keep or
   // quantize; or produced by a stream. Blocks until the server has them.
   // Weights that the server holds already are bound to the name without being
-  // sent again.
+  // sent again. Of several servers, those that took the weights have them even
+  // if the load fails at others, which the error names; to load again is safe.
   absl::StatusOr<LoadResult> LoadWeights(const EncodedWeights& weights,
                                          const LoadOptions& options = {});
   absl::StatusOr<LoadResult> LoadWeights(const DenseUpload& dense,
@@ -79,14 +89,16 @@ class Client {
       const GemmRequest& request);
 
   // Opens a stream for many multiplications and runs of programs; streams take
-  // the connections in turn. Asks the server for its limits first. Errors:
+  // the connections in turn, and of several servers the one with the fewest.
+  // Asks the server for its limits first. Errors:
   // INVALID_ARGUMENT (options), those of GetServerInfo.
   absl::StatusOr<std::unique_ptr<qgemm::GemmStream>> GemmStream(
       const GemmStreamOptions& options = {});
 
   // Drops a name, and the weights with their last one; or, given an id, the
   // weights with all their names. True if the weights are gone. If an attempt
-  // that was retried had already dropped them, the error is NOT_FOUND. With an
+  // that was retried had already dropped them, the error is NOT_FOUND; of
+  // several servers, only if none had them. With an
   // id as `if_match`, only those weights: FAILED_PRECONDITION if the name is
   // bound to others.
   absl::StatusOr<bool> UnloadWeights(
@@ -143,6 +155,10 @@ class Client {
 
   absl::StatusOr<ServerInfo> GetServerInfo(
       absl::Time deadline = absl::InfiniteFuture());
+
+  // The servers in the order of the target, as this client sees them now; makes
+  // no call.
+  std::vector<ServerConnection> Connections() const;
 
  private:
   class Impl;

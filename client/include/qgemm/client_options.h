@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connections of a client, its policy for calls that fail, and the server's
-// word on when to try again.
+// Connections of a client, who it and its servers are to each other, its policy
+// for calls that fail, and the server's word on when to try again.
 
 #ifndef QGEMM_CLIENT_INCLUDE_QGEMM_CLIENT_OPTIONS_H_
 #define QGEMM_CLIENT_INCLUDE_QGEMM_CLIENT_OPTIONS_H_
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -17,7 +18,9 @@ namespace qgemm {
 // Two kinds of ends are retried, never past the call's deadline: UNAVAILABLE,
 // and RESOURCE_EXHAUSTED for which the server named a time to retry. The pause
 // before attempt i + 1 is
-//   UNAVAILABLE         min(max_backoff, initial_backoff * multiplier^(i - 1))
+//   UNAVAILABLE         none if another server is connected that the call has
+//                       not tried, else
+//                       min(max_backoff, initial_backoff * multiplier^(i - 1))
 //                       * (1 +- jitter)
 //   RESOURCE_EXHAUSTED  the server's delay * (1 + jitter), at random up to that
 struct RetryPolicy {
@@ -38,16 +41,47 @@ struct RetryPolicy {
 // server named none.
 std::optional<absl::Duration> RetryDelay(const absl::Status& status);
 
+// TLS 1.2 or later with certificates in PEM, either as files or as texts. Files
+// are read again within seconds of a change, for the connections made from then
+// on; a certificate and its key that do not fit each other keep those from
+// being made, so replace both at once.
+struct TlsOptions {
+  // Authorities that a server's certificate must lead to. One of the two is
+  // required; /etc/ssl/certs/ca-certificates.crt has those of the system.
+  std::string ca_file;
+  std::string ca_pem;
+  // The certificate that a server is shown, its own authorities behind it, and
+  // its key. Both or neither.
+  std::string certificate_file;
+  std::string key_file;
+  std::string certificate_pem;
+  std::string key_pem;
+  // The name that a server's certificate must have. Empty: the host of the
+  // target, a name or an address.
+  std::string server_name;
+};
+
 struct ClientOptions {
-  // TCP or Unix connections; calls take them in turn. One connection carries
-  // any number of calls; more help when large operands saturate one.
+  // TCP or Unix connections to each server. One connection carries any number
+  // of calls; more help when large operands saturate one. Calls to one server
+  // take them in turn.
   int channels = 1;
+  // Unset: plaintext. Targets of the form unix:path are plaintext either way.
+  std::optional<TlsOptions> tls;
+  // The token that each call carries as `authorization: Bearer TOKEN`, given as
+  // text or as a file; both empty: none. A file is read again, at most once a
+  // second, as calls are made; while it cannot be read, or has no token, the
+  // last one that it had goes on. Without TLS a token goes to unix: and
+  // loopback targets alone: INVALID_ARGUMENT with others.
+  std::string token;
+  std::string token_file;
   // Threads that finish calls and run callbacks.
   int completion_threads = 1;
   // Largest message, both ways: at least m * k elements of A and m * n of C.
   // The server has its own limit (ServerInfo::max_message_bytes).
   int64_t max_message_bytes = int64_t{64} << 20;
-  // Upper bound for Connect's wait until the server accepts.
+  // Upper bound for Connect's wait: until the server accepts; or, of several
+  // servers, one does and the others do or have failed to.
   absl::Duration connect_timeout = absl::Seconds(10);
   RetryPolicy retry;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A server's description of itself: device, limits, memory, age.
+// A server's description of itself: device, limits, memory, age; and a client's
+// connections to it.
 
 #ifndef QGEMM_CLIENT_INCLUDE_QGEMM_SERVER_INFO_H_
 #define QGEMM_CLIENT_INCLUDE_QGEMM_SERVER_INFO_H_
@@ -34,6 +35,14 @@ struct ServerInfo {
   absl::Duration uptime;
   // Processor time of the server's process, over all its threads.
   absl::Duration process_cpu;
+};
+
+// The connections of a client to one of its servers.
+struct ServerConnection {
+  std::string address;  // as in the target; of dns:/// the one looked up
+  int connected = 0;    // of ClientOptions::channels
+  // Rows of this client's calls in flight; 0 if it has one server.
+  int64_t rows_in_flight = 0;
 };
 
 }  // namespace qgemm

@@ -2,16 +2,21 @@
 //
 // Requests over calls and streams to a server whose answers the test decides.
 
+#include <gmock/gmock.h>
+#include <grpcpp/security/server_credentials.h>
+#include <gtest/gtest.h>
+
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
-#include "gtest/gtest.h"
 #include "loadtest/engine/message_set.h"
 #include "loadtest/engine/transport.h"
+#include "tests/client/certificates.h"
 #include "tests/client/fake_service.h"
 
 namespace qgemm::loadtest {
@@ -279,6 +284,59 @@ TEST_F(GrpcTransportTest, OpenTellsWhyItCannotConnect) {
             absl::StatusCode::kInvalidArgument);
 }
 
+// The second transport begins with the other server: with one slot each they
+// would load one server alone.
+TEST_F(GrpcTransportTest, SlotsAndTransportsTakeServersInTurn) {
+  FakeService other;
+  options_.target = absl::StrCat(service_.address(), ",", other.address());
+  const OpenTransport open = GrpcTransports(options_, &messages_);
+  for (int number = 1; number <= 2; ++number) {
+    const auto transport = TransportTest::Open(open);
+    for (int slot = 0; slot < 3; ++slot) {
+      transport->Start(slot, 0, kTimeout);
+      EXPECT_TRUE(sink_.Await(slot).status.ok());
+    }
+    EXPECT_EQ(service_.calls(), number == 1 ? 2 : 3);
+    EXPECT_EQ(other.calls(), number == 1 ? 1 : 3);
+  }
+}
+
+TEST_F(GrpcTransportTest, AServerThatIsNotThereKeepsItFromOpening) {
+  options_.target = absl::StrCat(service_.address(), ",unix:/nowhere/at/all");
+  const absl::Status status =
+      GrpcTransports(options_, &messages_)(1, &sink_).status();
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("unix:/nowhere/at/all"));
+}
+
+TEST_F(GrpcTransportTest, CallsCarryTheToken) {
+  options_.client.token = "secret";
+  for (const bool can_be_cut : {false, true}) {
+    options_.target = service_.unix_address();
+    const auto transport = Open(can_be_cut);
+    transport->Start(0, 0, kTimeout);
+    EXPECT_TRUE(sink_.Await(0).status.ok());
+    EXPECT_EQ(service_.authorization(), "Bearer secret");
+  }
+}
+
+TEST_F(GrpcTransportTest, ConnectsByTls) {
+  CertificateAuthority authority;
+  const CertificateAndKey identity = authority.Issue("IP:127.0.0.1");
+  grpc::SslServerCredentialsOptions server;
+  server.pem_key_cert_pairs.push_back({identity.key, identity.certificate});
+  FakeService::Listener listener;
+  listener.credentials = grpc::SslServerCredentials(server);
+  FakeService secured(listener);
+  options_.target = secured.address();
+  options_.client.tls.emplace().ca_pem = authority.certificate();
+  const auto transport = Open();
+  transport->Start(0, 0, kTimeout);
+  EXPECT_TRUE(sink_.Await(0).status.ok());
+  EXPECT_EQ(secured.calls(), 1);
+}
+
 class StreamTransportTest : public TransportTest {
  protected:
   StreamTransportTest() {
@@ -319,6 +377,23 @@ TEST_F(StreamTransportTest, SendsTheMessageOverOneStreamAConnection) {
   EXPECT_EQ(streams_, 2);
   EXPECT_EQ(transport->Disconnect().code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StreamTransportTest, EveryServerHasAStreamForEachOfItsConnections) {
+  FakeService other;
+  std::atomic<int> streams_of_other{0};
+  other.set_stream([&](ServerStream* stream) {
+    ++streams_of_other;
+    v1::GemmStreamRequest request;
+    while (stream->Read(&request)) {
+    }
+    return grpc::Status::OK;
+  });
+  options_.target = absl::StrCat(service_.address(), ",", other.address());
+  options_.client.token = "secret";
+  const auto transport = Open();
+  while (streams_ < 2 || streams_of_other < 2) std::this_thread::yield();
+  EXPECT_EQ(other.authorization(), "Bearer secret");
 }
 
 TEST_F(StreamTransportTest, ACancelIsToldToTheServer) {
