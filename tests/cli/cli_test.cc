@@ -442,11 +442,40 @@ TEST_F(CliTest, ExamplesSucceed) {
   EXPECT_EQ(Qgemm({"info"}).exit_code, kDone);  // the server listens
   for (const char* example :
        {"load_and_multiply", "async_calls", "quantize_on_client", "run_program",
-        "stream_calls"}) {
+        "several_servers", "stream_calls"}) {
     const CommandResult result = RunProgram(
         {std::string("client/examples/") + example, server_->target()});
     EXPECT_EQ(result.exit_code, kDone) << example << ": " << result.err;
   }
+}
+
+TEST_F(CliTest, SeveralServersHaveTheSameWeights) {
+  const ServerProcess other;
+  const std::string both = server_->target() + "," + other.target();
+  const auto qgemm = [](std::vector<std::string> arguments,
+                        const std::string& servers) {
+    arguments.insert(arguments.begin(), "cli/qgemm");
+    arguments.push_back("--server=" + servers);
+    arguments.push_back("--connect_timeout=60s");
+    return RunProgram(arguments);
+  };
+  // Both serve before a client takes what is there.
+  for (const std::string& server : {server_->target(), other.target()}) {
+    ASSERT_EQ(qgemm({"info"}, server).exit_code, kDone);
+  }
+  const CommandResult example =
+      RunProgram({"client/examples/several_servers", both});
+  EXPECT_EQ(example.exit_code, kDone) << example.err;
+  const CommandResult loaded =
+      qgemm({"load", "--random=64x40", "--name=both"}, both);
+  EXPECT_EQ(loaded.exit_code, kDone) << loaded.err;
+  for (const std::string& server : {server_->target(), other.target()}) {
+    const CommandResult gemm = qgemm({"gemm", "both", "--m=2"}, server);
+    EXPECT_EQ(gemm.exit_code, kDone) << gemm.err;
+  }
+  const CommandResult unloaded = qgemm({"unload", "both"}, both);
+  EXPECT_EQ(unloaded.exit_code, kDone) << unloaded.err;
+  EXPECT_EQ(qgemm({"describe", "both"}, other.target()).exit_code, kFailed);
 }
 
 }  // namespace
