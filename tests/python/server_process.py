@@ -12,11 +12,11 @@ STOP_LIMIT_S = 60
 
 
 class ServerProcess:
-    def __init__(self, binary, *flags):
+    def __init__(self, binary, *flags, address="127.0.0.1:0"):
         self._folder = tempfile.TemporaryDirectory(prefix="qgemm-python-")
         self._port_file = os.path.join(self._folder.name, "port")
         self._process = subprocess.Popen([
-            binary, "--listen=127.0.0.1:0", f"--port_file={self._port_file}",
+            binary, f"--listen={address}", f"--port_file={self._port_file}",
             *flags])
 
     def __enter__(self):
@@ -41,6 +41,11 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise
+
+    def kill(self):
+        """Ends the server by SIGKILL, as a crash would."""
+        self._process.kill()
+        self._process.wait(STOP_LIMIT_S)
 
     def __exit__(self, *_):
         if self._process.poll() is None:
