@@ -17,6 +17,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -28,6 +30,7 @@
 #include "flags/command_line.h"
 #include "rpc/library_log.h"
 #include "server/health/exit_guard.h"
+#include "server/health/systemd_notifier.h"
 #include "server/net/descriptor_limit.h"
 #include "server/net/listen.h"
 #include "server/net/socket_calls.h"
@@ -142,10 +145,29 @@ absl::Status AnnouncePorts(const std::string& port_file, const Server& server) {
   return absl::OkStatus();
 }
 
+std::string Variable(const char* name) {
+  const char* const value = getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+SystemdEnvironment ReadSystemdEnvironment() {
+  return {Variable("NOTIFY_SOCKET"), Variable("WATCHDOG_USEC"),
+          Variable("WATCHDOG_PID")};
+}
+
+// The server reports its health to systemd from here on.
+void AnnounceToSystemd(Server* server, SystemdNotifier* systemd) {
+  systemd->NotifyReady(
+      absl::StrCat("serving on ", absl::StrJoin(server->addresses(), ", ")));
+  server->ObserveHealth(
+      [systemd](const Health& health) { systemd->Report(health); });
+}
+
 // Waits for a signal, or the server's failure, and drains the server. The guard
 // ends the process if the drain hangs. Returns the exit code.
 int ServeUntilSignal(const ServerOptions& options, const sigset_t& signals,
-                     ExitGuard* guard, Server* server) {
+                     ExitGuard* guard, SystemdNotifier* systemd,
+                     Server* server) {
   if (options.exit_on_gpu_failure) {
     server->NotifyOfFailure([] { kill(getpid(), SIGTERM); });
   }
@@ -155,6 +177,7 @@ int ServeUntilSignal(const ServerOptions& options, const sigset_t& signals,
   guard->ExitAfter(LongestDrain(options.drain_timeout),
                    has_failed ? kExitFailed : kExitDrainHangs);
   UnblockInterrupt();
+  systemd->NotifyStopping();
   EVENT(INFO, "draining")
       .With("cause", has_failed ? "failure" : strsignal(received))
       .With("timeout", options.drain_timeout);
@@ -172,6 +195,10 @@ int Run(int argc, char** argv) {
   ConfigureProcess(options);
   const sigset_t signals = BlockEndSignals();
   ExitGuard guard;
+  const SystemClock clock;
+  const auto systemd =
+      SystemdNotifier::Create(ReadSystemdEnvironment(), &clock);
+  if (!systemd.ok()) return Fail(systemd.status());
 
   const auto server = Server::Create(options);
   if (!server.ok()) return Fail(server.status());
@@ -179,7 +206,9 @@ int Run(int argc, char** argv) {
   const Housekeeping housekeeping;
   const absl::Status announced = AnnouncePorts(options.port_file, **server);
   if (!announced.ok()) return Fail(announced);
-  const int code = ServeUntilSignal(options, signals, &guard, server->get());
+  AnnounceToSystemd(server->get(), systemd->get());
+  const int code =
+      ServeUntilSignal(options, signals, &guard, systemd->get(), server->get());
   // All that has to be done is done. A destructor may wait for ever: for a lost
   // device, or, inside gRPC, for a thread that the system refused to start.
   _exit(code);

@@ -250,6 +250,10 @@ class GrpcServer final : public Server {
     notify();
   }
 
+  void ObserveHealth(std::function<void(const Health&)> observe) override {
+    monitor_.Observe(std::move(observe));
+  }
+
  private:
   HealthSources MakeHealthSources() {
     HealthSources sources;

@@ -6,6 +6,7 @@
 #ifndef QGEMM_SERVER_SERVER_H_
 #define QGEMM_SERVER_SERVER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kernels/matrix/backend.h"
+#include "server/health/health.h"
 #include "server/server_options.h"
 
 namespace qgemm {
@@ -58,6 +60,11 @@ class Server {
   virtual absl::Status failure() const = 0;
   // Runs `notify` once, on any thread, when failure() is an error.
   virtual void NotifyOfFailure(absl::AnyInvocable<void()> notify) = 0;
+
+  // Calls `observe` with the health ten times a second and when it changes, on
+  // any thread, until the end of Drain; not while what watches the health
+  // hangs. It must neither call the server nor wait.
+  virtual void ObserveHealth(std::function<void(const Health&)> observe) = 0;
 };
 
 }  // namespace qgemm

@@ -81,6 +81,11 @@ void HealthMonitor::SetDraining() {
   Look(clock_->Now());
 }
 
+void HealthMonitor::Observe(Publish observe) {
+  MutexLock lock(&look_mutex_);
+  observe_ = std::move(observe);
+}
+
 void HealthMonitor::Look() {
   MutexLock lock(&look_mutex_);
   const absl::Time now = clock_->Now();
@@ -94,7 +99,11 @@ void HealthMonitor::Look(absl::Time now) {
   AgeLaunch(std::clamp(passed, absl::ZeroDuration(),
                        kMaxIntervalsAged * options_.interval));
   facts_.backend = sources_.backend_failure();
-  const Health health = DecideHealth(facts_);
+  PublishChange(DecideHealth(facts_));
+  if (observe_ != nullptr) observe_(health());
+}
+
+void HealthMonitor::PublishChange(const Health& health) {
   {
     MutexLock lock(&mutex_);
     if (health_.is_fatal || IsSame(health, health_)) return;
@@ -121,10 +130,15 @@ void HealthMonitor::ProbeListeners(absl::Time now) {
   next_probe_ = now + options_.probe_interval;
 }
 
-absl::Status HealthMonitor::failure() const {
+Health HealthMonitor::health() const {
   MutexLock lock(&mutex_);
-  if (!health_.is_fatal) return absl::OkStatus();
-  return absl::UnavailableError(health_.reason);
+  return health_;
+}
+
+absl::Status HealthMonitor::failure() const {
+  const Health last = health();
+  if (!last.is_fatal) return absl::OkStatus();
+  return absl::UnavailableError(last.reason);
 }
 
 }  // namespace qgemm

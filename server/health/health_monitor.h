@@ -67,15 +67,23 @@ class HealthMonitor {
   void SetStarted();
   void SetDraining();
 
+  // Calls `observe` with the health after each look from now on, changed or
+  // not, on the thread that looks; it has the duties of Publish.
+  void Observe(Publish observe);
+
   // One look; what the thread does.
   void Look();
 
+  // As published last.
+  Health health() const;
   // OK, or UNAVAILABLE with the reason of a fatal failure.
   absl::Status failure() const;
 
  private:
   void Watch();
   void Look(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
+  void PublishChange(const Health& health)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
   void AgeLaunch(absl::Duration passed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
   void ProbeListeners(absl::Time now)
@@ -93,6 +101,7 @@ class HealthMonitor {
   std::optional<uint64_t> oldest_ ABSL_GUARDED_BY(look_mutex_);
   uint64_t progress_ ABSL_GUARDED_BY(look_mutex_) = 0;
   absl::Time next_probe_ ABSL_GUARDED_BY(look_mutex_) = absl::InfinitePast();
+  Publish observe_ ABSL_GUARDED_BY(look_mutex_);  // null: nobody
 
   mutable Mutex mutex_;
   CondVar stopped_;

@@ -7,6 +7,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@
 #include "tests/end_to_end/child_server.h"
 #include "tests/end_to_end/raw_call.h"
 #include "tests/end_to_end/test_server.h"
+#include "tests/support/datagram_socket.h"
 #include "tests/support/temporary_folder.h"
 
 namespace qgemm {
@@ -287,6 +289,41 @@ TEST(Services, MetricsCountRequests) {
   EXPECT_THAT(
       text, AllOf(HasSubstr("qgemm_rpcs_total{"), HasSubstr("method=\"Gemm\""),
                   HasSubstr("method=\"LoadWeights\"")));
+}
+
+// The environment of a child that is started meanwhile.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const std::string& value) : name_(name) {
+    setenv(name, value.c_str(), 1);
+  }
+  ~ScopedVariable() { unsetenv(name_); }
+
+ private:
+  const char* const name_;
+};
+
+TEST(Systemd, IsToldOfTheStartOfLifeAndOfTheEnd) {
+  const TemporaryFolder folder;
+  DatagramSocket systemd(folder.File("notify"));
+  const ScopedVariable socket("NOTIFY_SOCKET", folder.File("notify"));
+  const ScopedVariable watchdog("WATCHDOG_USEC", "200000");
+  ChildServer server(
+      {"--listen=127.0.0.1:0", "--port_file", folder.File("ports")});
+  EXPECT_THAT(systemd.Next(), HasSubstr("READY=1\nSTATUS=serving on 127.0.0"));
+  EXPECT_EQ(access(folder.File("ports").c_str(), F_OK), 0);
+  EXPECT_EQ(systemd.Next(), "WATCHDOG=1");
+  EXPECT_EQ(systemd.Next(), "WATCHDOG=1");
+  server.Signal(SIGTERM);
+  std::string message = systemd.Next();
+  while (message == "WATCHDOG=1") message = systemd.Next();
+  EXPECT_EQ(message, "STOPPING=1");
+  EXPECT_EQ(server.Wait(), 0);
+}
+
+TEST(Systemd, AStrangeSocketIsRefused) {
+  const ScopedVariable socket("NOTIFY_SOCKET", "relative");
+  ExpectCannotStart({"--listen=127.0.0.1:0"}, "NOTIFY_SOCKET = \"relative\"");
 }
 
 TEST(Info, TellsBackendAndLimits) {

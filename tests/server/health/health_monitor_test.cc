@@ -181,6 +181,20 @@ TEST_F(HealthMonitorTest, ProbesListenersAtTheirIntervalWhileItServes) {
   EXPECT_EQ(probes_, 5);
 }
 
+TEST_F(HealthMonitorTest, AnObserverIsToldAtEachLookWhetherItIsAlive) {
+  std::vector<bool> alive;
+  monitor_->Observe(
+      [&](const Health& health) { alive.push_back(health.is_live()); });
+  monitor_->SetStarted();
+  LookFor(3 * kInterval);
+  EXPECT_THAT(alive, ElementsAre(true, true, true, true));
+  oldest_ = 1;
+  LookFor(kLaunchTimeout + 2 * kInterval);
+  EXPECT_FALSE(alive.back());
+  monitor_->SetDraining();
+  EXPECT_FALSE(alive.back());
+}
+
 TEST_F(HealthMonitorTest, ItsThreadLooksUntilItIsStopped) {
   monitor_->SetStarted();
   backend_ = absl::UnavailableError("the GPU is lost");

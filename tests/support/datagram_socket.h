@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A Unix socket that keeps what is sent to it, in the place of systemd's.
+
+#ifndef QGEMM_TESTS_SUPPORT_DATAGRAM_SOCKET_H_
+#define QGEMM_TESTS_SUPPORT_DATAGRAM_SOCKET_H_
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/file_descriptor.h"
+
+namespace qgemm {
+
+// For one thread.
+class DatagramSocket {
+ public:
+  // A path that does not exist, or an abstract name that begins with '@'.
+  explicit DatagramSocket(const std::string& name)
+      : fd_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    name.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    if (name[0] == '@') address.sun_path[0] = '\0';
+    const auto length =
+        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+    CHECK_EQ(
+        bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), length),
+        0);
+  }
+
+  // Waits for a datagram.
+  std::string Next() {
+    char buffer[4096];
+    const ssize_t size = recv(fd_.get(), buffer, sizeof(buffer), 0);
+    CHECK_GE(size, 0);
+    return std::string(buffer, size);
+  }
+
+  // Those that have come and nobody has taken.
+  std::vector<std::string> TakeAll() {
+    std::vector<std::string> messages;
+    char byte;
+    while (recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0) {
+      messages.push_back(Next());
+    }
+    return messages;
+  }
+
+ private:
+  const FileDescriptor fd_;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_TESTS_SUPPORT_DATAGRAM_SOCKET_H_
