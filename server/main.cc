@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -145,6 +146,18 @@ absl::Status AnnouncePorts(const std::string& port_file, const Server& server) {
   return absl::OkStatus();
 }
 
+// Serves on for so long, while health says NOT_SERVING, or until another
+// SIGTERM comes: of the operator, or because the server has failed.
+void LetBalancersLeave(absl::Duration delay, Server* server) {
+  server->AnnounceDrain();
+  sigset_t terminate;
+  sigemptyset(&terminate);
+  sigaddset(&terminate, SIGTERM);
+  const timespec timeout = absl::ToTimespec(delay);
+  while (sigtimedwait(&terminate, nullptr, &timeout) < 0 && errno == EINTR) {
+  }
+}
+
 std::string Variable(const char* name) {
   const char* const value = getenv(name);
   return value == nullptr ? "" : value;
@@ -174,13 +187,17 @@ int ServeUntilSignal(const ServerOptions& options, const sigset_t& signals,
   int received = 0;
   sigwait(&signals, &received);
   const bool has_failed = !server->failure().ok();
-  guard->ExitAfter(LongestDrain(options.drain_timeout),
+  const absl::Duration delay =
+      has_failed ? absl::ZeroDuration() : options.drain_delay;
+  guard->ExitAfter(delay + LongestDrain(options.drain_timeout),
                    has_failed ? kExitFailed : kExitDrainHangs);
   UnblockInterrupt();
   systemd->NotifyStopping();
   EVENT(INFO, "draining")
       .With("cause", has_failed ? "failure" : strsignal(received))
+      .With("delay", delay)
       .With("timeout", options.drain_timeout);
+  if (delay > absl::ZeroDuration()) LetBalancersLeave(delay, server);
   server->Drain(QueueDeadline(options.drain_timeout));
   EVENT(INFO, "drained");
   LogSuppressedLines(absl::ZeroDuration());

@@ -213,6 +213,8 @@ class GrpcServer final : public Server {
     return endpoint_ == nullptr ? 0 : endpoint_->port();
   }
 
+  void AnnounceDrain() override { monitor_.SetDraining(); }
+
   void Drain(absl::Time deadline) override {
     MutexLock lock(&drain_mutex_);
     if (drained_) return;
@@ -264,11 +266,22 @@ class GrpcServer final : public Server {
       return oldest->number;
     };
     sources.backend_progress = [this] { return backend_->progress(); };
+    if (!options_.ready_names.empty()) {
+      sources.missing_name = [this] { return MissingName(); };
+    }
     sources.probe_listeners = [this] {
       return accept_loop_ == nullptr ? absl::OkStatus()
                                      : accept_loop_->ProbeListeners();
     };
     return sources;
+  }
+
+  // One of --ready_names that neither weights nor a program has.
+  std::string MissingName() const {
+    for (const std::string& name : options_.ready_names) {
+      if (!store_.Find(name).ok() && !programs_.Find(name).ok()) return name;
+    }
+    return "";
   }
 
   void TakeHealth(const Health& health) {

@@ -46,6 +46,10 @@ class Server {
   // Port of the metrics endpoint; 0 without one.
   virtual int metrics_port() const = 0;
 
+  // Turns health to NOT_SERVING for good, and serves on: balancers send their
+  // calls elsewhere before a drain refuses them.
+  virtual void AnnounceDrain() = 0;
+
   // Turns health to NOT_SERVING, refuses new calls and uploads in progress with
   // UNAVAILABLE, answers accepted requests until `deadline`, and refuses with
   // UNAVAILABLE those that still wait then, and soon after those of a launch

@@ -15,6 +15,7 @@
 #include "flags/command_line.h"
 #include "server/net/listener.h"
 #include "server/tls_flags.h"
+#include "server/weights/name_binding.h"
 
 namespace qgemm {
 namespace {
@@ -39,6 +40,10 @@ void AddAddressFlags(CLI::App* app, ServerOptions* options) {
             "Addresses to serve gRPC at: host:port on a loopback address (port "
             "0 takes a free one, see --port_file), tls:host:port on any, or "
             "unix:path. May be given several times, or with commas.");
+  AddOption(app, "ready_names", &options->ready_names,
+            "Names of weights and programs without which the server is not "
+            "ready: health says NOT_SERVING until all have been bound. May be "
+            "given several times, or with commas.");
   AddOption(app, "socket_mode", &options->socket_mode,
             "Permissions of Unix sockets, octal, such as 0660. Empty: those "
             "that the umask leaves.");
@@ -214,6 +219,10 @@ void AddOtherFlags(CLI::App* app, ServerOptions* options) {
   AddSwitch(app, "exit_on_gpu_failure", &options->exit_on_gpu_failure,
             "Ends the process, with exit code 3, once its device is lost or a "
             "launch hangs; false: it refuses all calls until it is ended.");
+  AddDuration(
+      app, "drain_delay", &options->drain_delay,
+      "Time for which calls are served on after SIGTERM or SIGINT, while "
+      "health says NOT_SERVING, so that balancers leave first.");
   AddDuration(app, "drain_timeout", &options->drain_timeout,
               "Time that accepted requests may take after SIGTERM or SIGINT.");
   AddDuration(app, "slow_request", &options->slow_request,
@@ -239,6 +248,17 @@ absl::Status CheckLaunchTimeout(absl::Duration timeout) {
   return absl::InvalidArgumentError(absl::StrCat(
       "--launch_timeout = ", absl::FormatDuration(timeout), " is below ",
       absl::FormatDuration(kLeast), "; 0 sets no limit"));
+}
+
+absl::Status CheckReadyNames(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const absl::Status valid = ValidateName(name);
+    if (!valid.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--ready_names: ", valid.message()));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckConnectionLimits(const ConnectionLimits& limits) {
@@ -351,6 +371,7 @@ absl::Status Validate(const ServerOptions& options) {
   }
   RETURN_IF_ERROR(ParseSocketMode(options.socket_mode).status());
   RETURN_IF_ERROR(CheckTls(options));
+  RETURN_IF_ERROR(CheckReadyNames(options.ready_names));
   RETURN_IF_ERROR(CheckConnectionLimits(options.connections));
   RETURN_IF_ERROR(Validate(options.grpc));
   RETURN_IF_ERROR(CheckRange("threads", options.backend.cpu.threads, 0, 4096));

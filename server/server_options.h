@@ -40,6 +40,8 @@ struct ServerOptions {
   std::string metrics_listen;  // "host:port"; empty = none
   std::string access_table;    // file (docs/access.md); empty = none
   CertificatePaths tls;        // of "tls:" addresses
+  // Health says NOT_SERVING until weights or programs have had all of these.
+  std::vector<std::string> ready_names;
 
   ConnectionLimits connections;
   GrpcSettings grpc;
@@ -78,6 +80,7 @@ struct ServerOptions {
   absl::Duration launch_timeout = absl::Seconds(30);
   // Used by main.cc.
   bool exit_on_gpu_failure = true;
+  absl::Duration drain_delay;  // health says NOT_SERVING before the drain
   absl::Duration drain_timeout = absl::Seconds(30);
 
   // Gemm requests that take as long are logged; 0 = none.

@@ -31,6 +31,11 @@ Health DecideHealth(const HealthFacts& facts) {
             absl::StrCat("a listener does not answer: ",
                          facts.listeners.message())};
   }
+  if (!facts.missing_name.empty()) {
+    return {HealthState::kStarting, false,
+            absl::StrCat("\"", facts.missing_name,
+                         "\" is not loaded yet (--ready_names)")};
+  }
   return {HealthState::kServing, false, ""};
 }
 

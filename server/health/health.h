@@ -24,6 +24,8 @@ struct HealthFacts {
   // A launch beyond it hangs; infinite: none does.
   absl::Duration launch_timeout = absl::InfiniteDuration();
   absl::Status listeners;  // of the last probe
+  // Name that must be bound first and is not (--ready_names); empty: none.
+  std::string missing_name;
 };
 
 // State of the server, and why.
@@ -41,7 +43,8 @@ struct Health {
 };
 
 // Returns the gravest state that a fact gives cause for: a lost device, a
-// launch that hangs, a drain, a listener that does not answer, the start.
+// launch that hangs, a drain, a listener that does not answer, the start, a
+// name that is missing.
 Health DecideHealth(const HealthFacts& facts);
 
 }  // namespace qgemm

@@ -17,8 +17,10 @@ namespace {
 // been held up by the same cause for the rest of the time.
 constexpr int kMaxIntervalsAged = 5;
 
+// A reason may hold a time that grows. That of a start says what is awaited.
 bool IsSame(const Health& one, const Health& other) {
-  return one.state == other.state && one.is_fatal == other.is_fatal;
+  return one.state == other.state && one.is_fatal == other.is_fatal &&
+         (one.state != HealthState::kStarting || one.reason == other.reason);
 }
 
 void Log(const Health& health) {
@@ -27,6 +29,10 @@ void Log(const Health& health) {
     EVENT(ERROR, "health", state)
         .With("state", state)
         .With("fatal", health.is_fatal)
+        .With("reason", health.reason);
+  } else if (health.state == HealthState::kStarting) {
+    EVENT(INFO, "health", state)
+        .With("state", state)
         .With("reason", health.reason);
   } else {
     EVENT(INFO, "health", state).With("state", state);
@@ -41,7 +47,8 @@ HealthMonitor::HealthMonitor(const HealthMonitorOptions& options,
     : options_(options),
       sources_(std::move(sources)),
       clock_(clock),
-      publish_(std::move(publish)) {
+      publish_(std::move(publish)),
+      has_names_(sources_.missing_name == nullptr) {
   facts_.launch_timeout = options_.launch_timeout;
 }
 
@@ -98,6 +105,7 @@ void HealthMonitor::Look(absl::Time now) {
   last_look_ = now;
   AgeLaunch(std::clamp(passed, absl::ZeroDuration(),
                        kMaxIntervalsAged * options_.interval));
+  LookForNames();
   facts_.backend = sources_.backend_failure();
   PublishChange(DecideHealth(facts_));
   if (observe_ != nullptr) observe_(health());
@@ -122,6 +130,12 @@ void HealthMonitor::AgeLaunch(absl::Duration passed) {
       stands_still ? facts_.oldest_launch + passed : absl::ZeroDuration();
   oldest_ = oldest;
   progress_ = progress;
+}
+
+void HealthMonitor::LookForNames() {
+  if (has_names_ || !facts_.started) return;
+  facts_.missing_name = sources_.missing_name();
+  has_names_ = facts_.missing_name.empty();
 }
 
 void HealthMonitor::ProbeListeners(absl::Time now) {

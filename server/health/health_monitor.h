@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -37,6 +38,9 @@ struct HealthSources {
   std::function<uint64_t()> backend_progress;
   // Null: listeners are taken to answer.
   std::function<absl::Status()> probe_listeners;
+  // A name that calls need and that is not bound; asked until it is empty once.
+  // Null: there is none.
+  std::function<std::string()> missing_name;
 };
 
 // A launch's age is the time for which the monitor has seen it as the oldest
@@ -86,6 +90,7 @@ class HealthMonitor {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
   void AgeLaunch(absl::Duration passed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
+  void LookForNames() ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
   void ProbeListeners(absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
 
@@ -101,11 +106,13 @@ class HealthMonitor {
   std::optional<uint64_t> oldest_ ABSL_GUARDED_BY(look_mutex_);
   uint64_t progress_ ABSL_GUARDED_BY(look_mutex_) = 0;
   absl::Time next_probe_ ABSL_GUARDED_BY(look_mutex_) = absl::InfinitePast();
+  bool has_names_ ABSL_GUARDED_BY(look_mutex_);
   Publish observe_ ABSL_GUARDED_BY(look_mutex_);  // null: nobody
 
   mutable Mutex mutex_;
   CondVar stopped_;
-  Health health_ ABSL_GUARDED_BY(mutex_);  // as published last
+  // As published last.
+  Health health_ ABSL_GUARDED_BY(mutex_) = DecideHealth(HealthFacts());
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

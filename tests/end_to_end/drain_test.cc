@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "tests/end_to_end/child_server.h"
 #include "tests/end_to_end/random_upload.h"
+#include "tests/end_to_end/raw_call.h"
 #include "tests/end_to_end/test_server.h"
 
 namespace qgemm {
@@ -171,6 +172,18 @@ TEST(Drain, RefusesWhatIsStillQueuedAtTheDeadline) {
                 code == grpc::StatusCode::UNAVAILABLE)
         << count << " ended with " << code;
   }
+}
+
+TEST(Drain, ServesOnForTheDelayWhileHealthSaysNotServing) {
+  ChildServer server({"--listen=127.0.0.1:0", "--drain_delay=1h"});
+  const Client client(server.WaitForAddress());
+  server.Signal(SIGTERM);
+  server.WaitForOutput("health state=draining");
+  EXPECT_EQ(client.Info().weights_bytes(), 0);
+  EXPECT_EQ(CallRaw(client.channel(), "/grpc.health.v1.Health/Check", "").bytes,
+            std::string("\x08\x02"));  // NOT_SERVING
+  server.Signal(SIGTERM);              // ends the delay
+  EXPECT_EQ(server.Wait(), 0);
 }
 
 }  // namespace

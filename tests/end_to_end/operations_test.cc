@@ -291,6 +291,21 @@ TEST(Services, MetricsCountRequests) {
                   HasSubstr("method=\"LoadWeights\"")));
 }
 
+TEST(ReadyNames, KeepHealthDownUntilTheyAreLoaded) {
+  RandomGenerator random(FreshSeed());
+  ChildServer server({"--listen=127.0.0.1:0", "--ready_names=layer"});
+  const Client client(server.WaitForAddress());
+  EXPECT_EQ(CallRaw(client.channel(), kHealthCheck, "").bytes, kNotServing);
+  LoadLayer(client, 32, 64, &random);
+  server.WaitForOutput("health state=serving");
+  EXPECT_EQ(CallRaw(client.channel(), kHealthCheck, "").bytes, kServing);
+}
+
+TEST(ReadyNames, ThatAreNoneAreRefused) {
+  ExpectCannotStart({"--listen=127.0.0.1:0", "--ready_names=a b"},
+                    "--ready_names: ");
+}
+
 // The environment of a child that is started meanwhile.
 class ScopedVariable {
  public:

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/mutex.h"
@@ -35,6 +36,7 @@ class HealthMonitorTest : public testing::Test {
       ++probes_;
       return listeners_;
     };
+    sources.missing_name = [this] { return missing_name_; };
     HealthMonitorOptions options;
     options.interval = kInterval;
     options.launch_timeout = kLaunchTimeout;
@@ -73,6 +75,7 @@ class HealthMonitorTest : public testing::Test {
   uint64_t progress_ = 0;
   absl::Status listeners_;
   int probes_ = 0;
+  std::string missing_name_;
   Mutex mutex_;
   CondVar changed_;
   std::vector<Health> published_ ABSL_GUARDED_BY(mutex_);
@@ -179,6 +182,23 @@ TEST_F(HealthMonitorTest, ProbesListenersAtTheirIntervalWhileItServes) {
   monitor_->SetDraining();
   LookFor(absl::Seconds(10));
   EXPECT_EQ(probes_, 5);
+}
+
+TEST_F(HealthMonitorTest, StartsUntilEveryNameHasBeenBound) {
+  missing_name_ = "a";
+  monitor_->SetStarted();
+  LookFor(absl::Seconds(1));
+  EXPECT_THAT(last().reason, HasSubstr("\"a\" is not loaded yet"));
+  missing_name_ = "b";
+  LookFor(absl::Seconds(1));
+  EXPECT_THAT(last().reason, HasSubstr("\"b\""));
+  missing_name_ = "";
+  LookFor(absl::Seconds(1));
+  missing_name_ = "a";  // unloaded
+  LookFor(absl::Seconds(1));
+  EXPECT_THAT(states(),
+              ElementsAre(HealthState::kStarting, HealthState::kStarting,
+                          HealthState::kServing));
 }
 
 TEST_F(HealthMonitorTest, AnObserverIsToldAtEachLookWhetherItIsAlive) {
