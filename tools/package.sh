@@ -13,6 +13,10 @@
 #   gpu_check.sh  runs the tests and the quick bench on a GPU machine
 # The bundle needs libc and, for a GPU, its driver and the system's cuBLAS.
 #
+#
+# Then makes dist/qgemm_VERSION_amd64.deb of the programs, for Debian 12
+# (tools/package/deb.sh).
+#
 # Usage: tools/package.sh    (BAZEL_FLAGS=--define=cuda_arch=all, the default,
 # makes machine code for every supported GPU)
 set -euo pipefail
@@ -113,3 +117,4 @@ if [ "$bytes" -gt "$MAX_BYTES" ]; then
   echo "package: the archive is larger than $MAX_BYTES bytes" >&2
   exit 1
 fi
+tools/package/deb.sh "$BUNDLE/bin" dist

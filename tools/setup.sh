@@ -6,8 +6,9 @@
 # asks first if there is a terminal, and names them. Says what it does; does
 # nothing the second time.
 #
-# Usage: tools/setup.sh [build|test|minilm]   (build: the default; test: also what
-# tools/test.sh needs; minilm: the Python environment of the demo's model)
+# Usage: tools/setup.sh [build|test|deploy|minilm]   (build: the default; test: also
+# what tools/test.sh needs; deploy: what makes and tests packages and proxies;
+# minilm: the Python environment of the demo's model)
 # QGEMM_UPGRADE=1 upgrades installed packages without asking, 0 never.
 set -euo pipefail
 
@@ -19,13 +20,19 @@ readonly BUILD_PACKAGES=(
   g++ pkg-config ca-certificates
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev prometheus-cpp-dev libssl-dev libc-ares-dev libre2-dev
-  zlib1g-dev nlohmann-json3-dev libcli11-dev
+  zlib1g-dev nlohmann-json3-dev libcli11-dev dpkg-dev
 )
 readonly TEST_PACKAGES=(
   libgtest-dev libgmock-dev clang-format-14 clang-tidy-14 libclang-rt-14-dev
   python3 python3-venv python3-pip git cmake make procps
   chromium fonts-dejavu-core haproxy prometheus
 )
+# To make and test packages, manifests and proxies.
+readonly DEPLOY_PACKAGES=(
+  mmdebstrap systemd-container systemd iproute2 nginx-light haproxy
+  openssl
+)
+readonly DEPLOY_PYTHON_PACKAGES="kubernetes-validate==1.37.0"
 readonly PYTHON_PACKAGES=(
   grpcio grpcio-tools grpcio-reflection grpcio-health-checking
   grpcio-channelz protobuf numpy vl-convert-python==1.9.0.post1
@@ -114,12 +121,17 @@ case "$PROFILE" in
     install_missing "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
     make_python_environment venv "${PYTHON_PACKAGES[*]}"
     ;;
+  deploy)
+    install_missing "${DEPLOY_PACKAGES[@]}"
+    command -v kubectl >/dev/null || install_missing kubernetes-client
+    make_python_environment deploy "$DEPLOY_PYTHON_PACKAGES"
+    ;;
   minilm)
     install_missing "${MINILM_PACKAGES[@]}"
     make_python_environment minilm "${MINILM_PYTHON_PACKAGES[@]}"
     ;;
   *)
-    echo "usage: tools/setup.sh [build|test|minilm]" >&2
+    echo "usage: tools/setup.sh [build|test|deploy|minilm]" >&2
     exit 2
     ;;
 esac

@@ -4,9 +4,10 @@
 # Sets everything up and runs every test: static checks, the unit,
 # conformance and end-to-end suites, the fast ones again under the sanitizers,
 # a stock Python client, hostile clients, the load test's pages in a browser, the
-# status page and the alerts with a real Prometheus, an installed consumer and
-# README's commands. Prints the time of each stage, names what failed and ends
-# with one line: N passed, N failed, N skipped.
+# status page and the alerts with a real Prometheus, the unit, manifests and
+# proxies' files, an installed consumer and README's commands. Prints the time of
+# each stage, names what failed and ends with one line:
+# N passed, N failed, N skipped.
 #
 # Usage: tools/test.sh [STAGE ...]    (default: all, in this order)
 set -uo pipefail
@@ -14,7 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 readonly ALL_STAGES=(
   setup format layering golden unit tidy nocuda asan tsan python hostile browser
-  ops install readme
+  ops deploy install readme
 )
 # ASan and UBSan together run every suite but those of the load test and the
 # benches, which no client reaches, and those tagged nosanitize, which measure the
@@ -140,6 +141,9 @@ stage_browser() {
   count_script bash tests/loadtest/report/report_test.sh
 }
 stage_ops() { count_script bash tests/ops/ops_test.sh; }
+# The package's own test, tests/ops/deb_test.sh, and tests/network/run.sh run proxies
+# and containers as root, for a minute or two each: by hand.
+stage_deploy() { count_script bash tests/ops/deploy_test.sh; }
 stage_install() { count_script bash tests/client/install_test.sh; }
 stage_readme() { count_script bash tests/readme/readme_test.sh; }
 
