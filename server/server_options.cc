@@ -40,10 +40,6 @@ void AddAddressFlags(CLI::App* app, ServerOptions* options) {
             "Addresses to serve gRPC at: host:port on a loopback address (port "
             "0 takes a free one, see --port_file), tls:host:port on any, or "
             "unix:path. May be given several times, or with commas.");
-  AddOption(app, "ready_names", &options->ready_names,
-            "Names of weights and programs without which the server is not "
-            "ready: health says NOT_SERVING until all have been bound. May be "
-            "given several times, or with commas.");
   AddOption(app, "socket_mode", &options->socket_mode,
             "Permissions of Unix sockets, octal, such as 0660. Empty: those "
             "that the umask leaves.");
@@ -250,17 +246,6 @@ absl::Status CheckLaunchTimeout(absl::Duration timeout) {
       absl::FormatDuration(kLeast), "; 0 sets no limit"));
 }
 
-absl::Status CheckReadyNames(const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    const absl::Status valid = ValidateName(name);
-    if (!valid.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--ready_names: ", valid.message()));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckConnectionLimits(const ConnectionLimits& limits) {
   RETURN_IF_ERROR(
       CheckRange("max_connections", limits.max_connections, 1, 1 << 20));
@@ -291,6 +276,17 @@ absl::Status CheckClientLimits(const ServerOptions& options) {
         "--idle_timeout = ", absl::FormatDuration(options.idle_timeout),
         " is not between ", absl::FormatDuration(kMinIdleTimeout), " and ",
         absl::FormatDuration(kMaxIdleTimeout)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckReadyNames(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const absl::Status valid = ValidateName(name);
+    if (!valid.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--ready_names: ", valid.message()));
+    }
   }
   return absl::OkStatus();
 }
@@ -371,7 +367,6 @@ absl::Status Validate(const ServerOptions& options) {
   }
   RETURN_IF_ERROR(ParseSocketMode(options.socket_mode).status());
   RETURN_IF_ERROR(CheckTls(options));
-  RETURN_IF_ERROR(CheckReadyNames(options.ready_names));
   RETURN_IF_ERROR(CheckConnectionLimits(options.connections));
   RETURN_IF_ERROR(Validate(options.grpc));
   RETURN_IF_ERROR(CheckRange("threads", options.backend.cpu.threads, 0, 4096));
@@ -396,6 +391,7 @@ absl::Status Validate(const ServerOptions& options) {
   RETURN_IF_ERROR(CheckStreamLimits(options.stream));
   RETURN_IF_ERROR(CheckLaunchTimeout(options.launch_timeout));
   RETURN_IF_ERROR(CheckClientLimits(options));
+  RETURN_IF_ERROR(CheckReadyNames(options.ready_names));
   return CheckSchedulerOptions(options.scheduler);
 }
 

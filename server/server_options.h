@@ -40,8 +40,6 @@ struct ServerOptions {
   std::string metrics_listen;  // "host:port"; empty = none
   std::string access_table;    // file (docs/access.md); empty = none
   CertificatePaths tls;        // of "tls:" addresses
-  // Health says NOT_SERVING until weights or programs have had all of these.
-  std::vector<std::string> ready_names;
 
   ConnectionLimits connections;
   GrpcSettings grpc;
@@ -80,6 +78,8 @@ struct ServerOptions {
   absl::Duration launch_timeout = absl::Seconds(30);
   // Used by main.cc.
   bool exit_on_gpu_failure = true;
+  // Health says NOT_SERVING until weights or programs have had all of these.
+  std::vector<std::string> ready_names;
   absl::Duration drain_delay;  // health says NOT_SERVING before the drain
   absl::Duration drain_timeout = absl::Seconds(30);
 
