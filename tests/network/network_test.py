@@ -12,13 +12,14 @@ import tempfile
 import unittest
 
 import hosts
-from servers import HaProxy, Nginx, Server, wait_for
+from servers import HaProxy, Nginx, Server, has_tls, wait_for
 
 LAYERS = [f"model/layer{i}" for i in range(4)]
 ALL_LAYERS = f"model/layer:{len(LAYERS)}"
 DEPLOYMENT = pathlib.Path(__file__).resolve().parents[2] / "docs/deployment.md"
 CALLER = pathlib.Path(__file__).with_name("caller.py")
-SUBJECTS = {"ca": "/CN=test CA", "proxy": "/CN=proxy", "client": "/CN=client"}
+OWNERS = ("server", "proxy", "client")  # of certificates
+SERVICE = "qgemm.qgemm.svc.cluster.local"  # which HAProxy's file names
 
 
 def openssl(*arguments):
@@ -27,21 +28,20 @@ def openssl(*arguments):
 
 
 def make_certificates(folder, addresses):
-    """A CA, and a folder each for the proxy and the client with tls.crt, tls.key
-    and ca.crt."""
+    """A CA, and a folder for each owner with tls.crt, tls.key and ca.crt."""
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     ca = folder / "ca"
     ca.mkdir()
-    openssl("req", "-x509", *key, "-days", 2, "-subj", SUBJECTS["ca"],
+    openssl("req", "-x509", *key, "-days", 2, "-subj", "/CN=test CA",
             "-keyout", ca / "ca.key", "-out", ca / "ca.crt")
     names = folder / "names"
-    names.write_text("subjectAltName=" + ",".join(
+    names.write_text(f"subjectAltName=DNS:{SERVICE}," + ",".join(
         f"IP:{address}" for address in addresses), encoding="utf-8")
-    for name in ("proxy", "client"):
+    for name in OWNERS:
         own = folder / name
         own.mkdir()
         (own / "ca.crt").write_bytes((ca / "ca.crt").read_bytes())
-        openssl("req", "-new", *key, "-subj", SUBJECTS[name],
+        openssl("req", "-new", *key, "-subj", f"/CN={name}",
                 "-keyout", own / "tls.key", "-out", own / "csr")
         openssl("x509", "-req", "-in", own / "csr", "-days", 2,
                 "-CA", ca / "ca.crt", "-CAkey", ca / "ca.key",
@@ -79,11 +79,12 @@ class Scene(unittest.TestCase):
         cls.near = cls.network.host("near")
         cls.far = cls.network.host("far", slow=(10, 5, 0.01))
         make_certificates(cls.folder, [cls.near.address, cls.far.address])
+        binary = os.environ["QGEMM_SERVER"]
+        tls = cls.folder / "server" if has_tls(binary) else None
         cls.servers = []
         for number in range(3):
             cls.servers.append(Server(cls.network.host(f"server{number}"),
-                                      os.environ["QGEMM_SERVER"], cls.folder,
-                                      cls.layers))
+                                      binary, cls.folder, cls.layers, tls))
             cls.servers[-1].start()
         cls.proxy = cls.haproxy(cls.near)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers and proxies on hosts of a network, with the files of ops/."""
 
+import json
 import pathlib
 import signal
 import subprocess
@@ -10,12 +11,12 @@ import layer
 
 OPS = pathlib.Path(__file__).resolve().parents[2] / "ops"
 LIMIT_S = 60
-GRPC_PORT, STATUS_PORT = 50051, 9091
+GRPC_PORT, TLS_PORT = 50051, 50052
 # Of HAProxy's file in the tests, below.
 PROXY_PORT, PROXY_HEALTH_PORT, NGINX_PORT = 8443, 8404, 50053
 
-# The server listens for its own host only: this passes on what others send, as
-# it is. It ends with the server.
+# For nginx, which is meant to be on the servers' host: passes on what comes from
+# others, as it is. It ends with the server.
 FORWARDER = """
 defaults
     mode tcp
@@ -26,6 +27,21 @@ listen forwarder
     bind {address}:{port}
     server server 127.0.0.1:{port}
 """
+
+
+# The proxy's certificate, a client behind it, and who uploads over the Unix socket.
+RIGHTS = {"rights": ["compute", "load"], "names": [""]}
+ACCESS = {"clients": [
+    {"id": "proxy", "match": [{"cn": "proxy"}], "proxy": True},
+    {"id": "client", "match": [{"cn": "client"}], **RIGHTS},
+    {"id": "loader", "match": [{"uid": 0}], **RIGHTS},
+]}
+
+
+def has_tls(binary):
+    """False: HAProxy reaches the servers without."""
+    return "--tls_cert" in subprocess.run(
+        [binary, "--help"], capture_output=True, text=True, check=True).stdout
 
 
 def wait_for(ask, what):
@@ -48,8 +64,9 @@ def replaced(text, *pairs):
 class Server:
     """qgemm_server on a host, ready once it has its layers, if it needs any."""
 
-    def __init__(self, host, binary, folder, layers=()):
+    def __init__(self, host, binary, folder, layers, tls):
         self.host = host
+        self.tls_address = f"{host.address}:{TLS_PORT}" if tls else None
         self._binary = binary
         self._layers = layers
         self._folder = pathlib.Path(folder) / host.space
@@ -57,7 +74,16 @@ class Server:
         self.target = f"unix:{self._folder}/socket"
         (self._folder / "forwarder.cfg").write_text(FORWARDER.format(
             address=host.address, port=GRPC_PORT), encoding="utf-8")
+        self._tls = self._tls_flags(tls) if tls else ()
         self._haproxy(OPS / "kubernetes" / "status.cfg")
+
+    def _tls_flags(self, certificates):
+        table = self._folder / "access.json"
+        table.write_text(json.dumps(ACCESS), encoding="utf-8")
+        return (f"--listen=tls:{self.tls_address}", f"--access_table={table}",
+                f"--tls_cert={certificates}/tls.crt",
+                f"--tls_key={certificates}/tls.key",
+                f"--tls_client_ca={certificates}/ca.crt")
 
     def start(self):
         """Returns when it has its layers."""
@@ -67,6 +93,7 @@ class Server:
                 "--metrics_listen=127.0.0.1:9090", "--backend=cpu",
                 "--threads=1", "--drain_delay=4s", "--drain_timeout=10s",
                 *(f"--ready_names={name}" for name in self._layers[-1:]),
+                *self._tls,
                 stdout=log, stderr=log)
         self._forwarder = self._haproxy(self._folder / "forwarder.cfg")
         layer.upload(self.target, self._layers)
@@ -92,22 +119,23 @@ class HaProxy:
     """ops/kubernetes/haproxy.cfg on a host, its servers' addresses given."""
 
     def __init__(self, host, servers, folder, tls, *edits):
-        lines = "".join(
-            f"    server {number} {server.host.address}:{GRPC_PORT}\n"
-            for number, server in enumerate(servers))
         text = (OPS / "kubernetes" / "haproxy.cfg").read_text(encoding="utf-8")
-        template = next(line for line in text.splitlines(keepends=True)
+        lines = text.splitlines(keepends=True)
+        template = next(line for line in lines
                         if line.startswith("    server-template "))
-        # The servers have no TLS listener here.
-        to_servers = next(line for line in text.splitlines(keepends=True)
-                          if line.startswith("    default-server ssl "))
-        text = replaced(text, (template, lines), (to_servers, ""), *edits)
+        edits = [(template, "".join(
+            f"    server {number} "
+            f"{server.tls_address or f'{server.host.address}:{GRPC_PORT}'}\n"
+            for number, server in enumerate(servers))), *edits]
+        if servers[0].tls_address is None:
+            edits += [(line, "") for line in lines
+                      if line.startswith("    default-server ssl ")]
+        text = replaced(text, *edits)
         text = text.replace("/etc/haproxy/tls", str(tls))
         path = pathlib.Path(folder) / f"{host.space}.cfg"
         path.write_text(text, encoding="utf-8")
         self.host = host
         self.target = f"{host.address}:{PROXY_PORT}"
-        self._count = len(servers)
         self._process = host.start("haproxy", "-db", "-q", "-f", path)
         wait_for(lambda: self.readiness() == 200, "a server behind HAProxy")
 
