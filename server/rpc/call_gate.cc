@@ -42,14 +42,15 @@ void CollectMetadata(const grpc::ServerContextBase& context,
 }
 
 // Adds the names of the connection's certificate. A listener of TLS demands one
-// and has gRPC verify it.
+// and has gRPC verify it: whatever is not plain is judged by it, even if it has
+// no name that gRPC knows.
 void CollectCertificate(const grpc::ServerContextBase& context,
                         Credentials* shown) {
   const std::shared_ptr<const grpc::AuthContext> auth = context.auth_context();
   if (auth == nullptr) return;
   for (const grpc::string_ref& type :
        auth->FindPropertyValues("transport_security_type")) {
-    if (type == "ssl") shown->has_certificate = true;
+    if (type != "insecure") shown->has_certificate = true;
   }
   if (!shown->has_certificate) return;
   for (const CertificateName& name : kCertificateNames) {
