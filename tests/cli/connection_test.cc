@@ -8,15 +8,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/cli/processes.h"
-#include "tests/client/certificates.h"
 #include "tests/client/fake_service.h"
+#include "tests/support/certificates.h"
 #include "tests/support/temporary_folder.h"
 
 namespace qgemm {
@@ -29,7 +28,7 @@ constexpr int kDone = 0, kFailed = 1, kWrongUsage = 2;
 class ConnectionTest : public testing::Test {
  protected:
   ConnectionTest() {
-    const CertificateAndKey server = authority_.Issue("IP:127.0.0.1");
+    const KeyPair server = authority_.IssueServer();
     grpc::SslServerCredentialsOptions options(
         GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
     options.pem_root_certs = authority_.certificate();
@@ -37,7 +36,7 @@ class ConnectionTest : public testing::Test {
     FakeService::Listener listener;
     listener.credentials = grpc::SslServerCredentials(options);
     service_ = std::make_unique<FakeService>(listener);
-    const CertificateAndKey client = authority_.Issue("DNS:client.test");
+    const KeyPair client = authority_.IssueClient();
     ca_ = Write("ca", authority_.certificate());
     certificate_ = Write("certificate", client.certificate);
     key_ = Write("key", client.key);
@@ -46,7 +45,7 @@ class ConnectionTest : public testing::Test {
 
   std::string Write(const std::string& name, const std::string& text) const {
     const std::string path = folder_.File(name);
-    std::ofstream(path, std::ios::binary) << text;
+    WriteFile(path, text);
     return path;
   }
 
@@ -57,7 +56,7 @@ class ConnectionTest : public testing::Test {
   }
 
   const TemporaryFolder folder_;
-  CertificateAuthority authority_;
+  const TestAuthority authority_{"authority"};
   std::unique_ptr<FakeService> service_;
   std::string ca_, certificate_, key_, token_;
 };

@@ -9,7 +9,6 @@
 #include <grpcpp/security/server_credentials.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <future>
 #include <memory>
 #include <string>
@@ -17,8 +16,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "qgemm/client.h"
-#include "tests/client/certificates.h"
 #include "tests/client/fake_service.h"
+#include "tests/support/certificates.h"
 #include "tests/support/temporary_folder.h"
 
 namespace qgemm {
@@ -30,12 +29,19 @@ using ::testing::HasSubstr;
 constexpr absl::Duration kFar = absl::Minutes(5);
 constexpr char kNames[] = "DNS:server.test,IP:127.0.0.1";
 
+// A certificate for such names.
+KeyPair IssueFor(const std::string& names, const TestAuthority& authority) {
+  CertificateOptions options;
+  options.alternative_names = names;
+  return authority.Issue("test", options);
+}
+
 enum class Clients { kAnybody, kWithCertificate };
 
 class TlsTest : public testing::Test {
  protected:
   // A server with that certificate, which takes certificates of authority_.
-  std::unique_ptr<FakeService> Serve(const CertificateAndKey& identity,
+  std::unique_ptr<FakeService> Serve(const KeyPair& identity,
                                      Clients clients) const {
     grpc::SslServerCredentialsOptions options(
         clients == Clients::kAnybody
@@ -48,7 +54,7 @@ class TlsTest : public testing::Test {
     return std::make_unique<FakeService>(listener);
   }
   std::unique_ptr<FakeService> Serve(Clients clients) {
-    return Serve(authority_.Issue(kNames), clients);
+    return Serve(IssueFor(kNames, authority_), clients);
   }
 
   // Options that trust authority_.
@@ -59,7 +65,7 @@ class TlsTest : public testing::Test {
     return options;
   }
 
-  static void Show(const CertificateAndKey& identity, ClientOptions* options) {
+  static void Show(const KeyPair& identity, ClientOptions* options) {
     options->tls->certificate_pem = identity.certificate;
     options->tls->key_pem = identity.key;
   }
@@ -84,12 +90,12 @@ class TlsTest : public testing::Test {
 
   std::string Write(const std::string& name, const std::string& text) const {
     const std::string path = folder_.File(name);
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+    WriteFile(path, text);
     return path;
   }
 
-  CertificateAuthority authority_;
-  CertificateAuthority stranger_{"another authority"};
+  TestAuthority authority_{"authority"};
+  TestAuthority stranger_{"another authority"};
   const TemporaryFolder folder_;
 };
 
@@ -101,13 +107,13 @@ TEST_F(TlsTest, ConnectsToAServerOfTheAuthority) {
 TEST_F(TlsTest, ShowsItsCertificateIfAsked) {
   const auto service = Serve(Clients::kWithCertificate);
   ClientOptions options = Trusting();
-  Show(authority_.Issue("DNS:client.test"), &options);
+  Show(IssueFor("DNS:client.test", authority_), &options);
   ExpectServes(service->address(), options);
 }
 
 TEST_F(TlsTest, TakesCertificatesFromFiles) {
   const auto service = Serve(Clients::kWithCertificate);
-  const CertificateAndKey identity = authority_.Issue("DNS:client.test");
+  const KeyPair identity = IssueFor("DNS:client.test", authority_);
   ClientOptions options;
   options.connect_timeout = kFar;
   TlsOptions& tls = options.tls.emplace();
@@ -133,21 +139,21 @@ TEST_F(TlsTest, ReadsFilesAgain) {
 }
 
 TEST_F(TlsTest, RefusesAServerOfAnotherAuthority) {
-  const auto service = Serve(stranger_.Issue(kNames), Clients::kAnybody);
+  const auto service = Serve(IssueFor(kNames, stranger_), Clients::kAnybody);
   EXPECT_THAT(Refusal(service->address(), Trusting()),
               HasSubstr("leads to none of the authorities"));
 }
 
 TEST_F(TlsTest, RefusesAServerOfAnotherAuthorityOfTheSameName) {
-  CertificateAuthority same_name;
-  const auto service = Serve(same_name.Issue(kNames), Clients::kAnybody);
+  const TestAuthority same_name("authority");
+  const auto service = Serve(IssueFor(kNames, same_name), Clients::kAnybody);
   EXPECT_THAT(Refusal(service->address(), Trusting()),
               HasSubstr("has another key"));
 }
 
 TEST_F(TlsTest, RefusesAServerOfAnotherName) {
   const auto service =
-      Serve(authority_.Issue("DNS:other.test"), Clients::kAnybody);
+      Serve(IssueFor("DNS:other.test", authority_), Clients::kAnybody);
   EXPECT_THAT(Refusal(service->address(), Trusting()),
               HasSubstr("does not have the name of the target"));
   ClientOptions options = Trusting();
@@ -158,7 +164,7 @@ TEST_F(TlsTest, RefusesAServerOfAnotherName) {
 
 TEST_F(TlsTest, ChecksTheNameThatItIsGiven) {
   const auto service =
-      Serve(authority_.Issue("DNS:other.test"), Clients::kAnybody);
+      Serve(IssueFor("DNS:other.test", authority_), Clients::kAnybody);
   ClientOptions options = Trusting();
   options.tls->server_name = "other.test";
   ExpectServes(service->address(), options);
@@ -166,7 +172,7 @@ TEST_F(TlsTest, ChecksTheNameThatItIsGiven) {
 
 TEST_F(TlsTest, ChecksTheNameThatWasLookedUp) {
   const auto service =
-      Serve(authority_.Issue("DNS:localhost"), Clients::kAnybody);
+      Serve(IssueFor("DNS:localhost", authority_), Clients::kAnybody);
   ExpectServes(absl::StrCat("dns:///localhost:", service->port()), Trusting());
   EXPECT_THAT(
       Refusal(absl::StrCat("dns:///127.0.0.1:", service->port()), Trusting()),
@@ -182,7 +188,7 @@ TEST_F(TlsTest, ExplainsThatACertificateMayBeDemanded) {
 TEST_F(TlsTest, ExplainsThatItsCertificateMayBeRefused) {
   const auto service = Serve(Clients::kWithCertificate);
   ClientOptions options = Trusting();
-  Show(stranger_.Issue("DNS:client.test"), &options);
+  Show(IssueFor("DNS:client.test", stranger_), &options);
   EXPECT_THAT(Refusal(service->address(), options),
               HasSubstr("may not accept the client's certificate"));
 }
@@ -190,8 +196,8 @@ TEST_F(TlsTest, ExplainsThatItsCertificateMayBeRefused) {
 TEST_F(TlsTest, ExplainsAKeyThatIsAnothers) {
   const auto service = Serve(Clients::kWithCertificate);
   ClientOptions options = Trusting();
-  Show(authority_.Issue("DNS:client.test"), &options);
-  options.tls->key_pem = authority_.Issue("DNS:client.test").key;
+  Show(IssueFor("DNS:client.test", authority_), &options);
+  options.tls->key_pem = IssueFor("DNS:client.test", authority_).key;
   EXPECT_THAT(Refusal(service->address(), options),
               HasSubstr("the key is not the certificate's"));
 }
@@ -211,7 +217,7 @@ TEST_F(TlsTest, UnixSocketsStayPlain) {
 }
 
 TEST_F(TlsTest, RefusesOptionsThatDoNotGoTogether) {
-  const CertificateAndKey identity = authority_.Issue("DNS:client.test");
+  const KeyPair identity = IssueFor("DNS:client.test", authority_);
   const std::string ca = Write("ca", authority_.certificate());
   TlsOptions none, mixed, no_key, missing;
   mixed.ca_file = ca;

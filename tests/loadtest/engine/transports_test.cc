@@ -16,8 +16,8 @@
 #include "base/mutex.h"
 #include "loadtest/engine/message_set.h"
 #include "loadtest/engine/transport.h"
-#include "tests/client/certificates.h"
 #include "tests/client/fake_service.h"
+#include "tests/support/certificates.h"
 
 namespace qgemm::loadtest {
 namespace {
@@ -322,8 +322,8 @@ TEST_F(GrpcTransportTest, CallsCarryTheToken) {
 }
 
 TEST_F(GrpcTransportTest, ConnectsByTls) {
-  CertificateAuthority authority;
-  const CertificateAndKey identity = authority.Issue("IP:127.0.0.1");
+  const TestAuthority authority("authority");
+  const KeyPair identity = authority.IssueServer();
   grpc::SslServerCredentialsOptions server;
   server.pem_key_cert_pairs.push_back({identity.key, identity.certificate});
   FakeService::Listener listener;
