@@ -14,8 +14,8 @@
 # The bundle needs libc and, for a GPU, its driver and the system's cuBLAS.
 #
 #
-# Then makes dist/qgemm_VERSION_amd64.deb of the programs, for Debian 12
-# (tools/package/deb.sh).
+# Then makes packages for Debian 12 in dist/ (tools/package/deb.sh): qgemm, the
+# programs, and libqgemm-dev, the client library.
 #
 # Usage: tools/package.sh    (BAZEL_FLAGS=--define=cuda_arch=all, the default,
 # makes machine code for every supported GPU)
@@ -117,4 +117,6 @@ if [ "$bytes" -gt "$MAX_BYTES" ]; then
   echo "package: the archive is larger than $MAX_BYTES bytes" >&2
   exit 1
 fi
-tools/package/deb.sh "$BUNDLE/bin" dist
+tools/install.sh --prefix dist/prefix
+rm -f dist/*.deb
+tools/package/deb.sh "$BUNDLE/bin" dist 1 dist/prefix
