@@ -215,6 +215,10 @@ void AddOtherFlags(CLI::App* app, ServerOptions* options) {
   AddSwitch(app, "exit_on_gpu_failure", &options->exit_on_gpu_failure,
             "Ends the process, with exit code 3, once its device is lost or a "
             "launch hangs; false: it refuses all calls until it is ended.");
+  AddOption(app, "ready_names", &options->ready_names,
+            "Names of weights and programs without which the server is not "
+            "ready: health says NOT_SERVING until all have been bound. May be "
+            "given several times, or with commas.");
   AddDuration(
       app, "drain_delay", &options->drain_delay,
       "Time for which calls are served on after SIGTERM or SIGINT, while "
