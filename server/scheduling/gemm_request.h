@@ -52,7 +52,7 @@ struct AdmittedRequest {
   // Peer that fairness and quotas count the request for; the server found it
   // out, the peer cannot choose it. Requests without one share one.
   std::string identity;
-  // What may wait of that peer, beside the bounds of all.
+  // Bounds of what may wait of that peer, beside those of all.
   ClientQueueQuota quota;
   // Client that fairness counts the request for among those of its identity.
   std::string client;

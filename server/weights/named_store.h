@@ -48,7 +48,7 @@ struct ListPage {
   };
   std::vector<Entry> entries;
   bool is_last = true;
-  // Where the part that follows begins, behind the last entry or further on.
+  // The place where the part that follows begins: the last entry, or further.
   std::string next;
 };
 

@@ -96,7 +96,7 @@ bool RecordNames::HasNameWith(absl::Span<const std::string> prefixes) const {
 
 bool RecordNames::IsVisibleTo(const Principal* caller) const {
   if (ManagesAll(caller)) return true;
-  // Of most records every name has one prefix.
+  // Most records have names of one prefix.
   if (!names_.empty() && MayRead(caller, *names_.begin())) return true;
   const Hold* const hold = FindHold(caller->client_id);
   if (hold != nullptr && hold->names == 0) return true;

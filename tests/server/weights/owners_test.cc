@@ -397,7 +397,7 @@ TEST_F(OwnersTest, AClientLeavesAsManyPlacesAsItTakes) {
   EXPECT_THAT(layers.message(), HasSubstr("--max_layers"));
   EXPECT_TRUE(commit(b_, 4, "b/x").ok());
   EXPECT_TRUE(commit(admin_, 5, "x").ok());
-  // Of 8 names that are left.
+  // There are 8 names left.
   for (int i = 0; i < 4; ++i) {
     EXPECT_TRUE(commit(a_, 0, absl::StrCat("a/", i)).ok());
   }
