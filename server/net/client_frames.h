@@ -2,7 +2,8 @@
 //
 // Limits of what gRPC lets an HTTP/2 client do without end: open calls before
 // it has acknowledged our SETTINGS, from which on it is held to theirs, and
-// reset those that it has just opened, which then count no more.
+// reset those that it has just opened, which then count no more. Under TLS no
+// frames are to be seen: records are followed there.
 
 #ifndef QGEMM_SERVER_NET_CLIENT_FRAMES_H_
 #define QGEMM_SERVER_NET_CLIENT_FRAMES_H_
@@ -52,6 +53,27 @@ class ClientFrames {
   uint32_t marked_stream_ = 0;
   uint32_t old_stream_ = 0;
   absl::Time marked_;
+};
+
+// Follows the records of a connection (RFC 8446, section 5) without a copy;
+// whether they are well formed is OpenSSL's to say. All zero at first, so that
+// a table of them takes no memory. Used by one thread at a time.
+class TlsRecords {
+ public:
+  // The connection's next bytes, from its first on. Returns the bytes of
+  // records that began here which are surely none of the client's data: their
+  // headers, and the tags of those that carry data. A record of one byte counts
+  // as one byte at least, whatever the cipher.
+  int64_t Add(absl::string_view bytes);
+
+ private:
+  static constexpr size_t kHeaderBytes = 5;
+
+  int64_t TakeHeader();
+
+  size_t skipped_bytes_ = 0;  // of what comes next
+  std::array<unsigned char, kHeaderBytes> header_{};
+  size_t header_bytes_ = 0;  // of it that have come
 };
 
 // Young resets that each client may make: 500 at once and 4000 a second. Not

@@ -25,7 +25,6 @@
 #include "base/mutex.h"
 #include "server/net/client_frames.h"
 #include "server/net/reading_turns.h"
-#include "server/net/tls_records.h"
 
 namespace qgemm {
 

@@ -26,6 +26,7 @@
 #include "base/status_macros.h"
 #include "server/tls/handshake_failures.h"
 #include "server/tls/openssl.h"
+#include "server/tls/revocations.h"
 
 namespace qgemm {
 

@@ -136,5 +136,45 @@ TEST(ResetAllowancesTest, ForgetsOnlyClientsThatHavePaid) {
   EXPECT_GT(allowances.Add(0, 1, kNow), kNow + absl::Milliseconds(125));
 }
 
+constexpr unsigned char kHandshakeRecord = 22;
+constexpr unsigned char kDataRecord = 23;
+
+std::string Record(unsigned char type, size_t bytes) {
+  std::string record = {static_cast<char>(type), 3, 3,
+                        static_cast<char>(bytes >> 8),
+                        static_cast<char>(bytes & 0xff)};
+  return record + std::string(bytes, '\x17');
+}
+
+TEST(TlsRecordsTest, CountsHeadersAndTags) {
+  TlsRecords records;
+  EXPECT_EQ(records.Add(Record(kHandshakeRecord, 500)), 5);
+  EXPECT_EQ(records.Add(Record(kDataRecord, 16'384)), 5 + 16);
+  EXPECT_EQ(records.Add(Record(kDataRecord, 100) + Record(kDataRecord, 200)),
+            42);
+}
+
+TEST(TlsRecordsTest, CountsTheSameByteByByte) {
+  const std::string bytes = Record(kHandshakeRecord, 3) +
+                            Record(kDataRecord, 300) + Record(kDataRecord, 20);
+  TlsRecords records;
+  int64_t added_bytes = 0;
+  for (const char byte : bytes) added_bytes += records.Add({&byte, 1});
+  EXPECT_EQ(added_bytes, 5 + 21 + 21);
+}
+
+TEST(TlsRecordsTest, CountsNoMoreThanARecordHas) {
+  TlsRecords records;
+  EXPECT_EQ(records.Add(Record(kDataRecord, 3)), 8);
+  EXPECT_EQ(records.Add(Record(kDataRecord, 0)), 5);
+}
+
+// 16 of tag and one of data: the least of any cipher.
+TEST(TlsRecordsTest, LeavesAByteOfARecordOfOne) {
+  TlsRecords records;
+  const std::string record = Record(kDataRecord, 17);
+  EXPECT_EQ(static_cast<int64_t>(record.size()) - records.Add(record), 1);
+}
+
 }  // namespace
 }  // namespace qgemm
