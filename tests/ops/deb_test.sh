@@ -131,6 +131,26 @@ journal_has() {
     grep -q "$1" "$WORK/journal"
 }
 
+# With the lines for other hosts that the configuration has as comments.
+serves_tls() {
+  local tls="$ROOT/etc/qgemm/tls"
+  mkdir -p "$tls"
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \
+    -subj /CN=test -days 2 -keyout "$tls/server.key" -out "$tls/server.pem"
+  cp "$tls/server.pem" "$tls/clients.pem"
+  echo '{"clients": [{"id": "test", "match": [{"cn": "test"}], "rights": ["compute"],
+    "names": [""]}]}' >"$ROOT/etc/qgemm/access.json"
+  sed -i -E -e '/^listen/d' -e 's/^# (listen = .*tls:|tls_|access_table)/\1/' \
+    "$ROOT/etc/qgemm/qgemm_server.toml"
+  inside chown -R qgemm /etc/qgemm/tls
+  inside systemctl restart qgemm.service
+  nsenter --target "$(pgrep --parent "$container" | head -n 1)" --net -- \
+    openssl s_client -connect 127.0.0.1:50051 -alpn h2 -cert "$tls/server.pem" \
+    -key "$tls/server.key" -CAfile "$tls/server.pem" -verify_return_error \
+    </dev/null >"$WORK/handshake" 2>&1
+  grep 'ALPN protocol: h2' "$WORK/handshake"
+}
+
 # The sh blocks of the document's first section, in a folder with the package.
 documented_commands_run() {
   sed -n '/^## One host/,/^### The sandbox/p' docs/deployment.md |
@@ -195,6 +215,10 @@ check "the upgrade leaves the configuration" \
   inside grep -q '^# mine' /etc/qgemm/qgemm_server.toml
 check "the upgrade leaves it enabled" is_enabled
 check "the old one has drained" journal_has '"event":"drained"'
+if "$WORK/bin/qgemm_server" --help | grep -- --tls_cert >/dev/null; then
+  check "it serves TLS inside its sandbox" serves_tls
+  inside rm -r /etc/qgemm/tls /etc/qgemm/access.json
+fi
 check "it is removed" inside dpkg --remove qgemm
 check "removing stops it" fails is_active
 check "its unit is gone" fails inside systemctl cat qgemm.service
