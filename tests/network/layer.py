@@ -24,10 +24,14 @@ def activations(seed):
     return _numbers(seed, M)
 
 
+def wait_for_server(target):
+    with grpc.insecure_channel(target) as channel:
+        grpc.channel_ready_future(channel).result(LIMIT_S)
+
+
 def upload(target, names):
     """Loads layers at one address."""
     with grpc.insecure_channel(target) as channel:
-        grpc.channel_ready_future(channel).result(LIMIT_S)
         upload_over(channel, names)
 
 

@@ -113,14 +113,14 @@ class ReplicasTest(Scene):
         calls = self.calls(calls=10_000, until=stop)
         first, second, third = self.servers
         first.kill()
-        first.start()
+        first.restart()
         self.assertEqual(0, second.end())
         second.start()
         for server in (third, first, second):
             self.assertEqual(0, server.end())
             server.start()
         third.kill()
-        third.start()
+        third.restart()
         stop.touch()
         ends = calls.ends()
         self.assert_all_answered(ends, 10_000)

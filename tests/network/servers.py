@@ -15,6 +15,8 @@ GRPC_PORT, TLS_PORT = 50051, 50052
 # Of HAProxy's file in the tests, below.
 PROXY_PORT, PROXY_HEALTH_PORT, NGINX_PORT = 8443, 8404, 50053
 
+RESTART_S = 2  # RestartSec= of the unit
+
 # For nginx, which is meant to be on the servers' host: passes on what comes from
 # others, as it is. It ends with the server.
 FORWARDER = """
@@ -95,8 +97,14 @@ class Server:
                 *(f"--ready_names={name}" for name in self._layers[-1:]),
                 *self._tls,
                 stdout=log, stderr=log)
+        layer.wait_for_server(self.target)
         self._forwarder = self._haproxy(self._folder / "forwarder.cfg")
         layer.upload(self.target, self._layers)
+
+    def restart(self):
+        """As the unit does after a failure."""
+        time.sleep(RESTART_S)
+        self.start()
 
     def kill(self):
         self.host.stop(self._forwarder, signal.SIGKILL)
