@@ -279,7 +279,11 @@ class GrpcServer final : public Server {
   // One of --ready_names that neither weights nor a program has.
   std::string MissingName() const {
     for (const std::string& name : options_.ready_names) {
-      if (!store_.Find(name).ok() && !programs_.Find(name).ok()) return name;
+      constexpr const Principal* kServer = nullptr;  // sees every name
+      if (!store_.Find(kServer, name).ok() &&
+          !programs_.Find(kServer, name).ok()) {
+        return name;
+      }
     }
     return "";
   }
