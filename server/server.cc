@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "absl/functional/any_invocable.h"
@@ -29,11 +28,11 @@
 #include "server/metrics/metrics_endpoint.h"
 #include "server/metrics/server_metrics.h"
 #include "server/net/accept_loop.h"
-#include "server/net/descriptor_limit.h"
 #include "server/net/grpc_settings.h"
 #include "server/net/listen.h"
 #include "server/net/listener.h"
 #include "server/net/peer_table.h"
+#include "server/part_options.h"
 #include "server/programs/program_store.h"
 #include "server/rpc/qgemm_service.h"
 #include "server/scheduling/batch_dispatcher.h"
@@ -90,64 +89,6 @@ std::unique_ptr<Acceptor> AddAcceptor(
   return builder->experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       credentials);
-}
-
-ConnectionLimits FittedLimits(const ServerOptions& options) {
-  const int asked = options.connections.max_connections;
-  ConnectionLimits limits = FitTo(DescriptorLimit(), options.connections);
-  limits.max_transit_bytes = MaxTransitBytes(options.grpc);
-  if (limits.max_connections < asked) {
-    LOG(WARNING) << "--max_connections = " << asked << " is too many for "
-                 << DescriptorLimit() << " open files";
-  }
-  return limits;
-}
-
-int64_t WeightsBudget(const ServerOptions& options, const Backend& backend) {
-  return options.weights_budget_bytes > 0
-             ? options.weights_budget_bytes
-             : backend.memory().default_weights_bytes;
-}
-
-// The transport's share of the cores; on 16, half gave most requests a second
-// (bench/NOTES.md). Each queue has a thread, which reads requests, copies their
-// operands and sends answers. At least two: with one, calls that came while the
-// server shut down were sometimes cancelled instead of refused.
-int CompletionQueues() {
-  return std::clamp<int>(std::thread::hardware_concurrency() / 2, 2, 16);
-}
-// Threads for long answers and those of streams.
-int AnswerThreads() {
-  return std::clamp<int>(std::thread::hardware_concurrency() / 8, 1, 4);
-}
-
-RpcOptions ToRpcOptions(const ServerOptions& options) {
-  RpcOptions rpc;
-  rpc.max_message_bytes = options.max_message_bytes;
-  rpc.weights_limits = options.weights_limits;
-  rpc.max_uploads = options.max_uploads;
-  rpc.stream = options.stream;
-  rpc.max_queued_bytes = options.scheduler.max_queued_bytes;
-  rpc.max_client_staging_bytes = ClientStagingBytes(options);
-  rpc.max_streams = options.max_streams;
-  rpc.progress = {options.idle_timeout, options.min_upload_bytes_per_second};
-  rpc.has_grpc_services = options.grpc.reflection || options.grpc.channelz;
-  rpc.completion_queues = CompletionQueues();
-  rpc.answer_threads = AnswerThreads();
-  rpc.slow_request = options.slow_request;
-  rpc.enable_echo = options.enable_echo;
-  rpc.enable_freeze = options.enable_freeze;
-  rpc.enable_faults = options.enable_faults;
-  rpc.version = kVersion;
-  return rpc;
-}
-
-HealthMonitorOptions ToMonitorOptions(const ServerOptions& options) {
-  HealthMonitorOptions monitor;
-  monitor.launch_timeout = options.launch_timeout == absl::ZeroDuration()
-                               ? absl::InfiniteDuration()
-                               : options.launch_timeout;
-  return monitor;
 }
 
 class GrpcServer final : public Server {

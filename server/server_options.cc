@@ -4,13 +4,11 @@
 
 #include "server/server_options.h"
 
-#include <algorithm>
 #include <iterator>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "base/host_memory.h"
 #include "base/status_macros.h"
 #include "flags/command_line.h"
 #include "server/net/listener.h"
@@ -314,41 +312,6 @@ absl::Status CheckSchedulerOptions(const SchedulerOptions& options) {
 }
 
 }  // namespace
-
-// A quarter of the memory leaves room for weights on the CPU.
-int64_t StagingBytes(const ServerOptions& options) {
-  constexpr int64_t kMostStagingBytes = int64_t{4} << 30;
-  return options.max_staging_bytes > 0
-             ? options.max_staging_bytes
-             : std::min(kMostStagingBytes, MemoryLimitBytes() / 4);
-}
-
-// Half of it leaves others what they need beside a client that does not read.
-int64_t ClientStagingBytes(const ServerOptions& options) {
-  return options.max_client_staging_bytes > 0 ? options.max_client_staging_bytes
-                                              : StagingBytes(options) / 2;
-}
-
-BackendOptions ToBackendOptions(const ServerOptions& options) {
-  const int64_t staging_bytes = StagingBytes(options);
-  BackendOptions backend = options.backend;
-  backend.cpu.max_staging_bytes = staging_bytes;
-  backend.cuda.max_staging_bytes = staging_bytes;
-  return backend;
-}
-
-// A launch may hold as many requests as rows: each has at least one.
-SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
-                                    const BackendLimits& limits) {
-  SchedulerOptions scheduler = options.scheduler;
-  scheduler.policy.tile_rows = limits.tile_rows;
-  BatchingOptions& batching = scheduler.batching;
-  batching.max_rows = limits.merge_rows;
-  batching.max_requests = options.batching ? batching.max_rows : 1;
-  batching.chunks = {limits.chunk_rows, limits.chunk_multiply_adds};
-  batching.max_multiply_adds = limits.launch_multiply_adds;
-  return scheduler;
-}
 
 std::unique_ptr<CLI::App> MakeServerApp(ServerOptions* options) {
   std::unique_ptr<CLI::App> app = flags::MakeApp(

@@ -96,15 +96,6 @@ std::unique_ptr<CLI::App> MakeServerApp(ServerOptions* options);
 // bounds. Addresses and the backend's options are checked by their users.
 absl::Status Validate(const ServerOptions& options);
 
-// Bounds of the memory for operands and answers: of all, and of one client.
-int64_t StagingBytes(const ServerOptions& options);
-int64_t ClientStagingBytes(const ServerOptions& options);
-
-// Options of parts of the server, with all that is derived filled in.
-BackendOptions ToBackendOptions(const ServerOptions& options);
-SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
-                                    const BackendLimits& limits);
-
 }  // namespace qgemm
 
 #endif  // QGEMM_SERVER_SERVER_OPTIONS_H_

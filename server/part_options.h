@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Settings of the server's parts, made of those of the whole.
+
+#ifndef QGEMM_SERVER_PART_OPTIONS_H_
+#define QGEMM_SERVER_PART_OPTIONS_H_
+
+#include <cstdint>
+
+#include "kernels/backends/backends.h"
+#include "kernels/matrix/backend.h"
+#include "server/health/health_monitor.h"
+#include "server/net/connection_table.h"
+#include "server/rpc/rpc_options.h"
+#include "server/scheduling/launch_planner.h"
+#include "server/server_options.h"
+
+namespace qgemm {
+
+// Bounds of the memory for operands and answers: of all, and of one client.
+int64_t StagingBytes(const ServerOptions& options);
+int64_t ClientStagingBytes(const ServerOptions& options);
+// Bound of the memory for weights.
+int64_t WeightsBudget(const ServerOptions& options, const Backend& backend);
+
+BackendOptions ToBackendOptions(const ServerOptions& options);
+SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
+                                    const BackendLimits& limits);
+// No more connections than the process may have open files; logs if they are
+// fewer than was asked.
+ConnectionLimits FittedLimits(const ServerOptions& options);
+RpcOptions ToRpcOptions(const ServerOptions& options);
+HealthMonitorOptions ToMonitorOptions(const ServerOptions& options);
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_PART_OPTIONS_H_
