@@ -25,6 +25,9 @@ absl::Status CannotRead(const std::string& path, int error) {
   const std::string message =
       absl::StrCat("--access_table = \"", path, "\": ", std::strerror(error));
   if (error == ENOENT) return absl::NotFoundError(message);
+  if (error == EMFILE || error == ENFILE || error == ENOMEM) {
+    return absl::ResourceExhaustedError(message);
+  }
   return absl::InvalidArgumentError(message);
 }
 
@@ -73,7 +76,10 @@ AccessControl::AccessControl(std::string path, ServerMetrics* metrics)
 
 absl::Status AccessControl::Start() {
   RETURN_IF_ERROR(Reload());
-  watch_.Start([this] { Reload().IgnoreError(); });
+  watch_.Start([this] {
+    // The file is not at fault, and may stay as it is.
+    if (absl::IsResourceExhausted(Reload())) watch_.TellAgain();
+  });
   return absl::OkStatus();
 }
 

@@ -36,7 +36,8 @@ class AccessControl {
 
   // Reads the file and puts its table into force. A table that is not valid
   // changes nothing but the log and a metric. Errors: NOT_FOUND,
-  // INVALID_ARGUMENT, PERMISSION_DENIED name the file and what is wrong.
+  // INVALID_ARGUMENT, PERMISSION_DENIED, and RESOURCE_EXHAUSTED for want of
+  // descriptors or memory, name the file and what is wrong.
   absl::Status Reload();
 
   // The table in force; never null.

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -110,6 +111,17 @@ TEST_F(AccessControlTest, RefusesWhatIsNoFile) {
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_THAT(std::string(control_.Reload().message()),
               HasSubstr("not a regular file"));
+}
+
+TEST_F(AccessControlTest, LacksDescriptorsNotATable) {
+  Write(1);
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none = {0, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const absl::Status status = control_.Reload();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
 }
 
 TEST_F(AccessControlTest, FollowsItsFile) {
