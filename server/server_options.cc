@@ -5,15 +5,8 @@
 #include "server/server_options.h"
 
 #include <iterator>
-#include <limits>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "base/status_macros.h"
 #include "flags/command_line.h"
-#include "server/net/listener.h"
-#include "server/tls_flags.h"
-#include "server/weights/name_binding.h"
 
 namespace qgemm {
 namespace {
@@ -23,15 +16,6 @@ using flags::AddChoice;
 using flags::AddDuration;
 using flags::AddOption;
 using flags::AddSwitch;
-
-constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
-
-// Longer than any client waits.
-constexpr absl::Duration kMaxAgeCap = absl::Minutes(1);
-
-constexpr absl::Duration kMinIdleTimeout = absl::Milliseconds(100);
-constexpr absl::Duration kMaxIdleTimeout = absl::Hours(24);
 
 void AddAddressFlags(CLI::App* app, ServerOptions* options) {
   AddOption(app, "listen", &options->listen,
@@ -52,6 +36,20 @@ void AddAddressFlags(CLI::App* app, ServerOptions* options) {
   AddOption(app, "access_table", &options->access_table,
             "JSON file of the clients and their rights, read again when it "
             "changes. Empty: whoever connects may everything.");
+}
+
+void AddTlsFlags(CLI::App* app, CertificatePaths* paths) {
+  AddOption(app, "tls_cert", &paths->certificate,
+            "PEM file with the server's certificate, and after it those "
+            "between it and a root. For tls: addresses, as the flags below.");
+  AddOption(app, "tls_key", &paths->key,
+            "PEM file with its private key, not encrypted.");
+  AddOption(app, "tls_client_ca", &paths->client_ca,
+            "PEM file with the authorities to whose certificates those of "
+            "clients must lead. Clients without one are refused.");
+  AddOption(app, "tls_crl_dir", &paths->crl_folder,
+            "Folder of revocation lists, each of one of those authorities. "
+            "Empty: nothing is revoked.");
 }
 
 void AddConnectionFlags(CLI::App* app, ServerOptions* options) {
@@ -231,86 +229,6 @@ void AddOtherFlags(CLI::App* app, ServerOptions* options) {
             "Lines of the log on stderr: text, or a JSON object each.");
 }
 
-absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low,
-                        int64_t high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--", flag, " = ", value, " is not between ", low, " and ", high));
-}
-
-absl::Status CheckLaunchTimeout(absl::Duration timeout) {
-  constexpr absl::Duration kLeast = absl::Seconds(1);
-  if (timeout == absl::ZeroDuration() || timeout >= kLeast) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--launch_timeout = ", absl::FormatDuration(timeout), " is below ",
-      absl::FormatDuration(kLeast), "; 0 sets no limit"));
-}
-
-absl::Status CheckConnectionLimits(const ConnectionLimits& limits) {
-  RETURN_IF_ERROR(
-      CheckRange("max_connections", limits.max_connections, 1, 1 << 20));
-  return CheckRange("max_peer_connections", limits.max_peer_connections, 1,
-                    1 << 20);
-}
-
-absl::Status CheckStreamLimits(const StreamLimits& limits) {
-  constexpr int64_t kMaxBytes = int64_t{1} << 40;
-  RETURN_IF_ERROR(
-      CheckRange("max_stream_requests", limits.max_requests, 1, 1 << 20));
-  RETURN_IF_ERROR(
-      CheckRange("max_stream_bytes", limits.max_bytes, 1, kMaxBytes));
-  return CheckRange("max_stream_operand_bytes", limits.max_operand_bytes, 1,
-                    kMaxBytes);
-}
-
-absl::Status CheckClientLimits(const ServerOptions& options) {
-  RETURN_IF_ERROR(CheckRange("max_streams", options.max_streams, 1, 1 << 20));
-  RETURN_IF_ERROR(CheckRange("max_client_staging_bytes",
-                             options.max_client_staging_bytes, 0, kMaxInt64));
-  RETURN_IF_ERROR(CheckRange("min_upload_bytes_per_second",
-                             options.min_upload_bytes_per_second, 0,
-                             kMaxInt32));
-  if (options.idle_timeout < kMinIdleTimeout ||
-      options.idle_timeout > kMaxIdleTimeout) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--idle_timeout = ", absl::FormatDuration(options.idle_timeout),
-        " is not between ", absl::FormatDuration(kMinIdleTimeout), " and ",
-        absl::FormatDuration(kMaxIdleTimeout)));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckReadyNames(const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    const absl::Status valid = ValidateName(name);
-    if (!valid.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--ready_names: ", valid.message()));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckSchedulerOptions(const SchedulerOptions& options) {
-  RETURN_IF_ERROR(CheckRange("max_queued_requests", options.max_queued_requests,
-                             1, kMaxInt32));
-  RETURN_IF_ERROR(
-      CheckRange("max_queued_bytes", options.max_queued_bytes, 1, kMaxInt64));
-  RETURN_IF_ERROR(CheckRange("max_client_queued_rows",
-                             options.max_client_queued_rows, 0, kMaxInt64));
-  RETURN_IF_ERROR(CheckRange("max_client_queued_bytes",
-                             options.max_client_queued_bytes, 0, kMaxInt64));
-  const absl::Duration age_cap = options.policy.age_cap;
-  if (age_cap < absl::ZeroDuration() || age_cap > kMaxAgeCap) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--batch_age_cap = ", absl::FormatDuration(age_cap),
-        " is not between 0 and ", absl::FormatDuration(kMaxAgeCap)));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 std::unique_ptr<CLI::App> MakeServerApp(ServerOptions* options) {
@@ -325,41 +243,6 @@ std::unique_ptr<CLI::App> MakeServerApp(ServerOptions* options) {
   AddSchedulerFlags(app.get(), options);
   AddOtherFlags(app.get(), options);
   return app;
-}
-
-absl::Status Validate(const ServerOptions& options) {
-  if (options.listen.empty()) {
-    return absl::InvalidArgumentError(
-        "--listen is empty; name at least one address");
-  }
-  RETURN_IF_ERROR(ParseSocketMode(options.socket_mode).status());
-  RETURN_IF_ERROR(CheckTls(options));
-  RETURN_IF_ERROR(CheckConnectionLimits(options.connections));
-  RETURN_IF_ERROR(Validate(options.grpc));
-  RETURN_IF_ERROR(CheckRange("threads", options.backend.cpu.threads, 0, 4096));
-  RETURN_IF_ERROR(CheckRange("weights_budget_bytes",
-                             options.weights_budget_bytes, 0, kMaxInt64));
-  RETURN_IF_ERROR(
-      CheckRange("max_staging_bytes", options.max_staging_bytes, 0, kMaxInt64));
-  // gRPC counts a message's bytes in an int.
-  RETURN_IF_ERROR(CheckRange("max_message_bytes", options.max_message_bytes,
-                             4096, kMaxInt32));
-  RETURN_IF_ERROR(
-      CheckRange("max_n", options.weights_limits.max_n, 1, kMaxInt32));
-  RETURN_IF_ERROR(
-      CheckRange("max_k", options.weights_limits.max_k, 1, kMaxInt32));
-  RETURN_IF_ERROR(CheckRange("max_uploads", options.max_uploads, 1, 64));
-  RETURN_IF_ERROR(CheckRange("max_layers", options.max_layers, 1, kMaxInt32));
-  RETURN_IF_ERROR(CheckRange("max_names", options.max_names, 1, kMaxInt32));
-  RETURN_IF_ERROR(
-      CheckRange("max_programs", options.max_programs, 1, kMaxInt32));
-  RETURN_IF_ERROR(
-      CheckRange("max_program_names", options.max_program_names, 1, kMaxInt32));
-  RETURN_IF_ERROR(CheckStreamLimits(options.stream));
-  RETURN_IF_ERROR(CheckLaunchTimeout(options.launch_timeout));
-  RETURN_IF_ERROR(CheckClientLimits(options));
-  RETURN_IF_ERROR(CheckReadyNames(options.ready_names));
-  return CheckSchedulerOptions(options.scheduler);
 }
 
 }  // namespace qgemm
