@@ -56,7 +56,7 @@ absl::Status Missing(const std::string& where, absl::string_view legal) {
 }
 
 absl::Status CheckKeys(const Json& object, const std::string& where,
-                       std::vector<std::string> names) {
+                       const std::vector<std::string>& names) {
   for (const auto& [key, value] : object.items()) {
     if (absl::c_linear_search(names, key)) continue;
     return absl::InvalidArgumentError(absl::StrCat(

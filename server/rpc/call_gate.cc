@@ -28,7 +28,7 @@ constexpr CertificateName kCertificateNames[] = {
     {"x509_common_name", "cn:"},
 };
 
-absl::string_view ToView(grpc::string_ref text) {
+absl::string_view ToView(const grpc::string_ref& text) {
   return {text.data(), text.size()};
 }
 
