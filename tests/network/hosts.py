@@ -60,6 +60,12 @@ class Host:
         self._processes.append(process)
         return process
 
+    def run(self, *command):
+        """Runs a program in the name space to its end. Returns its output."""
+        return subprocess.run(
+            ["ip", "netns", "exec", self.space, *map(str, command)],
+            check=True, stdout=subprocess.PIPE, text=True).stdout
+
     def stop(self, process, number=signal.SIGTERM):
         """Signals a process and waits for its end. Returns its exit code."""
         process.send_signal(number)

@@ -68,6 +68,11 @@ def product_bytes():
     return M * N * 4
 
 
+def cpp_activations():
+    """Those of cpp_caller.cc."""
+    return np.arange(M * K).reshape(M, K) % 5 - 2
+
+
 def is_product(name, a, c):
     if len(c) != product_bytes():
         return False

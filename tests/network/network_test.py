@@ -12,11 +12,13 @@ import tempfile
 import unittest
 
 import hosts
-from servers import HaProxy, Nginx, Server, has_tls, wait_for
+import layer
+from servers import HaProxy, Nginx, Server, wait_for
 
 LAYERS = [f"model/layer{i}" for i in range(4)]
 ALL_LAYERS = f"model/layer:{len(LAYERS)}"
 DEPLOYMENT = pathlib.Path(__file__).resolve().parents[2] / "docs/deployment.md"
+CLI, LOADTEST, CPP_CALLER = os.environ["QGEMM_CLIENTS"].split()
 CALLER = pathlib.Path(__file__).with_name("caller.py")
 OWNERS = ("server", "proxy", "client")  # of certificates
 SERVICE = "qgemm.qgemm.svc.cluster.local"  # which HAProxy's file names
@@ -64,6 +66,24 @@ class Calls:
         return json.loads(self._process.communicate()[0])
 
 
+class CppCalls:
+    """The same of our client, which is given the targets' layers."""
+
+    def __init__(self, host, targets, tls, until, calls):
+        self._process = host.start(
+            CPP_CALLER, targets, tls, str(calls), until, *LAYERS,
+            stdout=subprocess.PIPE, text=True)
+
+    def ends(self):
+        """As Calls has them; the products are layer.py's."""
+        outcome = json.loads(self._process.communicate()[0])
+        for name, c in outcome["products"].items():
+            if not layer.is_product(name, layer.cpp_activations(),
+                                    bytes.fromhex(c)):
+                raise AssertionError(f"{name}: a wrong product")
+        return outcome["ends"]
+
+
 class Scene(unittest.TestCase):
     """Three servers, a client, and HAProxy beside them."""
 
@@ -78,13 +98,14 @@ class Scene(unittest.TestCase):
         cls.client = cls.network.host("client")
         cls.near = cls.network.host("near")
         cls.far = cls.network.host("far", slow=(10, 5, 0.01))
-        make_certificates(cls.folder, [cls.near.address, cls.far.address])
-        binary = os.environ["QGEMM_SERVER"]
-        tls = cls.folder / "server" if has_tls(binary) else None
+        places = [cls.network.host(f"server{number}") for number in range(3)]
+        make_certificates(cls.folder, [host.address for host in (
+            cls.near, cls.far, *places)])
         cls.servers = []
-        for number in range(3):
-            cls.servers.append(Server(cls.network.host(f"server{number}"),
-                                      binary, cls.folder, cls.layers, tls))
+        for place in places:
+            cls.servers.append(Server(place, os.environ["QGEMM_SERVER"],
+                                      cls.folder, cls.layers,
+                                      cls.folder / "server"))
             cls.servers[-1].start()
         cls.proxy = cls.haproxy(cls.near)
 
@@ -108,9 +129,28 @@ class ReplicasTest(Scene):
 
     layers = LAYERS
 
+    def cpp_calls(self, targets, until, calls):
+        return CppCalls(self.client, targets, self.folder / "client", until,
+                        calls)
+
+    def test_our_programs_reach_a_server(self):
+        target = self.servers[0].tls_address
+        flags = [f"--server={target}"] + [
+            f"--tls_{flag}={self.folder / 'client' / name}"
+            for flag, name in (("ca", "ca.crt"), ("client_cert", "tls.crt"),
+                               ("client_key", "tls.key"))]
+        listed = self.client.run(CLI, "list", *flags)
+        for name in LAYERS:
+            self.assertIn(name, listed)
+        self.assertIn("verify", self.client.run(
+            LOADTEST, *flags, "--synthetic=64x64",
+            "--format=kbit4", "--duration=1s", "--verify=sample"))
+
     def test_no_call_fails_through_kills_drains_and_restarts(self):
+        """Neither of a stock client nor of ours."""
         stop = self.folder / "stop"
         calls = self.calls(calls=10_000, until=stop)
+        ours = self.cpp_calls(self.proxy.target, stop, 10_000)
         first, second, third = self.servers
         first.kill()
         first.restart()
@@ -122,9 +162,23 @@ class ReplicasTest(Scene):
         third.kill()
         third.restart()
         stop.touch()
-        ends = calls.ends()
-        self.assert_all_answered(ends, 10_000)
-        print(f"{ends['ok']} calls", end=" ")
+        for ends in (calls.ends(), ours.ends()):
+            self.assert_all_answered(ends, 10_000)
+            print(f"{ends['ok']} calls", end=" ")
+
+    def test_no_call_of_a_client_of_three_servers_fails(self):
+        """One is killed and one drains. A client would meet them before they
+        have their layers again, so that they stay away meanwhile."""
+        gone = self.folder / "gone"
+        calls = self.cpp_calls(
+            ",".join(server.tls_address for server in self.servers), gone, 2000)
+        first, second, _ = self.servers
+        first.kill()
+        self.assertEqual(0, second.end())
+        gone.touch()
+        self.assert_all_answered(calls.ends(), 2000)
+        first.start()
+        second.start()
 
     def test_no_call_fails_over_slow_and_lossy_links(self):
         """Both links of the proxy: to its clients and to its servers."""

@@ -17,7 +17,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/../support/python_suite.sh"
 }
 "$ROOT/tools/setup.sh" deploy
 need grpc_tools,numpy
+clients=()
+for label in //cli:qgemm //loadtest:qgemm_loadtest //tests/network:cpp_caller; do
+  find_program "$label"
+  clients+=("$program")
+done
 find_program //server:qgemm_server "$@"
 make_stubs qgemm/v1/qgemm.proto
-QGEMM_SERVER="$program" PYTHONPATH="$STUBS" \
+QGEMM_SERVER="$program" QGEMM_CLIENTS="${clients[*]}" PYTHONPATH="$STUBS" \
   run_unittests "$ROOT/tests/network" --no_skips

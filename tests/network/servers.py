@@ -40,12 +40,6 @@ ACCESS = {"clients": [
 ]}
 
 
-def has_tls(binary):
-    """False: HAProxy reaches the servers without."""
-    return "--tls_cert" in subprocess.run(
-        [binary, "--help"], capture_output=True, text=True, check=True).stdout
-
-
 def wait_for(ask, what):
     limit = time.monotonic() + LIMIT_S
     while not ask():
@@ -68,7 +62,7 @@ class Server:
 
     def __init__(self, host, binary, folder, layers, tls):
         self.host = host
-        self.tls_address = f"{host.address}:{TLS_PORT}" if tls else None
+        self.tls_address = f"{host.address}:{TLS_PORT}"
         self._binary = binary
         self._layers = layers
         self._folder = pathlib.Path(folder) / host.space
@@ -76,7 +70,7 @@ class Server:
         self.target = f"unix:{self._folder}/socket"
         (self._folder / "forwarder.cfg").write_text(FORWARDER.format(
             address=host.address, port=GRPC_PORT), encoding="utf-8")
-        self._tls = self._tls_flags(tls) if tls else ()
+        self._tls = self._tls_flags(tls)
         self._haproxy(OPS / "kubernetes" / "status.cfg")
 
     def _tls_flags(self, certificates):
@@ -132,12 +126,8 @@ class HaProxy:
         template = next(line for line in lines
                         if line.startswith("    server-template "))
         edits = [(template, "".join(
-            f"    server {number} "
-            f"{server.tls_address or f'{server.host.address}:{GRPC_PORT}'}\n"
+            f"    server {number} {server.tls_address}\n"
             for number, server in enumerate(servers))), *edits]
-        if servers[0].tls_address is None:
-            edits += [(line, "") for line in lines
-                      if line.startswith("    default-server ssl ")]
         text = replaced(text, *edits)
         text = text.replace("/etc/haproxy/tls", str(tls))
         path = pathlib.Path(folder) / f"{host.space}.cfg"

@@ -215,10 +215,8 @@ check "the upgrade leaves the configuration" \
   inside grep -q '^# mine' /etc/qgemm/qgemm_server.toml
 check "the upgrade leaves it enabled" is_enabled
 check "the old one has drained" journal_has '"event":"drained"'
-if "$WORK/bin/qgemm_server" --help | grep -- --tls_cert >/dev/null; then
-  check "it serves TLS inside its sandbox" serves_tls
-  inside rm -r /etc/qgemm/tls /etc/qgemm/access.json
-fi
+check "it serves TLS inside its sandbox" serves_tls
+inside rm -r /etc/qgemm/tls /etc/qgemm/access.json
 check "it is removed" inside dpkg --remove qgemm
 check "removing stops it" fails is_active
 check "its unit is gone" fails inside systemctl cat qgemm.service
