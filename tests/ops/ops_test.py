@@ -11,10 +11,12 @@ import unittest
 
 import scene
 
-# Their series appear when it first happens, or with a GPU (ops/README.md).
+# Their series appear when it first happens, with a GPU, or with TLS
+# (ops/README.md).
 EMPTY_WHEN_HEALTHY = {
     "QgemmLaunchErrors", "QgemmQueueStuck", "QgemmGpuSilent",
-    "QgemmGpuMemoryErrors", "QgemmGpuHot", "Failed launches",
+    "QgemmGpuMemoryErrors", "QgemmGpuHot", "QgemmCertificateEnds",
+    "Failed launches",
 }
 
 
