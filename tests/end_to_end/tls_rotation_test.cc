@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The server as a process of its own, called without a pause while its
-// certificates are swapped every second, every other time for wrong ones.
+// certificates and its access table with the callers' tokens are swapped every
+// second, every other time for wrong ones.
 // QGEMM_ROTATION_SECONDS sets for how long; a few seconds without.
 
 #include <grpcpp/grpcpp.h>
@@ -21,6 +22,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/check.h"
+#include "tests/end_to_end/access_server.h"
 #include "tests/end_to_end/child_server.h"
 #include "tests/end_to_end/client.h"
 #include "tests/end_to_end/test_server.h"
@@ -32,9 +34,14 @@
 namespace qgemm {
 namespace {
 
-constexpr char kTable[] = R"({"clients": [{"id": "all",
-    "match": [{"cn": "client"}],
-    "rights": ["compute", "load", "admin", "debug"], "names": [""]}]})";
+// A client by its certificate, and one by a token or the next.
+std::string TableWith(int token) {
+  return TableOf({{"all", {MatchName("cn", "client")}, {"compute", "load"}},
+                  {"tokens",
+                   {MatchToken(absl::StrCat("token ", token)),
+                    MatchToken(absl::StrCat("token ", token + 1))},
+                   {"compute"}}});
+}
 
 // 2,000 calls a second together, each of 8 KiB.
 constexpr int kCallers = 4;
@@ -80,7 +87,7 @@ class TlsRotationTest : public ::testing::Test {
  protected:
   TlsRotationTest() {
     WriteFile(folder_.File("ca.crt"), authority_.certificate());
-    WriteFile(folder_.File("access.json"), kTable);
+    WriteTable(TableWith(token_));
     swapped_.Swap(shown_last_);
     server_ = std::make_unique<ChildServer>(std::vector<std::string>{
         "--listen=tls:127.0.0.1:0", "--metrics_listen=127.0.0.1:0",
@@ -106,19 +113,29 @@ class TlsRotationTest : public ::testing::Test {
                                             arguments));
   }
 
-  void Count(const Answer<v1::GemmResponse>& answer) {
+  void Count(const grpc::Status& status) {
     ++calls_;
-    if (answer.ok()) return;
+    if (status.ok()) return;
     ++failed_;
-    ADD_FAILURE() << answer.status.error_message();
+    ADD_FAILURE() << status.error_message();
   }
 
-  // Calls at a rate, over one connection.
+  grpc::Status CallWithToken(const Client& client, int token,
+                             const v1::GemmRequest& request) const {
+    grpc::ClientContext context;
+    AddTo(WithToken(absl::StrCat("token ", token)), &context);
+    v1::GemmResponse response;
+    return client.stub()->Gemm(&context, request, &response);
+  }
+
+  // Calls at a rate, over one connection, by the certificate and by the token
+  // in turn.
   void CallOn(const v1::GemmRequest& request) {
     const Client client = NewClient();
     absl::Time due = absl::Now();
-    while (!ended_) {
-      Count(client.Gemm(request));
+    for (int i = 0; !ended_; ++i) {
+      Count(i % 2 == 0 ? client.Gemm(request).status
+                       : CallWithToken(client, token_, request));
       due += kBetweenCalls;
       absl::SleepFor(due - absl::Now());
     }
@@ -127,9 +144,21 @@ class TlsRotationTest : public ::testing::Test {
   // Calls once on each of many connections.
   void ConnectOn(const v1::GemmRequest& request) {
     while (!ended_) {
-      Count(NewClient().Gemm(request));
+      Count(NewClient().Gemm(request).status);
       ++connections_;
     }
+  }
+
+  void WriteTable(const std::string& text) {
+    WriteFile(folder_.File("access.new"), text);
+    std::filesystem::rename(folder_.File("access.new"),
+                            folder_.File("access.json"));
+  }
+
+  // A wrong table, or one without the token before the callers' own.
+  void WriteNextTable() {
+    if (swaps_ % 2 == 0) return WriteTable(R"({"clients": [{"id": "half)");
+    WriteTable(TableWith(token_));
   }
 
   // The next set, every other one wrong in one of three ways.
@@ -161,13 +190,14 @@ class TlsRotationTest : public ::testing::Test {
   int port_ = 0;
   int metrics_port_ = 0;
   int swaps_ = 0;
+  std::atomic<int> token_{1};  // in the table, with the next one
   std::atomic<bool> ended_{false};
   std::atomic<int64_t> calls_{0};
   std::atomic<int64_t> failed_{0};
   std::atomic<int64_t> connections_{0};
 };
 
-TEST_F(TlsRotationTest, NoCallFailsWhileCertificatesAreSwapped) {
+TEST_F(TlsRotationTest, NoCallFailsWhileCertificatesAndTokensAreSwapped) {
   RandomGenerator random(FreshSeed());
   LoadLayer(NewClient(), 256, kK, &random);
   const v1::GemmRequest request = MakeGemm("layer", 1, kK, &random);
@@ -180,13 +210,21 @@ TEST_F(TlsRotationTest, NoCallFailsWhileCertificatesAreSwapped) {
   const absl::Time end = start + HowLong();
   while (absl::Now() < end || swaps_ % 6 != 0) {
     SwapNext();
-    absl::SleepFor(absl::Seconds(1));
+    // The server has the table of two swaps ago, with this token.
+    if (swaps_ % 2 == 1) ++token_;
+    absl::SleepFor(absl::Milliseconds(500));
+    WriteNextTable();
+    absl::SleepFor(absl::Milliseconds(500));
   }
   ended_ = true;
   for (std::thread& caller : callers) caller.join();
   while (ShakeHands(port_, {&own_}).certificate != shown_last_.certificate) {
   }
   EXPECT_EQ(failed_, 0);
+  EXPECT_EQ(CallWithToken(NewClient(), 1, request).error_code(),
+            grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_GT(ScrapeMetric(metrics_port_, "qgemm_access_reload_failures_total"),
+            0);
   const double refused =
       ScrapeMetric(metrics_port_, "qgemm_tls_reload_failures_total");
   EXPECT_GT(refused, 0);
