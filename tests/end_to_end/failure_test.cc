@@ -185,6 +185,8 @@ TEST(LostDevice, EndsEveryCallWithUnavailableAndItsReason) {
   HealthWatch live(client, "liveness");
   EXPECT_EQ(ready.Next(), kServing);
   EXPECT_EQ(live.Next(), kServing);
+  std::promise<void> ended;  // every call that was in progress
+  server.test_server().server().NotifyOfFailure([&] { ended.set_value(); });
   server.backend().Hold();
   auto call =
       std::async(std::launch::async, [&] { return client.Gemm(request); });
@@ -195,6 +197,7 @@ TEST(LostDevice, EndsEveryCallWithUnavailableAndItsReason) {
   EXPECT_EQ(ready.Next(), kNotServing);
   EXPECT_EQ(live.Next(), kNotServing);
   ExpectUnavailable(call.get().status, "the device is lost");
+  ended.get_future().wait();
   ExpectNoService(client, request, "the device is lost");
   EXPECT_EQ(ScrapeMetric(server.test_server().server().metrics_port(),
                          "qgemm_health{state=\"failed\"}"),
