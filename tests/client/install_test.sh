@@ -16,8 +16,8 @@ readonly WORK
 readonly PREFIX="$WORK/prefix"
 readonly TARGET="unix:$WORK/s"
 server=""
-passed=0
-failed=0
+# shellcheck source=tests/support/checks.sh
+source tests/support/checks.sh
 
 cleanup() {
   [ -z "$server" ] || kill "$server" 2>/dev/null
@@ -25,19 +25,6 @@ cleanup() {
   rm -rf "$WORK"
 }
 trap cleanup EXIT
-
-# check WHAT COMMAND...
-check() {
-  local what="$1"
-  shift
-  if "$@" >"$WORK/log" 2>&1; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: %s\n' "$what"
-    tail -n 40 "$WORK/log"
-  fi
-}
 
 compile_with_pkg_config() {
   local flags

@@ -21,8 +21,8 @@ readonly TARGETS=(//server:qgemm_server //cli:qgemm //loadtest:qgemm_loadtest)
 WORK="$(mktemp -d)"
 readonly WORK ROOT="$WORK/root"
 container=""
-passed=0
-failed=0
+# shellcheck source=tests/support/checks.sh
+source tests/support/checks.sh
 
 stop_container() {
   [ -z "$container" ] || kill "$container" 2>/dev/null || true
@@ -63,19 +63,6 @@ wait_for() {
     [ "$SECONDS" -lt "$end" ] || return 1
     sleep 0.2
   done
-}
-
-# check WHAT COMMAND...
-check() {
-  local what="$1"
-  shift
-  if "$@" >"$WORK/log" 2>&1; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: %s\n' "$what"
-    tail -n 40 "$WORK/log"
-  fi
 }
 
 fails() { ! "$@"; }

@@ -19,21 +19,8 @@ readonly KUBERNETES_VERSIONS=(1.28 1.32 1.37)
 WORK="$(mktemp -d)"
 readonly WORK
 trap 'rm -rf "$WORK"' EXIT
-passed=0
-failed=0
-
-# check WHAT COMMAND...
-check() {
-  local what="$1"
-  shift
-  if "$@" >"$WORK/log" 2>&1; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: %s\n' "$what"
-    tail -n 40 "$WORK/log"
-  fi
-}
+# shellcheck source=tests/support/checks.sh
+source tests/support/checks.sh
 
 fails() { ! "$@"; }
 
