@@ -188,21 +188,33 @@ bool FileWatch::EndedMeanwhile() {
   return wait(1, options_.settle);
 }
 
-// A new instance forgets the folders that links do not lead to any more, and
-// the events until now.
+// A new instance forgets the folders that links do not lead to any more. It is
+// made for that alone: closing the old one waits for the kernel's readers, some
+// milliseconds at best, while changes go unseen. A folder of the same name may
+// be another one now, so each is added again.
 void FileWatch::WatchFolders() {
   std::set<std::string> folders;
   for (const std::string& path : paths_) AddFolders(path, &folders);
-  events_.Reset(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (!events_.valid() || folders != folders_) {
+    events_.Reset(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+    folders_ = std::move(folders);
+  }
   if (!events_.valid()) {
     EVENT(WARNING, "file_watch_polls")
         .With("error", std::strerror(errno))
         .With("interval", options_.poll_interval);
     return;
   }
-  for (const std::string& folder : folders) {
+  ForgetEvents();
+  for (const std::string& folder : folders_) {
     // One that is gone is found again at the next look.
     inotify_add_watch(events_.get(), folder.c_str(), kEvents);
+  }
+}
+
+void FileWatch::ForgetEvents() {
+  std::array<char, 4096> events;
+  while (read(events_.get(), events.data(), events.size()) > 0) {
   }
 }
 

@@ -6,6 +6,7 @@
 #ifndef QGEMM_BASE_FILE_WATCH_H_
 #define QGEMM_BASE_FILE_WATCH_H_
 
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -85,11 +86,13 @@ class FileWatch {
   // Waits until the next look is due; true if the end has come.
   bool EndedMeanwhile();
   void WatchFolders();
+  void ForgetEvents();
 
   const std::vector<std::string> paths_;
   const Options options_;
   const FileDescriptor end_;
   FileDescriptor events_;  // of inotify; not valid: there is none to be had
+  std::set<std::string> folders_;  // that events are of
   ChangeSettler settler_;
   absl::AnyInvocable<void()> on_change_;
   bool tells_again_ = false;  // used by the thread alone

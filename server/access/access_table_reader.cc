@@ -13,19 +13,18 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 
 namespace qgemm {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using strict_json::CheckKeys;
+using strict_json::Illegal;
+using strict_json::Json;
+using strict_json::Missing;
 
 // A client takes some hundred bytes.
 constexpr size_t kMaxTextBytes = size_t{4} << 20;
-// Values are copied and freed by recursion, which a deep one would take beyond
-// the stack.
-constexpr int kMaxDepth = 8;
 constexpr size_t kMaxIdBytes = 64;
 constexpr size_t kMaxNameBytes = 256;
 // One in use and the next one.
@@ -33,82 +32,6 @@ constexpr int kMaxTokens = 2;
 
 constexpr Right kRights[] = {Right::kCompute, Right::kLoad, Right::kAdmin,
                              Right::kDebug};
-
-// A value as an error message shows it.
-std::string Shown(const Json& value) {
-  constexpr size_t kMostShown = 60;
-  if (value.is_structured()) return absl::StrCat("an ", value.type_name());
-  // Replaces bytes that are no UTF-8 instead of throwing.
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > kMostShown) text = text.substr(0, kMostShown) + "...";
-  return text;
-}
-
-absl::Status Illegal(const std::string& where, const Json& value,
-                     absl::string_view legal) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(where, " = ", Shown(value), "; allowed: ", legal));
-}
-
-absl::Status Missing(const std::string& where, absl::string_view legal) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(where, " is missing; allowed: ", legal));
-}
-
-absl::Status CheckKeys(const Json& object, const std::string& where,
-                       const std::vector<std::string>& names) {
-  for (const auto& [key, value] : object.items()) {
-    if (absl::c_linear_search(names, key)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        where, " holds ", Shown(Json(key)),
-        ", which is no field; allowed: ", absl::StrJoin(names, ", ")));
-  }
-  return absl::OkStatus();
-}
-
-// Tells of a key that comes twice, of which the parser would keep the last.
-class DuplicateFinder {
- public:
-  void See(Json::parse_event_t event, const Json& parsed) {
-    if (event == Json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys_.pop_back();
-    if (event == Json::parse_event_t::key &&
-        !keys_.back().insert(parsed.get<std::string>()).second &&
-        duplicate_.empty()) {
-      duplicate_ = Shown(parsed);
-    }
-  }
-  const std::string& duplicate() const { return duplicate_; }
-
- private:
-  std::vector<std::set<std::string>> keys_;
-  std::string duplicate_;
-};
-
-absl::StatusOr<Json> ParseObject(absl::string_view text) {
-  if (text.size() > kMaxTextBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the text has more than ", kMaxTextBytes, " bytes"));
-  }
-  DuplicateFinder finder;
-  Json root = Json::parse(
-      text.begin(), text.end(),
-      [&finder](int depth, Json::parse_event_t event, Json& parsed) {
-        if (depth > kMaxDepth) return false;  // left out of what is parsed
-        finder.See(event, parsed);
-        return true;
-      },
-      /*allow_exceptions=*/false);
-  if (root.is_discarded() || !root.is_object()) {
-    return absl::InvalidArgumentError(
-        "the text is no JSON object; allowed: {\"clients\": [...]}");
-  }
-  if (!finder.duplicate().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the field ", finder.duplicate(), " comes twice in one object"));
-  }
-  return root;
-}
 
 absl::StatusOr<std::string> TextOfField(const Json& value,
                                         const std::string& where,
@@ -123,13 +46,9 @@ absl::StatusOr<std::string> TextOfField(const Json& value,
 // An integer from 0 to `most`.
 absl::StatusOr<int64_t> Count(const Json& value, const std::string& where,
                               int64_t most) {
-  const std::string legal = absl::StrCat("whole numbers from 0 to ", most);
-  // A number beyond int64 would wrap if it were taken as one.
-  if (!value.is_number_unsigned() ||
-      value.get<uint64_t>() > static_cast<uint64_t>(most)) {
-    return Illegal(where, value, legal);
-  }
-  return value.get<int64_t>();
+  const absl::optional<int64_t> count = strict_json::CountOf(value, most);
+  if (count.has_value()) return *count;
+  return Illegal(where, value, absl::StrCat("whole numbers from 0 to ", most));
 }
 
 // Characters of an id, which stands in labels of metrics and in the log.
@@ -245,7 +164,9 @@ absl::string_view TextOf(const Sha256Digest& digest) {
 
 absl::StatusOr<std::shared_ptr<const AccessTable>> AccessTableReader::Read(
     absl::string_view text) {
-  ASSIGN_OR_RETURN(const Json root, ParseObject(text));
+  ASSIGN_OR_RETURN(const Json root,
+                   strict_json::ParseObject(
+                       text, {"", kMaxTextBytes, "{\"clients\": [...]}"}));
   RETURN_IF_ERROR(CheckKeys(root, "the table", {"clients"}));
   const auto clients = root.find("clients");
   if (clients == root.end()) return Missing("clients", "a list of clients");
@@ -348,10 +269,11 @@ absl::Status AccessTableReader::AddName(const std::string& name,
   const auto [other, added] =
       table_->names_.try_emplace(name, table_->clients_.size() - 1);
   if (added) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      where, ": ", Shown(Json(name)), " is matched by the client \"",
-      table_->clients_[other->second].principal->client_id,
-      "\" already; one thing is matched once"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": ", strict_json::Shown(Json(name)),
+                   " is matched by the client \"",
+                   table_->clients_[other->second].principal->client_id,
+                   "\" already; one thing is matched once"));
 }
 
 absl::Status AccessTableReader::AddToken(const std::string& hex,

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
@@ -17,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/sha256.h"
+#include "base/strict_json.h"
 #include "server/access/access_table.h"
 
 namespace qgemm {
@@ -33,7 +33,7 @@ class AccessTableReader {
       absl::string_view text);
 
  private:
-  using Json = nlohmann::ordered_json;
+  using Json = strict_json::Json;
 
   AccessTableReader() : table_(std::make_shared<AccessTable>()) {}
 

@@ -91,7 +91,8 @@ class RevocationVerifier final
 
  private:
   // True too where nothing can be read of what OpenSSL has accepted.
-  bool AnyRevoked(const Revocations& revocations, grpc::string_ref pem) const {
+  bool AnyRevoked(const Revocations& revocations,
+                  const grpc::string_ref& pem) const {
     const Bio bio = ReadingBio({pem.data(), pem.size()});
     while (true) {
       const Certificate certificate(
