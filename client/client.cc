@@ -178,13 +178,11 @@ absl::StatusOr<LoadResult> Client::LoadWeights(const WeightsStream& stream,
   if (stream.rewind != nullptr) {
     ASSIGN_OR_RETURN(id, HashOf(stream));
   }
+  ASSIGN_OR_RETURN(
+      std::vector<absl::StatusOr<LoadResult>> ends,
+      Upload(&impl->engine(), impl->servers().size(), stream, id, options));
   ASSIGN_OR_RETURN(std::vector<LoadResult> results,
-                   impl->AtEveryServer<LoadResult>(
-                       [&](size_t server) -> absl::StatusOr<LoadResult> {
-                         if (server > 0) RETURN_IF_ERROR(stream.rewind());
-                         return Upload(&impl->engine(), server, stream, id,
-                                       options);
-                       }));
+                   impl->ResultsOf(std::move(ends)));
   LoadResult result = std::move(results.front());
   for (const LoadResult& other : results) {
     result.deduplicated &= other.deduplicated;

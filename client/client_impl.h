@@ -86,16 +86,7 @@ class Client::Impl {
     call.request = WriteMessage(request);
     call.where = where;
     call.deadline = deadline;
-    CallOutcome outcome = Await(std::move(call));
-    RETURN_IF_ERROR(outcome.status);
-    Answer<Response> answer;
-    answer.server = outcome.server;
-    const grpc::Status parsed =
-        grpc::SerializationTraits<Response>::Deserialize(&outcome.response,
-                                                         &answer.message);
-    if (parsed.ok()) return answer;
-    return absl::InternalError(absl::StrCat(
-        "the server's answer does not parse: ", parsed.error_message()));
+    return AnswerOf<Response>(StartCall(std::move(call)).get());
   }
 
   // The same at any server.
@@ -109,44 +100,54 @@ class Client::Impl {
 
   enum class Lack { kFails, kIsFine };
 
-  // Does `work` at one server after the other, whatever becomes of it at those
-  // before. The results of the servers that it succeeded at; or an error that
-  // names those that it failed at. Servers that lack what the work is about
-  // count only if all do, if `lack` says so.
+  // The results of what was done at all servers; or an error that names those
+  // that it failed at. Servers that lack what the work is about count only if
+  // all do, if `lack` says so.
   template <typename Result>
-  absl::StatusOr<std::vector<Result>> AtEveryServer(
-      absl::FunctionRef<absl::StatusOr<Result>(size_t server)> work,
-      Lack lack = Lack::kFails) {
+  absl::StatusOr<std::vector<Result>> ResultsOf(
+      std::vector<absl::StatusOr<Result>> ends, Lack lack = Lack::kFails) {
     std::vector<Result> results;
-    std::vector<ServerEnd> ends;
-    for (size_t server = 0; server < servers_.size(); ++server) {
-      absl::StatusOr<Result> result = work(server);
-      ends.push_back({servers_[server].address, result.status()});
-      if (result.ok()) results.push_back(*std::move(result));
+    std::vector<ServerEnd> statuses;
+    for (size_t server = 0; server < ends.size(); ++server) {
+      statuses.push_back({servers_[server].address, ends[server].status()});
+      if (ends[server].ok()) results.push_back(*std::move(ends[server]));
     }
     if (lack == Lack::kIsFine && !results.empty()) {
-      for (ServerEnd& end : ends) {
+      for (ServerEnd& end : statuses) {
         if (absl::IsNotFound(end.status)) end.status = absl::OkStatus();
       }
     }
-    RETURN_IF_ERROR(JoinEnds(ends));
+    RETURN_IF_ERROR(JoinEnds(statuses));
     return results;
   }
 
-  // Calls at every server.
+  // Calls all servers at once.
   template <typename Response, typename Request>
   absl::StatusOr<std::vector<Response>> CallEveryServer(
       const char* method, const Request& request, absl::Time deadline,
       Lack lack = Lack::kFails) {
-    return AtEveryServer<Response>(
-        [&](size_t server) -> absl::StatusOr<Response> {
-          ChannelPool::Request where;
-          where.server = server;
-          ASSIGN_OR_RETURN(Answer<Response> answer,
-                           CallAt<Response>(where, method, request, deadline));
-          return std::move(answer.message);
-        },
-        lack);
+    RETURN_IF_ERROR(CheckMayBlock());
+    const grpc::ByteBuffer message = WriteMessage(request);
+    std::vector<std::future<CallOutcome>> outcomes;
+    for (size_t server = 0; server < servers_.size(); ++server) {
+      UnaryCall call;
+      call.method = method;
+      call.request = message;
+      call.where.server = server;
+      call.deadline = deadline;
+      outcomes.push_back(StartCall(std::move(call)));
+    }
+    std::vector<absl::StatusOr<Response>> ends;
+    for (std::future<CallOutcome>& outcome : outcomes) {
+      absl::StatusOr<Answer<Response>> answer =
+          AnswerOf<Response>(outcome.get());
+      if (answer.ok()) {
+        ends.push_back(std::move(answer->message));
+      } else {
+        ends.push_back(answer.status());
+      }
+    }
+    return ResultsOf(std::move(ends), lack);
   }
 
   // Calls one server for page after page, each of which `take` is given.
@@ -180,7 +181,7 @@ class Client::Impl {
                                          const Expected& expected) {
     RETURN_IF_ERROR(CheckMayBlock());
     RETURN_IF_ERROR(call.status());
-    return ReadOutcome<Result>(Await(*std::move(call)), expected);
+    return ReadOutcome<Result>(StartCall(*std::move(call)).get(), expected);
   }
 
   // The same without waiting; `callback` runs on an engine thread.
@@ -213,14 +214,28 @@ class Client::Impl {
   // Entries of a page that the server may fill.
   static constexpr uint32_t kPageEntries = 1000;
 
-  CallOutcome Await(UnaryCall call) {
+  // The future of the call's end.
+  std::future<CallOutcome> StartCall(UnaryCall call) {
     std::promise<CallOutcome> promise;
     std::future<CallOutcome> future = promise.get_future();
     call.done = [promise = std::move(promise)](CallOutcome outcome) mutable {
       promise.set_value(std::move(outcome));
     };
     engine_.Start(std::move(call));
-    return future.get();
+    return future;
+  }
+
+  template <typename Response>
+  static absl::StatusOr<Answer<Response>> AnswerOf(CallOutcome outcome) {
+    RETURN_IF_ERROR(outcome.status);
+    Answer<Response> answer;
+    answer.server = outcome.server;
+    const grpc::Status parsed =
+        grpc::SerializationTraits<Response>::Deserialize(&outcome.response,
+                                                         &answer.message);
+    if (parsed.ok()) return answer;
+    return absl::InternalError(absl::StrCat(
+        "the server's answer does not parse: ", parsed.error_message()));
   }
 
   template <typename Result, typename Expected>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attempt is one call; the loop over attempts is Upload.
+// Attempt is one call; the loop over attempts is Load.
 
 #include "client/upload.h"
 
@@ -10,12 +10,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "base/crc32c.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
+#include "client/chunk_relay.h"
 #include "client/weights_stream.h"
 #include "client/weights_wire.h"
 #include "qgemm/v1/qgemm.grpc.pb.h"
@@ -25,36 +29,50 @@
 namespace qgemm {
 namespace {
 
-// One attempt. Its methods run on the caller's thread.
+// Servers that a chunk is sent to at once.
+constexpr size_t kMaxAtOnce = 16;
+
+// Time for which a server that takes no bytes may keep the others waiting. A
+// server gives an upload up after 30 s without progress (--idle_timeout).
+constexpr absl::Duration kPatience = absl::Seconds(10);
+
+// One attempt at one server.
 class Attempt {
  public:
-  Attempt(CallEngine* engine, size_t server, const WeightsStream& stream,
-          const LoadOptions& options)
-      : engine_(engine), server_(server), stream_(stream), options_(options) {
-    SetContextDeadline(options.deadline, &context_);
+  Attempt(CallEngine* engine, size_t server, absl::Time deadline)
+      : engine_(engine), server_(server) {
+    SetContextDeadline(deadline, &context_);
     engine->Authorize(&context_);
   }
 
-  absl::StatusOr<LoadResult> Run(const v1::WeightsHeader& header) {
+  // Sends what the relay has for the taker, which leaves it then. Once.
+  absl::StatusOr<LoadResult> Run(const v1::WeightsHeader& header,
+                                 ChunkRelay* relay, size_t taker) {
     if (!engine_->Enter(&context_)) {
+      relay->Leave(taker);
       return absl::CancelledError("the client was destroyed");
     }
     ChannelPool::Request where;
     where.server = server_;
     const ChannelPool::Place place = engine_->pool().Enter(where);
-    absl::StatusOr<LoadResult> result = Send(header, place.channel);
+    absl::StatusOr<LoadResult> result =
+        Send(header, place.channel, relay, taker);
+    relay->Leave(taker);
     engine_->pool().Leave(place, result.status());
     engine_->Leave(&context_);
     return result;
   }
 
+  // May run on another thread than Run, before it has ended.
+  void Cancel() { context_.TryCancel(); }
+
   // The server's word on when the same load may succeed, after Run.
   std::optional<absl::Duration> retry_delay() const { return retry_delay_; }
 
  private:
-  absl::StatusOr<LoadResult> Send(
-      const v1::WeightsHeader& header,
-      const std::shared_ptr<grpc::Channel>& channel) {
+  absl::StatusOr<LoadResult> Send(const v1::WeightsHeader& header,
+                                  const std::shared_ptr<grpc::Channel>& channel,
+                                  ChunkRelay* relay, size_t taker) {
     v1::LoadWeightsResponse response;
     const auto stub = v1::Qgemm::NewStub(channel);
     const auto writer = stub->LoadWeights(&context_, &response);
@@ -62,14 +80,16 @@ class Attempt {
     *request.mutable_header() = header;
     // A failed write means that the answer is there, or an error; Finish
     // returns which.
-    if (writer->Write(request)) {
-      const absl::Status sent = SendChunks(writer.get());
-      if (!sent.ok()) {
-        context_.TryCancel();
-        writer->Finish();
-        return sent;
-      }
+    bool open = writer->Write(request);
+    while (open) {
+      const ChunkRelay::Chunk chunk = relay->Take(taker);
+      if (chunk == nullptr) break;
+      open = writer->Write(*chunk);
+    }
+    if (open && relay->IsWhole(taker)) {
       writer->WritesDone();
+    } else if (open) {
+      context_.TryCancel();
     }
     const grpc::Status finished = writer->Finish();
     retry_delay_ = RetryDelayOf(finished);
@@ -81,21 +101,130 @@ class Attempt {
     return result;
   }
 
+  CallEngine* const engine_;
+  const size_t server_;
+  grpc::ClientContext context_;
+  std::optional<absl::Duration> retry_delay_;
+};
+
+// A load over all its attempts. Used by one thread.
+class Load {
+ public:
+  Load(CallEngine* engine, size_t servers, const WeightsStream& stream,
+       const std::optional<Sha256Digest>& id, const LoadOptions& options)
+      : engine_(engine),
+        stream_(stream),
+        options_(options),
+        header_(ToWire(stream.spec)),
+        destinations_(servers) {
+    header_.set_name(options.name);
+    header_.set_create_only(options.create_only);
+    header_.set_if_match(options.if_match);
+    if (id.has_value()) header_.set_sha256(id->data(), id->size());
+  }
+
+  // Once.
+  absl::StatusOr<std::vector<absl::StatusOr<LoadResult>>> Run() {
+    std::vector<size_t> servers = NextServers();
+    for (bool again = false; !servers.empty(); again = true) {
+      const absl::Time due = destinations_[servers.front()].due;
+      if (due > absl::Now() && !engine_->Sleep(due - absl::Now())) {
+        return absl::CancelledError("the client was destroyed");
+      }
+      if (again) RETURN_IF_ERROR(stream_.rewind());
+      RETURN_IF_ERROR(Pass(servers));
+      servers = NextServers();
+    }
+    std::vector<absl::StatusOr<LoadResult>> results;
+    for (Destination& destination : destinations_) {
+      results.push_back(*std::move(destination.result));
+    }
+    return results;
+  }
+
+ private:
+  struct Destination {
+    EndedAttempt ended;  // number: of the attempt to come
+    absl::Time due = absl::InfinitePast();
+    std::optional<absl::StatusOr<LoadResult>> result;
+  };
+
+  // Those that are due first, and what else is due by then; none if all have
+  // their results.
+  std::vector<size_t> NextServers() const {
+    absl::Time first = absl::InfiniteFuture();
+    for (const Destination& each : destinations_) {
+      if (!each.result.has_value()) first = std::min(first, each.due);
+    }
+    const absl::Time now = std::max(first, absl::Now());
+    std::vector<size_t> servers;
+    for (size_t i = 0; i < destinations_.size(); ++i) {
+      const Destination& each = destinations_[i];
+      if (each.result.has_value() || each.due > now) continue;
+      if (servers.size() < kMaxAtOnce) servers.push_back(i);
+    }
+    return servers;
+  }
+
+  // Reads the stream once and sends it to the servers. Not OK only if the
+  // stream fails.
+  absl::Status Pass(const std::vector<size_t>& servers) {
+    std::vector<std::unique_ptr<Attempt>> attempts;
+    attempts.reserve(servers.size());
+    for (const size_t server : servers) {
+      attempts.push_back(
+          std::make_unique<Attempt>(engine_, server, options_.deadline));
+    }
+    ChunkRelay relay(servers.size(), kPatience,
+                     [&](size_t taker) { attempts[taker]->Cancel(); });
+    std::vector<absl::StatusOr<LoadResult>> results(servers.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < servers.size(); ++i) {
+      threads.emplace_back(
+          [&, i] { results[i] = attempts[i]->Run(header_, &relay, i); });
+    }
+    const absl::Status read = PutChunks(&relay);
+    relay.Close(read.ok() ? ChunkRelay::End::kWhole : ChunkRelay::End::kBroken);
+    for (std::thread& thread : threads) thread.join();
+    RETURN_IF_ERROR(read);
+    for (size_t i = 0; i < servers.size(); ++i) {
+      if (relay.IsBehind(i)) continue;  // in the next pass
+      End(servers[i], std::move(results[i]), attempts[i]->retry_delay());
+    }
+    return absl::OkStatus();
+  }
+
+  // Keeps the result, or decides on another attempt.
+  void End(size_t server, absl::StatusOr<LoadResult> result,
+           std::optional<absl::Duration> retry_delay) {
+    Destination& destination = destinations_[server];
+    if (!result.ok() && stream_.rewind != nullptr) {
+      EndedAttempt& ended = destination.ended;
+      ended.status = result.status();
+      ended.retry_delay = retry_delay;
+      ended.deadline = options_.deadline;
+      const auto pause = engine_->PauseAfter(ended);
+      ++ended.number;
+      destination.due = absl::Now() + pause.value_or(absl::ZeroDuration());
+      if (pause.has_value()) return;
+    }
+    destination.result = std::move(result);
+  }
+
   // Not OK only if the stream fails.
-  absl::Status SendChunks(grpc::ClientWriter<v1::LoadWeightsRequest>* writer) {
+  absl::Status PutChunks(ChunkRelay* relay) {
     LoadProgress progress;
     progress.total_bytes = TotalBytes(stream_.spec);
     if (options_.progress != nullptr) options_.progress(progress);
-    v1::LoadWeightsRequest request;
-    v1::WeightsChunk* const chunk = request.mutable_chunk();
     for (const SectionSize& section : SectionsOf(stream_.spec)) {
       for (int64_t offset = 0; offset < section.bytes;) {
         const int64_t bytes =
             std::min(options_.chunk_bytes, section.bytes - offset);
-        RETURN_IF_ERROR(FillChunk(bytes, chunk));
-        chunk->set_section(ToWire(section.section));
-        chunk->set_offset(offset);
-        if (!writer->Write(request)) return absl::OkStatus();
+        const auto request = std::make_shared<v1::LoadWeightsRequest>();
+        RETURN_IF_ERROR(FillChunk(bytes, request->mutable_chunk()));
+        request->mutable_chunk()->set_section(ToWire(section.section));
+        request->mutable_chunk()->set_offset(offset);
+        if (!relay->Put(request)) return absl::OkStatus();
         offset += bytes;
         progress.sent_bytes += bytes;
         if (options_.progress != nullptr) options_.progress(progress);
@@ -115,11 +244,10 @@ class Attempt {
   }
 
   CallEngine* const engine_;
-  const size_t server_;
   const WeightsStream& stream_;
   const LoadOptions& options_;
-  grpc::ClientContext context_;
-  std::optional<absl::Duration> retry_delay_;
+  v1::WeightsHeader header_;
+  std::vector<Destination> destinations_;  // by server
 };
 
 }  // namespace
@@ -141,29 +269,10 @@ absl::Status CheckUpload(const WeightsStream& stream,
   return CheckSpec(stream.spec);
 }
 
-absl::StatusOr<LoadResult> Upload(CallEngine* engine, size_t server,
-                                  const WeightsStream& stream,
-                                  const std::optional<Sha256Digest>& id,
-                                  const LoadOptions& options) {
-  v1::WeightsHeader header = ToWire(stream.spec);
-  header.set_name(options.name);
-  header.set_create_only(options.create_only);
-  header.set_if_match(options.if_match);
-  if (id.has_value()) header.set_sha256(id->data(), id->size());
-  for (EndedAttempt ended; true; ++ended.number) {
-    Attempt attempt(engine, server, stream, options);
-    absl::StatusOr<LoadResult> result = attempt.Run(header);
-    if (result.ok() || stream.rewind == nullptr) return result;
-    ended.status = result.status();
-    ended.retry_delay = attempt.retry_delay();
-    ended.deadline = options.deadline;
-    const std::optional<absl::Duration> pause = engine->PauseAfter(ended);
-    if (!pause.has_value()) return result;
-    if (!engine->Sleep(*pause)) {
-      return absl::CancelledError("the client was destroyed");
-    }
-    RETURN_IF_ERROR(stream.rewind());
-  }
+absl::StatusOr<std::vector<absl::StatusOr<LoadResult>>> Upload(
+    CallEngine* engine, size_t servers, const WeightsStream& stream,
+    const std::optional<Sha256Digest>& id, const LoadOptions& options) {
+  return Load(engine, servers, stream, id, options).Run();
 }
 
 }  // namespace qgemm

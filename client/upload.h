@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One load over all its attempts: sends header and chunks, reads the answer,
-// which may come before the chunks are sent.
+// One load to several servers over all its attempts: sends header and chunks,
+// reads the answers, which may come before the chunks are sent.
 
 #ifndef QGEMM_CLIENT_UPLOAD_H_
 #define QGEMM_CLIENT_UPLOAD_H_
@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,12 +24,15 @@ namespace qgemm {
 absl::Status CheckUpload(const WeightsStream& stream,
                          const LoadOptions& options, int64_t max_message_bytes);
 
-// Loads to one server, and blocks until that has ended. `id` is the stream's;
-// nullopt if it cannot be read twice.
-absl::StatusOr<LoadResult> Upload(CallEngine* engine, size_t server,
-                                  const WeightsStream& stream,
-                                  const std::optional<Sha256Digest>& id,
-                                  const LoadOptions& options);
+// Loads to the servers 0 to `servers` - 1, up to 16 at a time, and blocks until
+// that has ended at all of them. Returns each server's end, or the error of the
+// stream, which is read by this thread, once for all servers but those that
+// take it later than others: by a retry, or because they are too slow. `id` is
+// the stream's; nullopt if it cannot be read twice, which one server alone
+// permits.
+absl::StatusOr<std::vector<absl::StatusOr<LoadResult>>> Upload(
+    CallEngine* engine, size_t servers, const WeightsStream& stream,
+    const std::optional<Sha256Digest>& id, const LoadOptions& options);
 
 }  // namespace qgemm
 

@@ -235,6 +235,7 @@ grpc::Status FakeService::LoadWeights(
     response->set_deduplicated(true);
     return grpc::Status::OK;
   }
+  WaitAtGate(context);
   while (reader->Read(&request)) {
     MutexLock lock(&mutex_);
     chunks_.push_back(request.chunk());
@@ -247,6 +248,7 @@ grpc::Status FakeService::UnloadWeights(grpc::ServerContext* context,
                                         v1::UnloadWeightsResponse* response) {
   const grpc::Status admitted = Admit(*context);
   if (!admitted.ok()) return admitted;
+  WaitAtGate(context);
   MutexLock lock(&mutex_);
   unloaded_.push_back(request->weights());
   unload_request_ = *request;

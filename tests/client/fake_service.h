@@ -72,7 +72,8 @@ class FakeService final : public v1::Qgemm::Service {
   // Every page of a list is said to be followed by the first.
   void set_repeats_pages(bool repeats_pages);
 
-  // Gemm and Run calls wait here until OpenGate; the gate is open at first.
+  // Gemm and Run calls, loads after their header and unloads of weights wait
+  // here until OpenGate; the gate is open at first.
   void CloseGate();
   void OpenGate();
   // Returns when `count` of them wait at the gate.

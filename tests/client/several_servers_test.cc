@@ -281,6 +281,89 @@ TEST_F(SeveralServersTest, ALoadNamesTheServersThatItFailedAt) {
   EXPECT_EQ(second_.chunks().size(), 1u);  // it has them all the same
 }
 
+// Each server waits for the other one to have its header.
+TEST_F(SeveralServersTest, LoadsGoToAllServersAtOnce) {
+  const auto client = Connect();
+  first_.CloseGate();
+  second_.CloseGate();
+  const std::vector<float> values(8);
+  auto load = std::async(std::launch::async,
+                         [&] { return client->LoadWeights(Dense(values)); });
+  first_.AwaitAtGate(1);
+  second_.AwaitAtGate(1);
+  first_.OpenGate();
+  second_.OpenGate();
+  const auto result = load.get();
+  EXPECT_TRUE(result.ok()) << result.status();
+}
+
+TEST_F(SeveralServersTest, ALoadIsReadOnceForAllServersAndAgainForARetry) {
+  options_.retry.initial_backoff = absl::Milliseconds(1);
+  const auto client = Connect();
+  const std::vector<float> values(8);
+  WeightsStream stream;
+  stream.spec = SpecOf(Dense(values));
+  int rewound = 0;
+  stream.rewind = [&rewound] {
+    ++rewound;
+    return absl::OkStatus();
+  };
+  int64_t read_bytes = 0;
+  stream.read = [&read_bytes](absl::Span<uint8_t> buffer) {
+    read_bytes += buffer.size();
+    return static_cast<int64_t>(buffer.size());
+  };
+  ASSERT_TRUE(client->LoadWeights(stream).ok());
+  EXPECT_EQ(read_bytes, 2 * 8 * sizeof(float));  // for the id, to send
+  EXPECT_EQ(rewound, 1);
+  second_.FailNext(1, Unavailable());
+  ASSERT_TRUE(client->LoadWeights(stream).ok());
+  EXPECT_EQ(rewound, 3);
+  EXPECT_EQ(first_.calls(), 2);
+  EXPECT_EQ(second_.calls(), 3);
+}
+
+TEST_F(SeveralServersTest, AStreamsErrorIsTheLoadsAndNoServersWord) {
+  const auto client = Connect();
+  const std::vector<float> values(8);
+  WeightsStream stream;
+  stream.spec = SpecOf(Dense(values));
+  stream.rewind = [] { return absl::OkStatus(); };
+  int reads = 0;
+  stream.read = [&reads](absl::Span<uint8_t> buffer) {
+    if (++reads > 1) return absl::StatusOr<int64_t>(absl::DataLossError("eof"));
+    return absl::StatusOr<int64_t>(buffer.size());  // for the id
+  };
+  EXPECT_EQ(client->LoadWeights(stream).status(), absl::DataLossError("eof"));
+  EXPECT_EQ(first_.chunks().size() + second_.chunks().size(), 0u);
+}
+
+TEST_F(SeveralServersTest, ProgressIsOfTheWeightsWhateverTheServers) {
+  const auto client = Connect();
+  const std::vector<float> values(8);
+  LoadOptions options;
+  options.chunk_bytes = 16;
+  std::vector<int64_t> sent;
+  options.progress = [&sent](const LoadProgress& progress) {
+    sent.push_back(progress.sent_bytes);
+  };
+  ASSERT_TRUE(client->LoadWeights(Dense(values), options).ok());
+  EXPECT_THAT(sent, ElementsAre(0, 16, 32));
+}
+
+TEST_F(SeveralServersTest, UnloadsGoToAllServersAtOnce) {
+  const auto client = Connect();
+  first_.CloseGate();
+  second_.CloseGate();
+  auto unload = std::async(std::launch::async,
+                           [&] { return client->UnloadWeights("layer"); });
+  first_.AwaitAtGate(1);
+  second_.AwaitAtGate(1);
+  first_.OpenGate();
+  second_.OpenGate();
+  EXPECT_TRUE(unload.get().ok());
+}
+
 TEST_F(SeveralServersTest, AStreamThatIsReadOnceFitsOneServer) {
   const auto client = Connect();
   WeightsStream stream;

@@ -33,9 +33,9 @@ struct WeightsStream {
   // ends the load with that status.
   std::function<absl::StatusOr<int64_t>(absl::Span<uint8_t> buffer)> read;
   // Starts again from the first byte. With it the stream is read twice, once
-  // for its id, so that a server which holds the weights answers without
-  // taking them again, and the load can be retried. Empty: one pass, no id,
-  // no retries.
+  // for its id and once for all servers, so that a server which holds the
+  // weights answers without taking them again, and the load can be retried.
+  // Empty: one pass, no id, no retries.
   std::function<absl::Status()> rewind;
 };
 
@@ -67,7 +67,7 @@ struct DenseUpload {
 WeightsSpec SpecOf(const DenseUpload& dense);
 
 struct LoadProgress {
-  int64_t sent_bytes = 0;   // handed to the connection
+  int64_t sent_bytes = 0;   // handed to the connections, but for a chunk
   int64_t total_bytes = 0;  // of the upload
 };
 
@@ -83,7 +83,8 @@ struct LoadOptions {
   absl::Time deadline = absl::InfiniteFuture();
   int64_t chunk_bytes = int64_t{512} << 10;  // of one message
   // Called before the first chunk and after each; runs on the thread that
-  // called LoadWeights. A retry starts again from zero.
+  // called LoadWeights. Several servers are sent each chunk at once. A retry
+  // starts again from zero.
   std::function<void(const LoadProgress&)> progress;
 };
 
