@@ -25,7 +25,6 @@ namespace {
 using ::google::protobuf::DescriptorPool;
 using ::google::protobuf::Message;
 using ::google::protobuf::MessageFactory;
-using ::google::protobuf::MethodDescriptor;
 using ::google::protobuf::ServiceDescriptor;
 using ::testing::UnorderedElementsAreArray;
 

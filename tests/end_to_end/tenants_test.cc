@@ -84,12 +84,18 @@ class TenantsTest : public testing::Test {
     return client.Gemm(MakeGemm(weights, 2, kK, &random_));
   }
 
-  grpc::Status GemmOfStream(const Client& client, const std::string& weights) {
+  StreamedAnswer AnswerOfStream(const Client& client,
+                                const std::string& weights) {
     StreamClient stream(client);
     stream.Write(ToMessage(1, MakeGemm(weights, 2, kK, &random_)));
     const StreamedAnswer answer = stream.ReadOne();
     stream.WritesDone();
     EXPECT_TRUE(stream.Finish().ok());
+    return answer;
+  }
+
+  grpc::Status GemmOfStream(const Client& client, const std::string& weights) {
+    const StreamedAnswer answer = AnswerOfStream(client, weights);
     return grpc::Status(answer.code(), answer.error.message());
   }
 
@@ -147,14 +153,16 @@ class TenantsTest : public testing::Test {
     return client.stub()->UnloadProgram(&context, request, &response);
   }
 
-  static grpc::Status Run(const Client& client, const std::string& program) {
+  static Answer<v1::RunResponse> Run(const Client& client,
+                                     const std::string& program) {
     grpc::ClientContext context;
     v1::RunRequest request;
     request.set_program(program);
-    request.set_m(1);
-    request.set_inputs(std::string(kK * sizeof(float), '\0'));
-    v1::RunResponse response;
-    return client.stub()->Run(&context, request, &response);
+    request.set_m(2);
+    request.set_inputs(std::string(2 * kK * sizeof(float), '\0'));
+    Answer<v1::RunResponse> answer;
+    answer.status = client.stub()->Run(&context, request, &answer.response);
+    return answer;
   }
 
   // Status texts of all calls about weights.
@@ -287,7 +295,8 @@ TEST_F(TenantsTest, AProgramIsMadeOverWhatItsCallerMayRead) {
   for (const std::string& held : {std::string("a/p"), id}) {
     const std::string none =
         held == id ? std::string(64, '9') : std::string("a/none");
-    EXPECT_EQ(Text(Run(bob_, held), held), Text(Run(bob_, none), none));
+    EXPECT_EQ(Text(Run(bob_, held).status, held),
+              Text(Run(bob_, none).status, none));
     EXPECT_EQ(Text(GetProgram(bob_, held), held),
               Text(GetProgram(bob_, none), none));
     EXPECT_EQ(Text(UnloadProgram(bob_, held), held),
@@ -312,6 +321,22 @@ TEST_F(TenantsTest, OneProgramOfTwoTenantsTellsNeitherOfTheOther) {
   EXPECT_EQ(admin_.Info().programs(), 1u);
   EXPECT_TRUE(UnloadProgram(alice_, "a/p").ok());
   EXPECT_TRUE(Run(bob_, "b/p").ok());
+}
+
+// Others' requests may share a launch.
+TEST_F(TenantsTest, TimingsTellAnAdminAloneWhatSharedALaunch) {
+  ASSERT_TRUE(LoadProgram(alice_, "a/p", "a/x").ok());
+  for (const Client* const client : {&alice_, &admin_}) {
+    const bool is_told = client == &admin_;
+    for (const v1::Timings& timings :
+         {Gemm(*client, "a/x").response.timings(),
+          AnswerOfStream(*client, "a/x").timings,
+          Run(*client, "a/p").response.timings()}) {
+      EXPECT_EQ(timings.launch_rows(), is_told ? 2u : 0u);
+      EXPECT_EQ(timings.launch_requests(), is_told ? 1u : 0u);
+      EXPECT_GT(timings.total_ns(), 0u);
+    }
+  }
 }
 
 TEST_F(TenantsTest, AReaderUsesWhatItMayNotChange) {

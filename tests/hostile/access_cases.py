@@ -12,12 +12,17 @@ import threading
 import time
 
 import grpc
+from qgemm.v1 import program_pb2
+from qgemm.v1 import qgemm_pb2 as pb
 
+import gemm_attacks
 import layers
+import programs
 from lifecycle_cases import expect_product, scene_of
-from scene import expect
+from scene import codes_of, expect
 from subject import Subject
 from table import COMMON_FLAGS
+from upload_attacks import Feed, end_uploads
 
 TOKEN = "0123456789abcdef" * 4
 METHODS = ("Gemm", "Run", "UnloadWeights", "ListWeights", "GetServerInfo",
@@ -158,6 +163,138 @@ def calling(*callers):
             caller.join()
 
 
+def bearer(token):
+    return (("authorization", "Bearer " + token),)
+
+
+def flood(stubs, metadata, count):
+    """Big requests at once, far more than a quota has room for; how many ended
+    with which code."""
+    return collections.Counter(codes_of(
+        [stubs[number % len(stubs)].Gemm.future(
+            gemm_attacks.big_request(), timeout=120, metadata=metadata)
+         for number in range(count)], timeout=120))
+
+
+def begin_upload(stub, metadata, number):
+    """An upload of which only the header comes."""
+    feed = Feed()
+    feed.put(pb.LoadWeightsRequest(
+        header=layers.dense_header(f"half/{number}", 1024, 256)))
+    return feed, stub.LoadWeights.future(feed, metadata=metadata)
+
+
+def flooding_tenant(binary, seed, scale):
+    """Two clients of the table are one user of one socket. One of them fills
+    its quota of the queue and its places for uploads; the other has every
+    product meanwhile, and is refused nothing."""
+    matches = {"flooder": TOKEN, "victim": TOKEN[::-1]}
+    flooder, victim_token = ((("authorization", "Bearer " + token),)
+                             for token in matches.values())
+    with Table() as table:
+        table.replace(table.text(*(client(name, token_match(token))
+                                   for name, token in matches.items())))
+        with Subject(binary, COMMON_FLAGS + (
+                f"--access_table={table.path}",
+                "--max_client_queued_bytes=8MiB")) as subject, scene_of(
+                    subject, seed, scale) as scene:
+            expect_product(scene)
+            stubs = [scene.stub(over_unix=True) for _ in range(4)]
+            stubs[0].LoadWeights(gemm_attacks.big_layer(), timeout=60,
+                                 metadata=flooder)
+            begun = [begin_upload(stubs[0], flooder, number)
+                     for number in range(8)]
+            victim = Caller(scene.stub(over_unix=True), victim_token)
+            counts = collections.Counter()
+            with calling(victim):
+                while victim.counts["right"] < 40 and (
+                        sum(victim.counts.values()) == victim.counts["right"]):
+                    counts += flood(stubs, flooder, scene.count(400))
+            end_uploads(begun)
+            expect(set(victim.counts) == {"right"},
+                   f"the victim's calls: {dict(victim.counts)}")
+            expect(counts["RESOURCE_EXHAUSTED"],
+                   f"the flooder was refused nothing: {dict(counts)}")
+    return f"victim {dict(victim.counts)}, flooder {dict(counts)}"
+
+
+def questions(asked):
+    """Requests about weights or a program, by a name or an id."""
+    program = programs.program_of(96)
+    programs.add_op(program, gemm=program_pb2.Program.Gemm(x=0, weights=asked))
+    program.outputs.append(1)
+    upload = layers.dense_header("curious/layer", 64, 96)
+    return (
+        ("Gemm", pb.GemmRequest(weights=asked, m=3, a_type=2,
+                                a=bytes(2 * 3 * 96))),
+        ("Run", pb.RunRequest(program=asked, m=1, inputs=bytes(4 * 96))),
+        ("GetWeights", pb.GetWeightsRequest(weights=asked)),
+        ("GetProgram", pb.GetProgramRequest(program=asked)),
+        ("UnloadWeights", pb.UnloadWeightsRequest(weights=asked)),
+        ("UnloadProgram", pb.UnloadProgramRequest(program=asked)),
+        ("ListWeights", pb.ListWeightsRequest(page_token=asked)),
+        ("ListPrograms", pb.ListProgramsRequest(page_token=asked)),
+        ("LoadProgram", pb.LoadProgramRequest(program=program)),
+        ("LoadWeights", with_header(upload, name=asked)),
+        ("LoadWeights", with_header(upload, name=asked, create_only=True)),
+        ("LoadWeights", with_header(upload, name=asked, if_match="0" * 64)),
+        ("LoadWeights", with_header(upload, if_match=asked)))
+
+
+def with_header(header, **fields):
+    changed = pb.WeightsHeader()
+    changed.CopyFrom(header)
+    changed.MergeFrom(pb.WeightsHeader(**fields))
+    return iter([pb.LoadWeightsRequest(header=changed)])
+
+
+def answer_to(stub, method, request, metadata, asked):
+    """The code and the words, without what was asked for."""
+    try:
+        answer = getattr(stub, method)(request, timeout=60, metadata=metadata)
+        return f"{method}: OK {answer}"
+    except grpc.RpcError as error:
+        words = error.details().replace(asked, "ASKED")
+        return f"{method}: {error.code().name} {words}"
+
+
+def curious_tenant(binary, seed, scale):
+    """Every question about another's layer and program, by name and by id, is
+    answered as one about nothing, in words that name nobody and nothing of
+    the other's."""
+    with Table() as table:
+        curious = client("curious", token_match(TOKEN)) | {
+            "names": ["curious/"]}
+        table.replace(table.text(curious))
+        with Subject(binary, COMMON_FLAGS + (
+                f"--access_table={table.path}",)) as subject, scene_of(
+                    subject, seed, scale) as scene:
+            stub = scene.stub(over_unix=True)
+            layer = layers.CheckedLayer("bystander/layer", 64, 96, 3, 1)
+            layer.upload(stub, 60)
+            info = stub.GetWeights(pb.GetWeightsRequest(weights=layer.name))
+            program = stub.LoadProgram(pb.LoadProgramRequest(
+                name="bystander/program", program=layer.program())).program
+            secrets = (layer.name, info.weights.id, "bystander/program",
+                       program.id)
+            metadata = (("authorization", "Bearer " + TOKEN),)
+            told = 0
+            for secret in secrets:
+                nothing = secret[:-1] + ("0" if secret[-1] != "0" else "1")
+                for (method, real), (_, other) in zip(questions(secret),
+                                                      questions(nothing)):
+                    answers = [answer_to(stub, method, request, metadata, asked)
+                               for request, asked in ((real, secret),
+                                                      (other, nothing))]
+                    expect(answers[0] == answers[1], f"{secret}: {answers}")
+                    expect(not any(word in answers[0] for word in
+                                   (*secrets, '"user"', "client user")),
+                           f"{secret}: {answers[0]}")
+                    told += 1
+            expect_product(scene)
+    return f"{told} pairs of questions"
+
+
 def refused_tables(subject):
     return subject.scrape()["qgemm_access_reload_failures_total"]
 
@@ -188,4 +325,4 @@ def torn_tables(binary, seed, scale):
         return f"{dict(counts)}, {refused:.0f} tables refused"
 
 
-CASES = (guessed_tokens, torn_tables)
+CASES = (guessed_tokens, curious_tenant, flooding_tenant, torn_tables)

@@ -111,11 +111,12 @@ class Connection:
 
     acknowledges: False leaves the peer's SETTINGS unacknowledged for good.
     reads: False never reads a byte, so that answers pile up at the peer.
+    wrap: makes of the socket what is sent by, such as a cipher.
     """
 
     def __init__(self, address, values=None, acknowledges=True, reads=True,
-                 timeout=20, source=None):
-        self.socket = connect(address, timeout, source)
+                 timeout=20, source=None, wrap=lambda raw: raw):
+        self.socket = wrap(connect(address, timeout, source))
         self.acknowledges = acknowledges
         self.changed = threading.Condition()
         self.ended = False         # the peer has closed

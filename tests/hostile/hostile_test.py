@@ -21,13 +21,14 @@ import access_cases
 import identity_cases
 import lifecycle_cases
 import proxy
+import tls_cases
 from scene import Surprise
 from siege import Siege, Outcome
 from subject import set_niceness
 from table import ATTACKS
 
 CASES = (lifecycle_cases.CASES + identity_cases.CASES +
-         access_cases.CASES)
+         access_cases.CASES + tls_cases.CASES)
 
 
 def parse_arguments():
