@@ -43,7 +43,27 @@ double JsonMicroseconds(absl::Duration duration) {
   return Rounded(Microseconds(duration), 3);
 }
 
-nlohmann::json CaseToJson(const ReadRoof& roof, const MeasuredCase& measured) {
+// The multiply-adds that a case consists of, and their peak. fp16 activations
+// are two bf16 parts, as the codebook is, which makes three products of tiles.
+Bound MultiplyBound(const MultiplyPeaks& peaks, const MeasuredCase& measured) {
+  constexpr double kProductsOfFloat16 = 3;
+  const BenchCase& bench_case = measured.bench_case;
+  const double rate = Gflops(measured);
+  if (bench_case.mode == ComputeMode::kA8) {
+    return {"int8", rate / peaks.int8_gops};
+  }
+  if (bench_case.mode != ComputeMode::kA16 || bench_case.format == "dense" ||
+      peaks.bf16_gflops == 0) {
+    return {"fp32", rate / peaks.fp32_gflops};
+  }
+  const double products =
+      bench_case.dtype == FloatType::kFloat16 ? kProductsOfFloat16 : 1;
+  return {"bf16", products * rate / peaks.bf16_gflops};
+}
+
+nlohmann::json CaseToJson(const BenchReport& report,
+                          const MeasuredCase& measured) {
+  const ReadRoof& roof = report.roof;
   const BenchCase& bench_case = measured.bench_case;
   const CaseResult& result = measured.result;
   nlohmann::json json = {
@@ -61,6 +81,11 @@ nlohmann::json CaseToJson(const ReadRoof& roof, const MeasuredCase& measured) {
       {"roof_fraction", Rounded(Gbps(measured) / roof.gbps, 4)},
       {"gflops", Rounded(Gflops(measured), 1)},
   };
+  if (report.peaks.has_value()) {
+    const Bound bound = BoundOf(report, measured);
+    json["bound"] = bound.name;
+    json["bound_fraction"] = Rounded(bound.fraction, 4);
+  }
   if (!result.kernel.empty()) {
     json["kernel"] = result.kernel;
     json["kernel_reason"] = result.kernel_reason;
@@ -94,11 +119,30 @@ nlohmann::json HeadToJson(const BenchReport& report) {
       {"roof_gbps", Rounded(report.roof.gbps, 2)},
       {"roof_median_gbps", Rounded(report.roof.median_gbps, 2)},
   };
+  if (report.peaks.has_value()) {
+    json["peaks"] = {{"fp32_gflops", Rounded(report.peaks->fp32_gflops, 1)},
+                     {"int8_gops", Rounded(report.peaks->int8_gops, 1)},
+                     {"bf16_gflops", Rounded(report.peaks->bf16_gflops, 1)}};
+  }
   if (machine.clocks.has_value()) {
     json["clocks"] = {{"sm_mhz", machine.clocks->sm_mhz},
                       {"memory_mhz", machine.clocks->memory_mhz}};
   }
   return json;
+}
+
+std::string PeaksLine(const std::optional<MultiplyPeaks>& peaks) {
+  if (!peaks.has_value()) return "";
+  return absl::StrFormat(
+      "multiply-adds: fp32 %.0f GFLOP/s, int8 %.0f GOP/s, bf16 tiles %.0f "
+      "GFLOP/s\n",
+      peaks->fp32_gflops, peaks->int8_gops, peaks->bf16_gflops);
+}
+
+std::string BoundCell(const BenchReport& report, const MeasuredCase& measured) {
+  if (!report.peaks.has_value()) return "";
+  const Bound bound = BoundOf(report, measured);
+  return absl::StrFormat("  %3.0f%% %s", 100 * bound.fraction, bound.name);
 }
 
 std::string CublasHead() {
@@ -124,6 +168,12 @@ std::string CublasCells(const CaseResult& result) {
 
 }  // namespace
 
+Bound BoundOf(const BenchReport& report, const MeasuredCase& measured) {
+  const Bound read = {"read", Gbps(measured) / report.roof.gbps};
+  const Bound multiply = MultiplyBound(*report.peaks, measured);
+  return multiply.fraction > read.fraction ? multiply : read;
+}
+
 double SpeedupVsCublas(const CaseResult& result) {
   return absl::FDivDuration(*result.cublas, result.median);
 }
@@ -135,11 +185,13 @@ std::string TableHead(const BenchReport& report) {
       "%s: %s, %s, %d %s; read roof %.1f GB/s (median pass %.1f)\n",
       backend.name, backend.device, backend.detail, backend.parallelism,
       gpu ? "SMs" : "threads", report.roof.gbps, report.roof.median_gbps);
+  absl::StrAppend(&head, PeaksLine(report.peaks));
   absl::StrAppendFormat(&head,
                         "%-8s %-4s %-5s %5s %6s %6s %10s %21s %7s %6s %8s",
                         "format", "mode", "dtype", "m", "k", "n", "us",
                         "min..max", "GB/s", "roof", "GFLOP/s");
-  return absl::StrCat(head, gpu ? CublasHead() : "", "\n");
+  return absl::StrCat(head, gpu ? CublasHead() : "",
+                      report.peaks.has_value() ? "  bound\n" : "\n");
 }
 
 std::string TableLine(const BenchReport& report, const MeasuredCase& measured) {
@@ -154,7 +206,8 @@ std::string TableLine(const BenchReport& report, const MeasuredCase& measured) {
       Microseconds(result.median), spread, Gbps(measured),
       100 * Gbps(measured) / report.roof.gbps, Gflops(measured));
   const bool gpu = report.machine.has_cublas();
-  return absl::StrCat(line, gpu ? CublasCells(result) : "", "\n");
+  return absl::StrCat(line, gpu ? CublasCells(result) : "",
+                      BoundCell(report, measured), "\n");
 }
 
 std::string ToJson(const BenchReport& report) {
@@ -164,7 +217,7 @@ std::string ToJson(const BenchReport& report) {
   text += ",\n \"results\": [";
   absl::string_view separator = "\n  ";
   for (const MeasuredCase& measured : report.measured) {
-    absl::StrAppend(&text, separator, CaseToJson(report.roof, measured).dump());
+    absl::StrAppend(&text, separator, CaseToJson(report, measured).dump());
     separator = ",\n  ";
   }
   return text + "\n ]\n}\n";

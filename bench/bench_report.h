@@ -6,6 +6,7 @@
 #ifndef QGEMM_BENCH_BENCH_REPORT_H_
 #define QGEMM_BENCH_BENCH_REPORT_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,17 @@ struct MeasuredCase {
 struct BenchReport {
   BenchMachine machine;
   ReadRoof roof;
+  std::optional<MultiplyPeaks> peaks;
   std::vector<MeasuredCase> measured;
 };
+
+// The bound that a case is nearer to, and its share of it.
+struct Bound {
+  const char* name;  // "read", "fp32", "int8" or "bf16"
+  double fraction;
+};
+// Only of a report with peaks.
+Bound BoundOf(const BenchReport& report, const MeasuredCase& measured);
 
 // cuBLAS's time over ours. Only of a case with a figure of cuBLAS.
 double SpeedupVsCublas(const CaseResult& result);

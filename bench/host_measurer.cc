@@ -12,7 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "bench/multiply_peak.h"
 #include "bench/read_roof.h"
+#include "kernels/cpu/isa.h"
 
 namespace qgemm {
 namespace {
@@ -41,6 +43,15 @@ BenchMachine HostMeasurer::machine() const {
 
 absl::StatusOr<ReadRoof> HostMeasurer::MeasureRoof() {
   return MeasureReadRoof(backend_->describe().parallelism, kRoofBytes);
+}
+
+std::optional<MultiplyPeaks> HostMeasurer::MeasurePeaks() {
+  const BackendDescription backend = backend_->describe();
+  for (const cpu::CpuIsa isa : cpu::SupportedCpuIsas()) {
+    if (backend.detail != cpu::Name(isa)) continue;
+    return MeasureMultiplyPeaks(isa, backend.parallelism);
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<CaseResult> HostMeasurer::Measure(const BenchCase& bench_case) {

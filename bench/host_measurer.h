@@ -6,6 +6,7 @@
 #define QGEMM_BENCH_HOST_MEASURER_H_
 
 #include <memory>
+#include <optional>
 
 #include "bench/case_runner.h"
 #include "bench/measurer.h"
@@ -20,6 +21,7 @@ class HostMeasurer final : public Measurer {
 
   BenchMachine machine() const override;
   absl::StatusOr<ReadRoof> MeasureRoof() override;
+  std::optional<MultiplyPeaks> MeasurePeaks() override;
   // INVALID_ARGUMENT for a case that names a kernel path: there is one.
   absl::StatusOr<CaseResult> Measure(const BenchCase& bench_case) override;
 

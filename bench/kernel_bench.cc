@@ -202,13 +202,18 @@ absl::Status WriteFile(const char* option, const std::string& path,
       absl::StrCat("--", option, " = \"", path, "\": cannot write the file"));
 }
 
-// Other work on the machine lowers a measured roof, so results are judged by
-// the better of one before and one after the sweep.
-absl::Status MeasureRoofAgain(Measurer* measurer, BenchReport& report) {
+// Other work on the machine lowers a measured roof or peak, so results are
+// judged by the better of one before and one after the sweep.
+absl::Status MeasureBoundsAgain(Measurer* measurer, BenchReport& report) {
   ASSIGN_OR_RETURN(const ReadRoof after, measurer->MeasureRoof());
   std::cout << absl::StrFormat("read roof after the sweep: %.1f GB/s\n",
                                after.gbps);
   if (after.gbps > report.roof.gbps) report.roof = after;
+  const std::optional<MultiplyPeaks> peaks = measurer->MeasurePeaks();
+  if (!peaks.has_value()) return absl::OkStatus();
+  std::cout << absl::StrFormat("fp32 multiply-adds after it: %.0f GFLOP/s\n",
+                               peaks->fp32_gflops);
+  report.peaks = BestOf(*report.peaks, *peaks);
   return absl::OkStatus();
 }
 
@@ -217,6 +222,7 @@ absl::Status RunSweep(Measurer* measurer, const std::vector<BenchCase>& cases,
   BenchReport report;
   report.machine = measurer->machine();
   ASSIGN_OR_RETURN(report.roof, measurer->MeasureRoof());
+  report.peaks = measurer->MeasurePeaks();
   std::cout << TableHead(report) << std::flush;
   for (const BenchCase& bench_case : cases) {
     absl::StatusOr<CaseResult> result = measurer->Measure(bench_case);
@@ -225,7 +231,7 @@ absl::Status RunSweep(Measurer* measurer, const std::vector<BenchCase>& cases,
     report.measured.push_back({bench_case, *result});
     std::cout << TableLine(report, report.measured.back()) << std::flush;
   }
-  RETURN_IF_ERROR(MeasureRoofAgain(measurer, report));
+  RETURN_IF_ERROR(MeasureBoundsAgain(measurer, report));
   std::cout << FormatSpeedups(SummarizeSpeedups(report.measured));
   return json.empty() ? absl::OkStatus()
                       : WriteFile("json", json, ToJson(report));

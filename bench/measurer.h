@@ -5,6 +5,7 @@
 #ifndef QGEMM_BENCH_MEASURER_H_
 #define QGEMM_BENCH_MEASURER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +22,21 @@ struct ReadRoof {
   double gbps = 0;         // the best pass
   double median_gbps = 0;  // how quiet the machine is
 };
+
+// Rates of multiply-adds in registers, 10^9 operations a second (two of each
+// multiply-add): the bound of a kernel with many rows.
+struct MultiplyPeaks {
+  double fp32_gflops = 0;
+  double int8_gops = 0;
+  double bf16_gflops = 0;  // of tiles; 0 where there are none
+};
+
+// The higher rate of each kind.
+inline MultiplyPeaks BestOf(const MultiplyPeaks& a, const MultiplyPeaks& b) {
+  return {std::max(a.fp32_gflops, b.fp32_gflops),
+          std::max(a.int8_gops, b.int8_gops),
+          std::max(a.bf16_gflops, b.bf16_gflops)};
+}
 
 // A GPU's clocks at their highest, in MHz.
 struct GpuClocks {
@@ -67,6 +83,8 @@ class Measurer {
 
   virtual BenchMachine machine() const = 0;
   virtual absl::StatusOr<ReadRoof> MeasureRoof() = 0;
+  // nullopt where they are not measured.
+  virtual std::optional<MultiplyPeaks> MeasurePeaks() { return std::nullopt; }
   // UNIMPLEMENTED if the backend does not offer the case.
   virtual absl::StatusOr<CaseResult> Measure(const BenchCase& bench_case) = 0;
 };

@@ -21,10 +21,16 @@ constexpr int64_t kItemBytes = int64_t{512} << 10;
 // Items for each thread, if there are tiles enough: evens out their speeds.
 constexpr int64_t kItemsPerThread = 8;
 
-int64_t TilesPerItem(const PackedLayout& layout, int threads) {
+// A multiple of the most tiles that a call takes.
+int64_t TilesPerItem(const PackedLayout& layout, int threads,
+                     absl::Span<const RowStrip> strips) {
   const int64_t by_bytes = kItemBytes / layout.tile_code_bytes;
   const int64_t by_threads = layout.tiles / (threads * kItemsPerThread);
-  return std::max<int64_t>(1, std::min(by_bytes, by_threads));
+  int64_t at_once = 1;
+  for (const RowStrip& strip : strips) {
+    at_once = std::max<int64_t>(at_once, strip.kernel->tiles);
+  }
+  return RoundUp(std::max<int64_t>(1, std::min(by_bytes, by_threads)), at_once);
 }
 
 }  // namespace
@@ -71,34 +77,46 @@ absl::Status BatchRunner::RunBlock(const RowBlock& block,
     prepared_.Prepare(row, block.rows[row].a);
   });
   const int64_t tiles = block.weights.layout().tiles;
-  const int64_t per_item = TilesPerItem(block.weights.layout(), threads());
+  const int64_t per_item =
+      TilesPerItem(block.weights.layout(), threads(), strips_);
   pool_.ParallelFor(CeilDiv(tiles, per_item), [&](int64_t item) {
     const int64_t begin = item * per_item;
     const int64_t end = std::min(begin + per_item, tiles);
     for (const RowStrip& strip : strips_) {
-      for (int64_t tile = begin; tile < end; ++tile) {
-        MultiplyTile(block, strip, tile);
+      const int64_t at_once = strip.kernel->tiles;
+      for (int64_t tile = begin; tile < end; tile += at_once) {
+        MultiplyTiles(block, strip, tile, std::min(at_once, end - tile));
       }
     }
   });
   return absl::OkStatus();
 }
 
-void BatchRunner::MultiplyTile(const RowBlock& block, const RowStrip& strip,
-                               int64_t tile) const {
-  alignas(64) float sums[kMaxMr * kTileRows];
-  TileArgs args = block.weights.ArgsOfTile(tile, strip.kernel->family);
+void BatchRunner::MultiplyTiles(const RowBlock& block, const RowStrip& strip,
+                                int64_t first, int64_t count) const {
+  alignas(64) float sums[kMaxTiles * kMaxMr * kTileRows];
+  TileArgs args = block.weights.ArgsOfTile(first, strip.kernel->family);
   prepared_.SetArgs(strip, args);
+  args.tiles = count < strip.kernel->tiles ? 1 : strip.kernel->tiles;
   args.sums = sums;
   strip.kernel->run(&args);
+  for (int64_t i = 0; i < args.tiles; ++i) {
+    float* tile_sums = sums + i * strip.rows * kTileRows;
+    ReplaceRowsWithoutParts(block, strip, first + i, tile_sums);
+    StoreTile(block, strip, first + i, tile_sums);
+  }
+}
+
+void BatchRunner::ReplaceRowsWithoutParts(const RowBlock& block,
+                                          const RowStrip& strip, int64_t tile,
+                                          float* sums) const {
   for (int64_t r = 0; r < strip.rows; ++r) {
     if (!prepared_.lacks_parts(strip.first + r)) continue;
-    args = block.weights.ArgsOfTile(tile, strip.single->family);
+    TileArgs args = block.weights.ArgsOfTile(tile, strip.single->family);
     prepared_.SetArgsOfRow(strip.first + r, args);
     args.sums = sums + r * kTileRows;
     strip.single->run(&args);
   }
-  StoreTile(block, strip, tile, sums);
 }
 
 void BatchRunner::StoreTile(const RowBlock& block, const RowStrip& strip,

@@ -65,8 +65,12 @@ class BatchRunner {
 
   absl::Status RunBlock(const RowBlock& block,
                         absl::Span<const RowFamily> families);
-  void MultiplyTile(const RowBlock& block, const RowStrip& strip,
-                    int64_t tile) const;
+  // `count` tiles from `first` on, as many as the strip's microkernel takes or
+  // one.
+  void MultiplyTiles(const RowBlock& block, const RowStrip& strip,
+                     int64_t first, int64_t count) const;
+  void ReplaceRowsWithoutParts(const RowBlock& block, const RowStrip& strip,
+                               int64_t tile, float* sums) const;
   void StoreTile(const RowBlock& block, const RowStrip& strip, int64_t tile,
                  const float* sums) const;
 

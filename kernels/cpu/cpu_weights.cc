@@ -159,6 +159,11 @@ TileArgs CpuWeights::ArgsOfTile(int64_t tile, int family) const {
   args.scale_type = TileScaleOf(parts_.shape.scale_type);
   args.group_shift = layout.group_shift;
   args.blocks = layout.blocks;
+  args.block_bytes = layout.tile_code_bytes / layout.blocks;
+  args.tiles = 1;
+  args.next_codes = layout.tile_code_bytes;
+  args.next_scales = layout.tile_scale_bytes;
+  args.next_zeros = layout.tile_zero_bytes;
   return args;
 }
 

@@ -85,20 +85,22 @@ MicrokernelTable TableOf(CpuIsa isa) {
     case CpuIsa::kScalar:
       break;
     case CpuIsa::kAvx2:
-      return Join({QuantA32Avx2Rows(), W4A8Avx2Rows(), W16A32Avx2Rows()},
+      return Join({QuantA32Avx2Rows(), W4A8Avx2Rows(), W16A32Avx2Rows(),
+                   PanelA32Avx2Rows()},
                   F16cHalfConversions());
     case CpuIsa::kAvx512:
-      return Join({QuantA32Avx512Rows(), W4A8Avx2Rows(), W16A32Avx512Rows()},
+      return Join({QuantA32Avx512Rows(), W4A8Avx2Rows(), W16A32Avx512Rows(),
+                   PanelA32Avx512Rows()},
                   F16cHalfConversions());
     case CpuIsa::kAvx512Vnni:
-      return Join(
-          {QuantA32Avx512Rows(), W4A8Avx512VnniRows(), W16A32Avx512Rows()},
-          F16cHalfConversions());
+      return Join({QuantA32Avx512Rows(), W4A8Avx512VnniRows(),
+                   W16A32Avx512Rows(), PanelA32Avx512Rows()},
+                  F16cHalfConversions());
     case CpuIsa::kAmx: {
-      MicrokernelTable table =
-          Join({QuantA32Avx512Rows(), W4A8Avx512VnniRows(), W16A32Avx512Rows(),
-                QuantABFloat16Avx512Rows(), QuantA16AmxRows()},
-               F16cHalfConversions());
+      MicrokernelTable table = Join(
+          {QuantA32Avx512Rows(), W4A8Avx512VnniRows(), W16A32Avx512Rows(),
+           PanelA32Avx512Rows(), QuantABFloat16Avx512Rows(), QuantA16AmxRows()},
+          F16cHalfConversions());
       table.split_row = AmxSplitRow();
       return table;
     }

@@ -29,13 +29,20 @@ int64_t PartsOf(const RowStrip& strip) {
   return strip.kernel->family == kFamilyQuantAFloat16 ? 2 : 1;
 }
 
-int64_t PartsBytes(absl::Span<const RowStrip> strips, int64_t blocks) {
-  int64_t elements = 0;
-  for (const RowStrip& strip : strips) {
-    if (!strip.reads_parts()) continue;
-    elements += blocks * PartRows(strip) * PartsOf(strip) * kBlockElements;
+// Bytes of a strip's rows in parts or packed; 0 of one that is read as it is.
+int64_t PlacedBytes(const RowStrip& strip, int64_t blocks) {
+  const int64_t columns = blocks * kBlockElements;
+  if (strip.reads_packed()) {
+    return columns * RoundUp(strip.rows, strip.kernel->group) * 4;
   }
-  return elements * 2;
+  if (!strip.reads_parts()) return 0;
+  return columns * PartRows(strip) * PartsOf(strip) * 2;
+}
+
+int64_t PlacedBytes(absl::Span<const RowStrip> strips, int64_t blocks) {
+  int64_t bytes = 0;
+  for (const RowStrip& strip : strips) bytes += PlacedBytes(strip, blocks);
+  return bytes;
 }
 
 }  // namespace
@@ -66,7 +73,8 @@ PreparedRows::Strides PreparedRows::StridesOf(const RowSource& source) {
 }
 
 int64_t PreparedRows::RowsThatFit(const RowSource& source) {
-  // Parts of a row are at most as large as its floats.
+  // Parts of a row, and a row packed, are as large as its floats at most, but
+  // for what pads the last group.
   const Strides strides = StridesOf(source);
   const int64_t rows =
       kBudgetBytes / (strides.BytesPerRow() + strides.float_stride * 4);
@@ -77,8 +85,8 @@ absl::Status PreparedRows::Reset(const RowSource& source,
                                  absl::Span<const RowStrip> strips, int bits) {
   const Strides strides = StridesOf(source);
   const int64_t rows = strips.back().first + strips.back().rows;
-  const int64_t parts_bytes = PartsBytes(strips, strides.blocks);
-  const int64_t bytes = parts_bytes + rows * strides.BytesPerRow();
+  const int64_t placed_bytes = PlacedBytes(strips, strides.blocks);
+  const int64_t bytes = placed_bytes + rows * strides.BytesPerRow();
   if (bytes > memory_.held_bytes()) {
     memory_ = AlignedMemory();
     ASSIGN_OR_RETURN(memory_, AlignedMemory::Allocate(bytes));
@@ -87,12 +95,12 @@ absl::Status PreparedRows::Reset(const RowSource& source,
   blocks_ = strides.blocks;
   float_stride_ = strides.float_stride;
   block_stride_ = strides.block_stride;
-  places_.assign(rows, PartPlace());
+  places_.assign(rows, RowPlace());
   lacks_parts_.assign(rows, 0);
-  PlaceParts(strips);
-  if (parts_bytes > 0) OrderPairs(bits);
+  PlaceRows(strips);
+  if (placed_bytes > 0) OrderElements(bits);
   // Widest elements first, so that each array is aligned to its own.
-  uint8_t* next = memory_.data() + parts_bytes;
+  uint8_t* next = memory_.data() + placed_bytes;
   const auto take = [&next](int64_t part_bytes) {
     uint8_t* part = next;
     next += part_bytes;
@@ -110,27 +118,47 @@ absl::Status PreparedRows::Reset(const RowSource& source,
   return absl::OkStatus();
 }
 
-void PreparedRows::PlaceParts(absl::Span<const RowStrip> strips) {
-  uint16_t* next = reinterpret_cast<uint16_t*>(memory_.data());
+void PreparedRows::PlaceRows(absl::Span<const RowStrip> strips) {
+  uint8_t* next = memory_.data();
   for (const RowStrip& strip : strips) {
-    if (!strip.reads_parts()) continue;
-    const int64_t low_offset = PartRows(strip) * kBlockElements;
-    for (int64_t i = 0; i < strip.rows; ++i) {
-      PartPlace& place = places_[strip.first + i];
-      place.high = next + i * kBlockElements;
-      if (PartsOf(strip) == 2) place.low = place.high + low_offset;
-      place.part_rows = PartRows(strip);
-      place.part_block = low_offset * PartsOf(strip);
-    }
-    next += blocks_ * low_offset * PartsOf(strip);
+    if (strip.reads_parts()) next = PlaceParts(strip, next);
+    if (strip.reads_packed()) next = PlacePacked(strip, next);
   }
 }
 
-void PreparedRows::OrderPairs(int bits) {
+// Both return where the next strip's rows start.
+uint8_t* PreparedRows::PlaceParts(const RowStrip& strip, uint8_t* next) {
+  const int64_t low_offset = PartRows(strip) * kBlockElements;
+  for (int64_t i = 0; i < strip.rows; ++i) {
+    RowPlace& place = places_[strip.first + i];
+    place.high = reinterpret_cast<uint16_t*>(next) + i * kBlockElements;
+    if (PartsOf(strip) == 2) place.low = place.high + low_offset;
+    place.part_rows = PartRows(strip);
+    place.part_block = low_offset * PartsOf(strip);
+  }
+  return next + PlacedBytes(strip, blocks_);
+}
+
+uint8_t* PreparedRows::PlacePacked(const RowStrip& strip, uint8_t* next) {
+  const int64_t group = strip.kernel->group;
+  for (int64_t i = 0; i < strip.rows; ++i) {
+    const int64_t first = i / group * group;  // of the row's group
+    RowPlace& place = places_[strip.first + i];
+    place.packed = reinterpret_cast<float*>(next) +
+                   first * blocks_ * kBlockElements + (i - first);
+    place.group = group;
+  }
+  return next + PlacedBytes(strip, blocks_);
+}
+
+void PreparedRows::OrderElements(int bits) {
   for (int k = 0; k < kBlockElements; ++k) {
-    const PairPlace place = PlaceInPairs(bits, k);
+    const PairPlace place =
+        bits == 0 ? PairPlace{k / 2, k % 2} : PlaceInPairs(bits, k);
     // The high half of element k, of a block taken as halves.
     pick_[2 * place.pair + place.half] = static_cast<uint16_t>(2 * k + 1);
+    order_[kBlockElements / 2 * place.half + place.pair] =
+        static_cast<uint16_t>(k);
   }
 }
 
@@ -140,23 +168,38 @@ void PreparedRows::Prepare(int64_t row, const uint8_t* elements) {
       scratch_ == nullptr ? nullptr : scratch_ + row * float_stride_;
   factors_[row] =
       PrepareRow(*source_, elements, blocks_ * kBlockElements, scratch, target);
-  if (const PartPlace& place = places_[row]; place.high != nullptr) {
-    lacks_parts_[row] =
-        AllFinite({target, static_cast<size_t>(source_->k)}) ? 0 : 1;
-    const RowParts parts = {target,           blocks_,    pick_,
-                            place.part_block, place.high, place.low};
-    split_row_(&parts);
-  }
+  if (places_[row].high != nullptr) Split(row, target);
+  if (places_[row].packed != nullptr) Pack(places_[row], target);
   if (source_->signature.mode != ComputeMode::kA8) return;
   QuantizeRow(target, blocks_,
               {q8_ + row * float_stride_, d8_ + row * block_stride_,
                q8_sum_ + row * block_stride_});
 }
 
+void PreparedRows::Split(int64_t row, const float* floats) {
+  const RowPlace& place = places_[row];
+  lacks_parts_[row] =
+      AllFinite({floats, static_cast<size_t>(source_->k)}) ? 0 : 1;
+  const RowParts parts = {floats,           blocks_,    pick_,
+                          place.part_block, place.high, place.low};
+  split_row_(&parts);
+}
+
+void PreparedRows::Pack(const RowPlace& place, const float* floats) const {
+  float* to = place.packed;
+  for (int64_t block = 0; block < blocks_; ++block) {
+    for (int i = 0; i < kBlockElements; ++i, to += place.group) {
+      *to = floats[order_[i]];
+    }
+    floats += kBlockElements;
+  }
+}
+
 void PreparedRows::SetArgs(const RowStrip& strip, TileArgs& args) const {
   SetArgsOfRow(strip.first, args);
-  const PartPlace& place = places_[strip.first];
+  const RowPlace& place = places_[strip.first];
   args.rows = static_cast<int>(strip.rows);
+  args.packed = place.packed;
   args.parts = place.high;
   args.part_rows = place.part_rows;
   args.part_block = place.part_block;

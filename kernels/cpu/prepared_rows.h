@@ -28,8 +28,9 @@ class PreparedRows {
   static int64_t RowsThatFit(const RowSource& source);
 
   // Makes room for the rows of `strips`, without new memory where the last
-  // batches were as large. `source` must outlive the rows' use. Parts are
-  // ordered for codes of `bits`. RESOURCE_EXHAUSTED.
+  // batches were as large. `source` must outlive the rows' use. Parts and
+  // packed rows are ordered for codes of `bits`, 0 for dense weights.
+  // RESOURCE_EXHAUSTED.
   absl::Status Reset(const RowSource& source, absl::Span<const RowStrip> strips,
                      int bits);
 
@@ -37,7 +38,7 @@ class PreparedRows {
   void Prepare(int64_t row, const uint8_t* elements);
 
   // Fills in the activation side of a microkernel's arguments: for a strip, or
-  // for one row and a microkernel that reads no parts.
+  // for one row and a microkernel that reads it as it is.
   void SetArgs(const RowStrip& strip, TileArgs& args) const;
   void SetArgsOfRow(int64_t row, TileArgs& args) const;
 
@@ -49,27 +50,34 @@ class PreparedRows {
 
  private:
   struct Strides;
-  // Destination of a row's parts; high is null for a row without.
-  struct PartPlace {
+  // Destination of a row's parts, or of the row packed; null for a row without.
+  struct RowPlace {
     uint16_t* high = nullptr;
     uint16_t* low = nullptr;
     int64_t part_rows = 0;
     int64_t part_block = 0;
+    float* packed = nullptr;
+    int64_t group = 0;
   };
 
   static Strides StridesOf(const RowSource& source);
-  void PlaceParts(absl::Span<const RowStrip> strips);
-  void OrderPairs(int bits);
+  void PlaceRows(absl::Span<const RowStrip> strips);
+  uint8_t* PlaceParts(const RowStrip& strip, uint8_t* next);
+  uint8_t* PlacePacked(const RowStrip& strip, uint8_t* next);
+  void OrderElements(int bits);
+  void Split(int64_t row, const float* floats);
+  void Pack(const RowPlace& place, const float* floats) const;
 
   const SplitRowFunction split_row_;
   const RowSource* source_ = nullptr;
   AlignedMemory memory_;
   int64_t blocks_ = 0;
-  int64_t float_stride_ = 0;            // elements of fp32 and of Q8_1 rows
-  int64_t block_stride_ = 0;            // elements of d8 and q8_sum rows
-  uint16_t pick_[kBlockElements] = {};  // RowParts::pick
-  std::vector<PartPlace> places_;       // of each row
-  std::vector<uint8_t> lacks_parts_;    // of each row
+  int64_t float_stride_ = 0;             // elements of fp32 and of Q8_1 rows
+  int64_t block_stride_ = 0;             // elements of d8 and q8_sum rows
+  uint16_t pick_[kBlockElements] = {};   // RowParts::pick
+  uint16_t order_[kBlockElements] = {};  // of a block's elements in its halves
+  std::vector<RowPlace> places_;         // of each row
+  std::vector<uint8_t> lacks_parts_;     // of each row
   float* floats_ = nullptr;
   float* scratch_ = nullptr;  // null without a permutation
   int8_t* q8_ = nullptr;      // null but in mode A8

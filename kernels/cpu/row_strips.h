@@ -35,7 +35,8 @@ struct RowStrip {
   // Replaces a kernel that reads parts for rows that have none.
   const Microkernel* single = nullptr;
 
-  bool reads_parts() const { return kernel->least_rows > 0; }
+  bool reads_packed() const { return kernel->group > 0; }
+  bool reads_parts() const { return kernel->least_rows > 0 && !reads_packed(); }
 };
 
 // Replaces `strips` by those of all rows, in order.

@@ -51,6 +51,41 @@ BenchReport GpuReport() {
   return report;
 }
 
+TEST(BenchReportTest, NearerBoundIsTold) {
+  BenchReport report = HostReport();
+  MeasuredCase& measured = report.measured[0];  // 94 TFLOP/s
+  report.peaks = MultiplyPeaks{100'000, 400'000, 0};
+  EXPECT_STREQ(BoundOf(report, measured).name, "fp32");
+  EXPECT_NEAR(BoundOf(report, measured).fraction, 0.94, 0.001);
+  measured.bench_case.mode = ComputeMode::kA8;
+  EXPECT_STREQ(BoundOf(report, measured).name, "read");
+  EXPECT_DOUBLE_EQ(BoundOf(report, measured).fraction, 0.8);
+  report.peaks->int8_gops = 100'000;
+  EXPECT_STREQ(BoundOf(report, measured).name, "int8");
+  EXPECT_THAT(TableLine(report, measured), HasSubstr("94% int8"));
+}
+
+TEST(BenchReportTest, TilesTakeThreeProductsOfFloat16) {
+  BenchReport report = HostReport();
+  MeasuredCase& measured = report.measured[0];
+  measured.bench_case.mode = ComputeMode::kA16;
+  report.peaks = MultiplyPeaks{1'000, 400'000, 300'000};
+  measured.bench_case.dtype = FloatType::kFloat16;
+  EXPECT_STREQ(BoundOf(report, measured).name, "bf16");
+  EXPECT_NEAR(BoundOf(report, measured).fraction, 0.94, 0.001);
+  measured.bench_case.dtype = FloatType::kBFloat16;
+  EXPECT_STREQ(BoundOf(report, measured).name, "read");
+}
+
+TEST(BenchReportTest, JsonHasPeaksWhereTheyAreMeasured) {
+  BenchReport report = HostReport();
+  EXPECT_FALSE(nlohmann::json::parse(ToJson(report)).contains("peaks"));
+  report.peaks = MultiplyPeaks{100'000, 400'000, 0};
+  const auto json = nlohmann::json::parse(ToJson(report));
+  EXPECT_EQ(json["peaks"]["fp32_gflops"], 100'000);
+  EXPECT_EQ(json["results"][0]["bound"], "fp32");
+}
+
 TEST(BenchReportTest, JsonDerivesRates) {
   const auto json = nlohmann::json::parse(ToJson(HostReport()));
   ASSERT_EQ(json["results"].size(), 1u);

@@ -33,7 +33,9 @@ constexpr int kBlockElements = 32;
 // Blocks whose sums are added in one fp32 chain: 256 elements of K.
 constexpr int kChunkBlocks = 8;
 // Activation rows that the widest microkernel takes.
-constexpr int kMaxMr = 32;
+constexpr int kMaxMr = 64;
+// Tiles that the widest microkernel takes at once.
+constexpr int kMaxTiles = 2;
 // Distance from a microkernel's reads to its prefetches of weights, in bytes.
 constexpr int kPrefetchBytes = 2048;
 
@@ -62,15 +64,27 @@ struct TileArgs {
   int scale_type;   // TileScale
   int group_shift;  // block >> group_shift is the block's group
   int64_t blocks;
+  int64_t block_bytes;  // of codes or dense elements
+  // 1, or as many neighbouring tiles as the microkernel takes; bytes from one
+  // to the next.
+  int tiles;
+  int64_t next_codes;
+  int64_t next_scales;
+  int64_t next_zeros;
 
   // fp32 activations, [mr] rows of 32 * blocks.
   const float* a;
   int64_t a_stride;  // elements
 
+  // Packed fp32 activations, groups of as many rows as the microkernel says,
+  // the last one padded: [rows / group][blocks][32][group], a block's elements
+  // in the order of its two halves.
+  const float* packed;
+
   // bf16 parts of activations: of each block [part_rows][32] high parts in the
   // order of pairs, then low parts likewise, if the family has any.
   const uint16_t* parts;
-  int rows;            // to be multiplied
+  int rows;            // to be multiplied, of parts or packed ones
   int64_t part_rows;   // `rows`, or 32 if that is above 16
   int64_t part_block;  // elements of a block
 
@@ -82,7 +96,7 @@ struct TileArgs {
   int64_t q8_stride;      // elements
   int64_t d8_stride;      // elements, of d8 and q8_sum
 
-  float* sums;  // [mr][16]
+  float* sums;  // [tiles][mr][16], of `rows` rows where there is no fixed mr
 };
 
 enum TileFamily {
@@ -101,8 +115,10 @@ struct Microkernel {
   int zeros;         // 1 if it subtracts zeros
   int mr;
   void (*run)(const TileArgs* args);
-  // It takes least_rows to mr rows of `parts`; 0: exactly mr rows of `a`.
+  // It takes least_rows to mr rows, packed or in parts; 0: exactly mr of `a`.
   int least_rows = 0;
+  int group = 0;  // rows of a group of packed ones; 0: it reads no packed ones
+  int tiles = 1;  // that it may take at once
 };
 
 // One row of activations to be written as bf16 parts.
@@ -135,9 +151,11 @@ MicrokernelRows W16A32ScalarRows();
 MicrokernelRows QuantA32Avx2Rows();
 MicrokernelRows W4A8Avx2Rows();
 MicrokernelRows W16A32Avx2Rows();
+MicrokernelRows PanelA32Avx2Rows();
 
 MicrokernelRows QuantA32Avx512Rows();
 MicrokernelRows W16A32Avx512Rows();
+MicrokernelRows PanelA32Avx512Rows();
 
 MicrokernelRows W4A8Avx512VnniRows();
 

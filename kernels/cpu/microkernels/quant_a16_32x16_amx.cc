@@ -8,14 +8,14 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/microkernels/microkernel.h"
+#include "kernels/cpu/microkernels/tile_scales_avx512.h"
 
 namespace qgemm::cpu {
 namespace {
 
-#define QGEMM_INLINE static inline __attribute__((always_inline))
-
 constexpr int kTileBytes = 1024;
 constexpr int kStripRows = 16;  // activation rows of a tile
+constexpr int kMostRows = 2 * kStripRows;
 // Blocks that decoding is ahead of multiplication by: stores of a tile reach
 // the cache before it is loaded. Measured 1 to 4: 2 and 3 are the fastest.
 constexpr int kAhead = 3;
@@ -191,32 +191,10 @@ QGEMM_INLINE void MultiplyBlock(const TileArgs& args, int64_t block,
       sums + kStripRows * kTileRows);
 }
 
-QGEMM_INLINE __m512 LoadScales(const TileArgs& args, int64_t block) {
-  const int64_t group = block >> args.group_shift;
-  const uint8_t* scales = args.scales;
-  switch (args.scale_type) {
-    case kTileScaleE4m4: {
-      const __m256i codes = _mm256_cvtepu8_epi16(_mm_loadu_si128(
-          reinterpret_cast<const __m128i*>(scales + group * 16)));
-      return _mm512_cvtph_ps(_mm256_slli_epi16(codes, 6));
-    }
-    case kTileScaleFloat16:
-      return _mm512_cvtph_ps(_mm256_loadu_si256(
-          reinterpret_cast<const __m256i*>(scales + group * 32)));
-    case kTileScaleBFloat16: {
-      const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(
-          reinterpret_cast<const __m256i*>(scales + group * 32)));
-      return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
-    }
-    default:
-      return _mm512_loadu_ps(scales + group * 64);
-  }
-}
-
 // Sums that are not yet in those of rows: blocks of a group, chains of groups.
 struct alignas(64) PendingSums {
-  float blocks[kGroupBlocks][kMaxMr * kTileRows];
-  float chains[kMaxMr * kTileRows];
+  float blocks[kGroupBlocks][kMostRows * kTileRows];
+  float chains[kMostRows * kTileRows];
 };
 
 // Scales the group of kBlocks blocks from `first` on and adds it to the chains
@@ -229,7 +207,9 @@ QGEMM_INLINE void AddGroup(const TileArgs& args, int64_t first,
   const bool ends = end % kChunkBlocks == 0 || end == args.blocks;
   __m512 scales[kBlocks];
 #pragma GCC unroll 8
-  for (int i = 0; i < kBlocks; ++i) scales[i] = LoadScales(args, first + i);
+  for (int i = 0; i < kBlocks; ++i) {
+    scales[i] = LoadScales(args, (first + i) >> args.group_shift);
+  }
   const int count = args.rows * kTileRows;
   for (int r = 0; r < count; r += kTileRows) {
     __m512 chain =
@@ -338,12 +318,12 @@ void SplitRow(const RowParts* split) {
    kFamilyQuantABFloat16,                                             \
    bits,                                                              \
    has_zeros,                                                         \
-   kMaxMr,                                                            \
+   kMostRows,                                                         \
    RunParts<bits, zeros, 1, 1>,                                       \
    2},                                                                \
   {                                                                   \
     "w" #bits "af16" suffix "_32x16_amx", kFamilyQuantAFloat16, bits, \
-        has_zeros, kMaxMr, RunSplit<bits, zeros>, 1                   \
+        has_zeros, kMostRows, RunSplit<bits, zeros>, 1                \
   }
 
 constexpr Microkernel kRows[] = {

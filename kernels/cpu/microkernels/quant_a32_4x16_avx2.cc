@@ -7,74 +7,11 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/microkernels/microkernel.h"
+#include "kernels/cpu/microkernels/quant_codes_avx2.h"
+#include "kernels/cpu/microkernels/tile_scales_avx2.h"
 
 namespace qgemm::cpu {
 namespace {
-
-#define QGEMM_INLINE static inline __attribute__((always_inline))
-
-constexpr int kHalfRows = 8;
-
-// Entries 8i..8i+7 in part i.
-struct Codebook {
-  __m256 part[4];
-};
-
-// The entry that bits 0..2 of `index` pick from part `bit 3` of a pair.
-QGEMM_INLINE __m256 Decode16(__m256i index, __m256 low, __m256 high) {
-  const __m256 select = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));
-  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, index),
-                          _mm256_permutevar8x32_ps(high, index), select);
-}
-
-template <int kBits>
-QGEMM_INLINE __m256 Decode(__m256i index, const Codebook& codebook) {
-  if constexpr (kBits <= 3) {
-    return _mm256_permutevar8x32_ps(codebook.part[0], index);
-  } else if constexpr (kBits == 4) {
-    return Decode16(index, codebook.part[0], codebook.part[1]);
-  } else {
-    const __m256 select = _mm256_castsi256_ps(_mm256_slli_epi32(index, 27));
-    return _mm256_blendv_ps(Decode16(index, codebook.part[0], codebook.part[1]),
-                            Decode16(index, codebook.part[2], codebook.part[3]),
-                            select);
-  }
-}
-
-QGEMM_INLINE __m256 FromHalves(const uint8_t* halves) {
-  return _mm256_cvtph_ps(
-      _mm_loadu_si128(reinterpret_cast<const __m128i*>(halves)));
-}
-
-// Eight scales; `half` is 0 for rows 0..7 of the tile, 1 for the others.
-QGEMM_INLINE __m256 LoadScales(const TileArgs& args, int64_t group, int half) {
-  const int64_t first = group * kTileRows + half * kHalfRows;
-  switch (args.scale_type) {
-    case kTileScaleE4m4: {
-      const __m128i codes = _mm_cvtepu8_epi16(_mm_loadl_epi64(
-          reinterpret_cast<const __m128i*>(args.scales + first)));
-      return _mm256_cvtph_ps(_mm_slli_epi16(codes, 6));
-    }
-    case kTileScaleFloat16:
-      return FromHalves(args.scales + first * 2);
-    case kTileScaleBFloat16: {
-      const __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128(
-          reinterpret_cast<const __m128i*>(args.scales + first * 2)));
-      return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
-    }
-    default:
-      return _mm256_loadu_ps(
-          reinterpret_cast<const float*>(args.scales + first * 4));
-  }
-}
-
-QGEMM_INLINE __m256 LoadZeros(const TileArgs& args, int64_t group, int half) {
-  const uint8_t* zeros = args.zeros + group * kTileRows + half * kHalfRows;
-  const __m256i words = _mm256_cvtepu8_epi32(
-      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(zeros)));
-  return _mm256_mul_ps(_mm256_cvtepi32_ps(words),
-                       _mm256_set1_ps(args.zero_unit));
-}
 
 // The sums of one half block while it is being read.
 template <int kBits, int kMr, bool kZeros>
@@ -93,73 +30,35 @@ struct BlockSums {
     return sums;
   }
 
-  // `index` holds the code of element k, from `word_half` of its word, in its
-  // low bits.
+  // `index` holds the element's code.
   inline __attribute__((always_inline)) void Add(
-      int k, int word_half, __m256i index, const Codebook& codebook,
+      ElementPlace from, __m256i index, const Codebook256& codebook,
       const float* const (&rows)[kMr], int64_t offset) {
     __m256 weight = Decode<kBits>(index, codebook);
     if constexpr (kZeros) weight = _mm256_sub_ps(weight, zero);
 #pragma GCC unroll 4
     for (int r = 0; r < kMr; ++r) {
-      const __m256 a = _mm256_set1_ps(rows[r][offset + k]);
-      half_sums[word_half][r] =
-          _mm256_fmadd_ps(weight, a, half_sums[word_half][r]);
+      const __m256 a = _mm256_set1_ps(rows[r][offset + from.k]);
+      half_sums[from.half][r] =
+          _mm256_fmadd_ps(weight, a, half_sums[from.half][r]);
     }
   }
 };
 
-// The two codes that a block of 3- or 5-bit codes keeps in the top bits of
-// its words' halves: code 30 in the low half, code 31 in the high one.
-template <int kBits>
-QGEMM_INLINE __m256i SpareCodes(const __m256i (&words)[kBits]) {
-  __m256i spare = _mm256_setzero_si256();
-#pragma GCC unroll 5
-  for (int w = 0; w < kBits; ++w) {
-    const __m256i moved = _mm256_srli_epi32(words[w], 15 - w);
-    const __m256i bit = _mm256_set1_epi32(0x00010001 << w);
-    spare = _mm256_or_si256(spare, _mm256_and_si256(moved, bit));
-  }
-  return spare;
-}
-
-template <int kBits, int kMr, bool kZeros>
-QGEMM_INLINE void AddBlock(const uint8_t* codes, const Codebook& codebook,
-                           const float* const (&rows)[kMr], int64_t offset,
-                           BlockSums<kBits, kMr, kZeros>& sums) {
-  constexpr int kPerHalf = 16 / kBits;
-  __m256i words[kBits];
-#pragma GCC unroll 5
-  for (int w = 0; w < kBits; ++w) {
-    words[w] =
-        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 64 * w));
-    _mm_prefetch(reinterpret_cast<const char*>(codes) + kPrefetchBytes + 64 * w,
-                 _MM_HINT_T0);
-#pragma GCC unroll 16
-    for (int j = 0; j < 2 * kPerHalf; ++j) {
-      const int half = j / kPerHalf;
-      const int shift = 16 * half + kBits * (j % kPerHalf);
-      sums.Add(2 * kPerHalf * w + j, half, _mm256_srli_epi32(words[w], shift),
-               codebook, rows, offset);
-    }
-  }
-  if constexpr (kPerHalf * kBits < 16) {
-    const __m256i spare = SpareCodes<kBits>(words);
-    sums.Add(30, 0, spare, codebook, rows, offset);
-    sums.Add(31, 1, _mm256_srli_epi32(spare, 16), codebook, rows, offset);
-  }
-}
-
 // One block of one half into its chain.
 template <int kBits, int kMr, bool kZeros>
-QGEMM_INLINE void AddHalfBlock(const TileArgs& args, const Codebook& codebook,
+QGEMM_INLINE void AddHalfBlock(const TileArgs& args,
+                               const Codebook256& codebook,
                                const float* const (&rows)[kMr], int64_t block,
                                int half, __m256 (&chain)[2][kMr]) {
   const int64_t group = block >> args.group_shift;
   auto sums = BlockSums<kBits, kMr, kZeros>::Start(
       kZeros ? LoadZeros(args, group, half) : _mm256_setzero_ps());
-  AddBlock<kBits, kMr, kZeros>(args.codes + block * (64 * kBits) + half * 32,
-                               codebook, rows, block * kBlockElements, sums);
+  const auto add = [&](ElementPlace from, __m256i index)
+      __attribute__((always_inline)) {
+    sums.Add(from, index, codebook, rows, block * kBlockElements);
+  };
+  VisitCodes<kBits>(args.codes + block * (64 * kBits) + half * 32, add);
   const __m256 scale = LoadScales(args, group, half);
 #pragma GCC unroll 4
   for (int r = 0; r < kMr; ++r) {
@@ -182,14 +81,9 @@ QGEMM_INLINE void AddToSums(const __m256 (&chain)[2][kMr], float* sums) {
   }
 }
 
-QGEMM_INLINE Codebook LoadCodebook(const float* table) {
-  return {{_mm256_loadu_ps(table), _mm256_loadu_ps(table + 8),
-           _mm256_loadu_ps(table + 16), _mm256_loadu_ps(table + 24)}};
-}
-
 template <int kBits, int kMr, bool kZeros>
 void Run(const TileArgs* args) {
-  const Codebook codebook = LoadCodebook(args->table);
+  const Codebook256 codebook = LoadCodebook(args->table);
   const float* rows[kMr];
 #pragma GCC unroll 4
   for (int r = 0; r < kMr; ++r) rows[r] = args->a + r * args->a_stride;

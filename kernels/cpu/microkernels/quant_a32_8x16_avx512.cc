@@ -7,53 +7,11 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/microkernels/microkernel.h"
+#include "kernels/cpu/microkernels/quant_codes_avx512.h"
+#include "kernels/cpu/microkernels/tile_scales_avx512.h"
 
 namespace qgemm::cpu {
 namespace {
-
-#define QGEMM_INLINE static inline __attribute__((always_inline))
-
-struct Codebook {
-  __m512 low;   // entries 0..15
-  __m512 high;  // entries 16..31
-};
-
-template <int kBits>
-QGEMM_INLINE __m512 Decode(__m512i index, const Codebook& codebook) {
-  if constexpr (kBits == 5) {
-    return _mm512_permutex2var_ps(codebook.low, index, codebook.high);
-  } else {
-    return _mm512_permutexvar_ps(index, codebook.low);
-  }
-}
-
-QGEMM_INLINE __m512 LoadScales(const TileArgs& args, int64_t group) {
-  const uint8_t* scales = args.scales;
-  switch (args.scale_type) {
-    case kTileScaleE4m4: {
-      const __m256i codes = _mm256_cvtepu8_epi16(_mm_loadu_si128(
-          reinterpret_cast<const __m128i*>(scales + group * 16)));
-      return _mm512_cvtph_ps(_mm256_slli_epi16(codes, 6));
-    }
-    case kTileScaleFloat16:
-      return _mm512_cvtph_ps(_mm256_loadu_si256(
-          reinterpret_cast<const __m256i*>(scales + group * 32)));
-    case kTileScaleBFloat16: {
-      const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(
-          reinterpret_cast<const __m256i*>(scales + group * 32)));
-      return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
-    }
-    default:
-      return _mm512_loadu_ps(scales + group * 64);
-  }
-}
-
-QGEMM_INLINE __m512 LoadZeros(const TileArgs& args, int64_t group) {
-  const __m512i zeros = _mm512_cvtepu8_epi32(_mm_loadu_si128(
-      reinterpret_cast<const __m128i*>(args.zeros + group * 16)));
-  return _mm512_mul_ps(_mm512_cvtepi32_ps(zeros),
-                       _mm512_set1_ps(args.zero_unit));
-}
 
 // The sums of one block while it is being read.
 template <int kBits, int kMr, bool kZeros>
@@ -72,61 +30,20 @@ struct BlockSums {
     return sums;
   }
 
-  // `index` holds the code of element k, from `word_half` of its word, in its
-  // low bits.
+  // `index` holds the element's code.
   inline __attribute__((always_inline)) void Add(
-      int k, int word_half, __m512i index, const Codebook& codebook,
+      ElementPlace from, __m512i index, const Codebook512& codebook,
       const float* const (&rows)[kMr], int64_t offset) {
     __m512 weight = Decode<kBits>(index, codebook);
     if constexpr (kZeros) weight = _mm512_sub_ps(weight, zero);
 #pragma GCC unroll 8
     for (int r = 0; r < kMr; ++r) {
-      const __m512 a = _mm512_set1_ps(rows[r][offset + k]);
-      half_sums[word_half][r] =
-          _mm512_fmadd_ps(weight, a, half_sums[word_half][r]);
+      const __m512 a = _mm512_set1_ps(rows[r][offset + from.k]);
+      half_sums[from.half][r] =
+          _mm512_fmadd_ps(weight, a, half_sums[from.half][r]);
     }
   }
 };
-
-// The two codes that a block of 3- or 5-bit codes keeps in the top bits of
-// its words' halves: code 30 in the low half, code 31 in the high one.
-template <int kBits>
-QGEMM_INLINE __m512i SpareCodes(const __m512i (&words)[kBits]) {
-  __m512i spare = _mm512_setzero_si512();
-#pragma GCC unroll 5
-  for (int w = 0; w < kBits; ++w) {
-    const __m512i moved = _mm512_srli_epi32(words[w], 15 - w);
-    const __m512i bit = _mm512_set1_epi32(0x00010001 << w);
-    spare = _mm512_or_si512(spare, _mm512_and_si512(moved, bit));
-  }
-  return spare;
-}
-
-template <int kBits, int kMr, bool kZeros>
-QGEMM_INLINE void AddBlock(const uint8_t* codes, const Codebook& codebook,
-                           const float* const (&rows)[kMr], int64_t offset,
-                           BlockSums<kBits, kMr, kZeros>& sums) {
-  constexpr int kPerHalf = 16 / kBits;
-  __m512i words[kBits];
-#pragma GCC unroll 5
-  for (int w = 0; w < kBits; ++w) {
-    words[w] = _mm512_loadu_si512(codes + 64 * w);
-    _mm_prefetch(reinterpret_cast<const char*>(codes) + kPrefetchBytes + 64 * w,
-                 _MM_HINT_T0);
-#pragma GCC unroll 16
-    for (int j = 0; j < 2 * kPerHalf; ++j) {
-      const int half = j / kPerHalf;
-      const int shift = 16 * half + kBits * (j % kPerHalf);
-      sums.Add(2 * kPerHalf * w + j, half, _mm512_srli_epi32(words[w], shift),
-               codebook, rows, offset);
-    }
-  }
-  if constexpr (kPerHalf * kBits < 16) {
-    const __m512i spare = SpareCodes<kBits>(words);
-    sums.Add(30, 0, spare, codebook, rows, offset);
-    sums.Add(31, 1, _mm512_srli_epi32(spare, 16), codebook, rows, offset);
-  }
-}
 
 template <int kMr>
 QGEMM_INLINE void AddToSums(const __m512 (&chain)[kMr], float* sums) {
@@ -139,8 +56,8 @@ QGEMM_INLINE void AddToSums(const __m512 (&chain)[kMr], float* sums) {
 
 template <int kBits, int kMr, bool kZeros>
 void Run(const TileArgs* args) {
-  const Codebook codebook = {_mm512_loadu_ps(args->table),
-                             _mm512_loadu_ps(args->table + 16)};
+  const Codebook512 codebook = {_mm512_loadu_ps(args->table),
+                                _mm512_loadu_ps(args->table + 16)};
   const float* rows[kMr];
 #pragma GCC unroll 8
   for (int r = 0; r < kMr; ++r) {
@@ -157,8 +74,11 @@ void Run(const TileArgs* args) {
       const int64_t group = block >> args->group_shift;
       auto sums = BlockSums<kBits, kMr, kZeros>::Start(
           kZeros ? LoadZeros(*args, group) : _mm512_setzero_ps());
-      AddBlock<kBits, kMr, kZeros>(args->codes + block * (64 * kBits), codebook,
-                                   rows, block * kBlockElements, sums);
+      const auto add = [&](ElementPlace from, __m512i index)
+          __attribute__((always_inline)) {
+        sums.Add(from, index, codebook, rows, block * kBlockElements);
+      };
+      VisitCodes<kBits>(args->codes + block * (64 * kBits), add);
       const __m512 scale = LoadScales(*args, group);
 #pragma GCC unroll 8
       for (int r = 0; r < kMr; ++r) {

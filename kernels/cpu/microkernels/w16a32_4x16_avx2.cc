@@ -6,26 +6,12 @@
 
 #include <immintrin.h>
 
+#include "kernels/cpu/microkernels/dense_weights_avx2.h"
 #include "kernels/cpu/microkernels/microkernel.h"
+#include "kernels/cpu/microkernels/tile_scales_avx2.h"
 
 namespace qgemm::cpu {
 namespace {
-
-#define QGEMM_INLINE static inline __attribute__((always_inline))
-
-constexpr int kHalfRows = 8;
-
-template <int kFamily>
-QGEMM_INLINE __m256 LoadWeights(const uint8_t* elements) {
-  const __m128i halves =
-      _mm_loadu_si128(reinterpret_cast<const __m128i*>(elements));
-  if constexpr (kFamily == kFamilyFloat16) {
-    return _mm256_cvtph_ps(halves);
-  } else {
-    return _mm256_castsi256_ps(
-        _mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
-  }
-}
 
 template <int kFamily, int kMr>
 QGEMM_INLINE void AddHalfBlock(const uint8_t* weights,

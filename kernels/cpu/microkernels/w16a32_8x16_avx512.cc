@@ -6,24 +6,11 @@
 
 #include <immintrin.h>
 
+#include "kernels/cpu/microkernels/dense_weights_avx512.h"
 #include "kernels/cpu/microkernels/microkernel.h"
 
 namespace qgemm::cpu {
 namespace {
-
-#define QGEMM_INLINE static inline __attribute__((always_inline))
-
-template <int kFamily>
-QGEMM_INLINE __m512 LoadWeights(const uint8_t* elements) {
-  const __m256i halves =
-      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(elements));
-  if constexpr (kFamily == kFamilyFloat16) {
-    return _mm512_cvtph_ps(halves);
-  } else {
-    return _mm512_castsi512_ps(
-        _mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
-  }
-}
 
 template <int kFamily, int kMr>
 QGEMM_INLINE void AddBlock(const uint8_t* weights,

@@ -8,35 +8,10 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/microkernels/microkernel.h"
+#include "kernels/cpu/microkernels/tile_scales_avx2.h"
 
 namespace qgemm::cpu {
 namespace {
-
-#define QGEMM_INLINE static inline __attribute__((always_inline))
-
-constexpr int kHalfRows = 8;
-
-QGEMM_INLINE __m256 LoadScales(const TileArgs& args, int64_t group, int half) {
-  const int64_t first = group * kTileRows + half * kHalfRows;
-  switch (args.scale_type) {
-    case kTileScaleE4m4: {
-      const __m128i codes = _mm_cvtepu8_epi16(_mm_loadl_epi64(
-          reinterpret_cast<const __m128i*>(args.scales + first)));
-      return _mm256_cvtph_ps(_mm_slli_epi16(codes, 6));
-    }
-    case kTileScaleFloat16:
-      return _mm256_cvtph_ps(_mm_loadu_si128(
-          reinterpret_cast<const __m128i*>(args.scales + first * 2)));
-    case kTileScaleBFloat16: {
-      const __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128(
-          reinterpret_cast<const __m128i*>(args.scales + first * 2)));
-      return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
-    }
-    default:
-      return _mm256_loadu_ps(
-          reinterpret_cast<const float*>(args.scales + first * 4));
-  }
-}
 
 // Four activations, in every lane.
 QGEMM_INLINE __m256i Broadcast4(const int8_t* q8) {

@@ -7,32 +7,10 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/microkernels/microkernel.h"
+#include "kernels/cpu/microkernels/tile_scales_avx512.h"
 
 namespace qgemm::cpu {
 namespace {
-
-#define QGEMM_INLINE static inline __attribute__((always_inline))
-
-QGEMM_INLINE __m512 LoadScales(const TileArgs& args, int64_t group) {
-  const uint8_t* scales = args.scales;
-  switch (args.scale_type) {
-    case kTileScaleE4m4: {
-      const __m256i codes = _mm256_cvtepu8_epi16(_mm_loadu_si128(
-          reinterpret_cast<const __m128i*>(scales + group * 16)));
-      return _mm512_cvtph_ps(_mm256_slli_epi16(codes, 6));
-    }
-    case kTileScaleFloat16:
-      return _mm512_cvtph_ps(_mm256_loadu_si256(
-          reinterpret_cast<const __m256i*>(scales + group * 32)));
-    case kTileScaleBFloat16: {
-      const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(
-          reinterpret_cast<const __m256i*>(scales + group * 32)));
-      return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
-    }
-    default:
-      return _mm512_loadu_ps(scales + group * 64);
-  }
-}
 
 // Four activations, in every lane.
 QGEMM_INLINE __m512i Broadcast4(const int8_t* q8) {

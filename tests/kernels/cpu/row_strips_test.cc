@@ -57,7 +57,7 @@ TEST_F(RowStripsTest, FewRowsTakeTheBaseWidestFirst) {
 
 TEST_F(RowStripsTest, ManyRowsTakeTilesAndTheRestOfATile) {
   EXPECT_EQ(Cut({kMaxMr + 3}),
-            (std::vector<std::string>{"0+32 tile", "32+3 tile"}));
+            (std::vector<std::string>{"0+64 tile", "64+3 tile"}));
 }
 
 TEST_F(RowStripsTest, NeighboursChangeNoFamily) {

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Many rows of fp32 activations on AVX2: a chunk of the tile is decoded into a
+// panel of fp32 in the cache once, then multiplied with groups of rows.
+// Intrinsics only, nothing shared with files compiled for other instruction
+// sets.
+
+#include <immintrin.h>
+
+#include "kernels/cpu/microkernels/dense_weights_avx2.h"
+#include "kernels/cpu/microkernels/microkernel.h"
+#include "kernels/cpu/microkernels/quant_codes_avx2.h"
+#include "kernels/cpu/microkernels/tile_scales_avx2.h"
+
+namespace qgemm::cpu {
+namespace {
+
+// Rows of a group: with two sums each for either half of the tile, as many as
+// registers hold beside weights.
+constexpr int kGroup = 3;
+// Rows from which a panel is faster than decoding for each 4 rows. Measured.
+constexpr int kLeastRows = 5;
+constexpr int kLeastRowsOfEightEntries = 12;  // one permute decodes these
+constexpr int kLeastRowsOfDense = 12;
+
+constexpr int kPairs = 16;  // of a half of a block
+
+// A chunk of a tile.
+struct alignas(64) Panel {
+  float weights[kChunkBlocks][2][kPairs][kTileRows];  // without their scales
+  float scales[kChunkBlocks][kTileRows];
+};
+
+template <int kBits, bool kZeros>
+void DecodeCodes(const TileArgs& args, int64_t block, int to, Panel& panel) {
+  const Codebook256 codebook = LoadCodebook(args.table);
+  const int64_t group = block >> args.group_shift;
+  for (int side = 0; side < 2; ++side) {
+    const int lane = side * kHalfRows;
+    const __m256 zeros =
+        kZeros ? LoadZeros(args, group, side) : _mm256_setzero_ps();
+    const auto add = [&](ElementPlace from, __m256i index)
+        __attribute__((always_inline)) {
+      __m256 weights = Decode<kBits>(index, codebook);
+      if constexpr (kZeros) weights = _mm256_sub_ps(weights, zeros);
+      _mm256_store_ps(panel.weights[to][from.half][from.pair] + lane, weights);
+    };
+    VisitCodes<kBits>(args.codes + block * (64 * kBits) + side * 32, add);
+    _mm256_store_ps(panel.scales[to] + lane, LoadScales(args, group, side));
+  }
+}
+
+template <int kFamily>
+void DecodeDense(const TileArgs& args, int64_t block, int to, Panel& panel) {
+  const uint8_t* elements = args.codes + block * (kBlockElements * 32);
+  for (int k = 0; k < kBlockElements; ++k) {
+    float* weights = panel.weights[to][k % 2][k / 2];
+    _mm256_store_ps(weights, LoadWeights<kFamily>(elements + 32 * k));
+    _mm256_store_ps(weights + kHalfRows,
+                    LoadWeights<kFamily>(elements + 32 * k + 16));
+  }
+  _mm256_store_ps(panel.scales[to], _mm256_set1_ps(1));
+  _mm256_store_ps(panel.scales[to] + kHalfRows, _mm256_set1_ps(1));
+}
+
+// Sums of kMr rows with either side of the tile.
+template <int kMr>
+using GroupSums = __m256[kMr][2];
+
+// Adds the products of one half of a block and kMr rows of a group.
+template <int kMr>
+QGEMM_INLINE void AddHalf(const float (&weights)[kPairs][kTileRows],
+                          const float* a, GroupSums<kMr>& sums) {
+#pragma GCC unroll 16
+  for (int pair = 0; pair < kPairs; ++pair) {
+    const __m256 left = _mm256_load_ps(weights[pair]);
+    const __m256 right = _mm256_load_ps(weights[pair] + kHalfRows);
+#pragma GCC unroll 3
+    for (int r = 0; r < kMr; ++r) {
+      const __m256 value = _mm256_broadcast_ss(a + pair * kGroup + r);
+      sums[r][0] = _mm256_fmadd_ps(left, value, sums[r][0]);
+      sums[r][1] = _mm256_fmadd_ps(right, value, sums[r][1]);
+    }
+  }
+}
+
+// Adds the panel's products with kMr rows of a group to their sums. `a` is
+// that of the panel's first block.
+template <int kMr>
+void MultiplyGroup(const Panel& panel, int blocks, const float* a,
+                   float* sums) {
+  alignas(32) float chains[kMr * kTileRows] = {};
+  for (int block = 0; block < blocks; ++block) {
+    GroupSums<kMr> low;
+    GroupSums<kMr> high;
+#pragma GCC unroll 6
+    for (int i = 0; i < 2 * kMr; ++i) {
+      low[i / 2][i % 2] = _mm256_setzero_ps();
+      high[i / 2][i % 2] = _mm256_setzero_ps();
+    }
+    AddHalf<kMr>(panel.weights[block][0], a, low);
+    AddHalf<kMr>(panel.weights[block][1], a + kPairs * kGroup, high);
+    a += kBlockElements * kGroup;
+#pragma GCC unroll 6
+    for (int i = 0; i < 2 * kMr; ++i) {
+      float* chain = chains + i * kHalfRows;
+      const __m256 scale =
+          _mm256_load_ps(panel.scales[block] + i % 2 * kHalfRows);
+      const __m256 sum = _mm256_add_ps(low[i / 2][i % 2], high[i / 2][i % 2]);
+      _mm256_store_ps(chain,
+                      _mm256_fmadd_ps(sum, scale, _mm256_load_ps(chain)));
+    }
+  }
+#pragma GCC unroll 6
+  for (int i = 0; i < 2 * kMr; ++i) {
+    float* sum = sums + i * kHalfRows;
+    const __m256 chain = _mm256_load_ps(chains + i * kHalfRows);
+    _mm256_storeu_ps(sum, _mm256_add_ps(_mm256_loadu_ps(sum), chain));
+  }
+}
+
+// MultiplyGroup of the first `rows` rows of a group, all if it has fewer.
+void MultiplyRows(const Panel& panel, int blocks, const float* a, int rows,
+                  float* sums) {
+  switch (rows) {
+    case 1:
+      return MultiplyGroup<1>(panel, blocks, a, sums);
+    case 2:
+      return MultiplyGroup<2>(panel, blocks, a, sums);
+    default:
+      return MultiplyGroup<kGroup>(panel, blocks, a, sums);
+  }
+}
+
+// Decodes block `block` of the tile into number `to` of the panel.
+using BlockDecoder = void (*)(const TileArgs& args, int64_t block, int to,
+                              Panel& panel);
+
+// Bytes of a tile's weights to ask for beside each group of rows, so that those
+// of the next panel come while this one is multiplied: whole cache lines.
+int64_t PrefetchBytes(const TileArgs& args) {
+  const int64_t groups = (args.rows + kGroup - 1) / kGroup;
+  return (args.block_bytes * kChunkBlocks / groups + 63) & -64;
+}
+
+QGEMM_INLINE void Prefetch(const uint8_t* from, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(from) + i, _MM_HINT_T0);
+  }
+}
+
+template <BlockDecoder kDecode>
+void Run(const TileArgs* args) {
+  Panel panel;
+  const int64_t count = args->rows * kTileRows;
+  const int64_t prefetch_bytes = PrefetchBytes(*args);
+  for (int64_t i = 0; i < count; ++i) args->sums[i] = 0;
+  for (int64_t begin = 0; begin < args->blocks; begin += kChunkBlocks) {
+    const int64_t left = args->blocks - begin;
+    const int blocks =
+        left < kChunkBlocks ? static_cast<int>(left) : kChunkBlocks;
+    for (int i = 0; i < blocks; ++i) kDecode(*args, begin + i, i, panel);
+    int64_t ahead = (begin + kChunkBlocks) * args->block_bytes;
+    for (int row = 0; row < args->rows; row += kGroup) {
+      Prefetch(args->codes + ahead, prefetch_bytes);
+      ahead += prefetch_bytes;
+      const float* a =
+          args->packed + (row * args->blocks + begin * kGroup) * kBlockElements;
+      MultiplyRows(panel, blocks, a, args->rows - row,
+                   args->sums + row * kTileRows);
+    }
+  }
+}
+
+#define QGEMM_ROW(name, family, bits, zeros, least_rows, ...)          \
+  {                                                                    \
+    name "_64x16_avx2", family, bits, zeros, kMaxMr, Run<__VA_ARGS__>, \
+        least_rows, kGroup                                             \
+  }
+#define QGEMM_ROWS(bits, least_rows)                                    \
+  QGEMM_ROW("w" #bits "a32", kFamilyQuantA32, bits, 0, least_rows,      \
+            DecodeCodes<bits, false>),                                  \
+      QGEMM_ROW("w" #bits "a32z", kFamilyQuantA32, bits, 1, least_rows, \
+                DecodeCodes<bits, true>)
+
+constexpr Microkernel kRows[] = {
+    QGEMM_ROWS(2, kLeastRowsOfEightEntries),
+    QGEMM_ROWS(3, kLeastRowsOfEightEntries),
+    QGEMM_ROWS(4, kLeastRows),
+    QGEMM_ROWS(5, kLeastRows),
+    QGEMM_ROW("wf16a32", kFamilyFloat16, 0, 0, kLeastRowsOfDense,
+              DecodeDense<kFamilyFloat16>),
+    QGEMM_ROW("wbf16a32", kFamilyBFloat16, 0, 0, kLeastRowsOfDense,
+              DecodeDense<kFamilyBFloat16>)};
+
+}  // namespace
+
+MicrokernelRows PanelA32Avx2Rows() {
+  return {kRows, sizeof(kRows) / sizeof(kRows[0])};
+}
+
+}  // namespace qgemm::cpu

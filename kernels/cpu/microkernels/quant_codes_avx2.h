@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads a tile's codes and zeros on AVX2: a lane a weight row, decoded by
+// permutes of 8 entries and blends. Included by files compiled for it alone.
+
+#ifndef QGEMM_KERNELS_CPU_MICROKERNELS_QUANT_CODES_AVX2_H_
+#define QGEMM_KERNELS_CPU_MICROKERNELS_QUANT_CODES_AVX2_H_
+
+#include <immintrin.h>
+
+#include "kernels/cpu/microkernels/microkernel.h"
+#include "kernels/cpu/microkernels/tile_scales_avx2.h"
+
+namespace qgemm::cpu {
+
+// Entries 8i..8i+7 in part i.
+struct Codebook256 {
+  __m256 part[4];
+};
+
+// The entry that bits 0..2 of `index` pick from part `bit 3` of a pair.
+QGEMM_INLINE __m256 Decode16(__m256i index, __m256 low, __m256 high) {
+  const __m256 select = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));
+  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, index),
+                          _mm256_permutevar8x32_ps(high, index), select);
+}
+
+template <int kBits>
+QGEMM_INLINE __m256 Decode(__m256i index, const Codebook256& codebook) {
+  if constexpr (kBits <= 3) {
+    return _mm256_permutevar8x32_ps(codebook.part[0], index);
+  } else if constexpr (kBits == 4) {
+    return Decode16(index, codebook.part[0], codebook.part[1]);
+  } else {
+    const __m256 select = _mm256_castsi256_ps(_mm256_slli_epi32(index, 27));
+    return _mm256_blendv_ps(Decode16(index, codebook.part[0], codebook.part[1]),
+                            Decode16(index, codebook.part[2], codebook.part[3]),
+                            select);
+  }
+}
+
+QGEMM_INLINE Codebook256 LoadCodebook(const float* table) {
+  return {{_mm256_loadu_ps(table), _mm256_loadu_ps(table + 8),
+           _mm256_loadu_ps(table + 16), _mm256_loadu_ps(table + 24)}};
+}
+
+// The zeros of eight rows, in the table's unit.
+QGEMM_INLINE __m256 LoadZeros(const TileArgs& args, int64_t group, int half) {
+  const uint8_t* zeros = args.zeros + group * kTileRows + half * kHalfRows;
+  const __m256i words = _mm256_cvtepu8_epi32(
+      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(zeros)));
+  return _mm256_mul_ps(_mm256_cvtepi32_ps(words),
+                       _mm256_set1_ps(args.zero_unit));
+}
+
+// The two codes that a block of 3- or 5-bit codes keeps in the top bits of
+// its words' halves: code 30 in the low half, code 31 in the high one.
+template <int kBits>
+QGEMM_INLINE __m256i SpareCodes(const __m256i (&words)[kBits]) {
+  __m256i spare = _mm256_setzero_si256();
+#pragma GCC unroll 5
+  for (int w = 0; w < kBits; ++w) {
+    const __m256i moved = _mm256_srli_epi32(words[w], 15 - w);
+    const __m256i bit = _mm256_set1_epi32(0x00010001 << w);
+    spare = _mm256_or_si256(spare, _mm256_and_si256(moved, bit));
+  }
+  return spare;
+}
+
+// Element k of a block: number `pair` of its half (PlaceInPairs of
+// code_packing.h).
+struct ElementPlace {
+  int k;
+  int pair;
+  int half;
+};
+
+// Calls add(place, index) for each code of half a block, in the order of its
+// words: the element's code is in the low bits of `index`.
+template <int kBits, typename Add>
+QGEMM_INLINE void VisitCodes(const uint8_t* codes, const Add& add) {
+  constexpr int kPerHalf = 16 / kBits;
+  __m256i words[kBits];
+#pragma GCC unroll 5
+  for (int w = 0; w < kBits; ++w) {
+    words[w] =
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 64 * w));
+    _mm_prefetch(reinterpret_cast<const char*>(codes) + kPrefetchBytes + 64 * w,
+                 _MM_HINT_T0);
+#pragma GCC unroll 16
+    for (int j = 0; j < 2 * kPerHalf; ++j) {
+      const int half = j / kPerHalf;
+      const int pair = w * kPerHalf + j % kPerHalf;
+      const int shift = 16 * half + kBits * (j % kPerHalf);
+      add(ElementPlace{2 * kPerHalf * w + j, pair, half},
+          _mm256_srli_epi32(words[w], shift));
+    }
+  }
+  if constexpr (kPerHalf * kBits < 16) {
+    const __m256i spare = SpareCodes<kBits>(words);
+    add(ElementPlace{30, 15, 0}, spare);
+    add(ElementPlace{31, 15, 1}, _mm256_srli_epi32(spare, 16));
+  }
+}
+
+}  // namespace qgemm::cpu
+
+#endif  // QGEMM_KERNELS_CPU_MICROKERNELS_QUANT_CODES_AVX2_H_
