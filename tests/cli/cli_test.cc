@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command line and the examples against a server, process by process.
+// Commands and the examples against a server, process by process.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "cli/tensor_files/npy.h"
 #include "cli/tensor_files/tensor_file.h"
+#include "tests/cli/cli_fixture.h"
 #include "tests/cli/processes.h"
 #include "tests/cli/tensor_bytes.h"
 
@@ -23,48 +20,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-constexpr int kDone = 0, kFailed = 1, kWrongUsage = 2;
-
-class CliTest : public testing::Test {
- protected:
-  static void SetUpTestSuite() { server_ = new ServerProcess(); }
-  static void TearDownTestSuite() {
-    delete server_;
-    server_ = nullptr;
-  }
-
-  static CommandResult Qgemm(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), "cli/qgemm");
-    arguments.push_back("--server=" + server_->target());
-    arguments.push_back("--connect_timeout=60s");
-    return RunProgram(arguments);
-  }
-
-  // Runs a command that succeeds with --json.
-  static nlohmann::json Json(std::vector<std::string> arguments) {
-    arguments.push_back("--json");
-    const CommandResult result = Qgemm(arguments);
-    EXPECT_EQ(result.exit_code, kDone) << result.err;
-    return nlohmann::json::parse(result.out, nullptr, false);
-  }
-
-  static std::string Write(const std::string& name, const std::string& bytes) {
-    const std::string path = testing::TempDir() + "/" + name;
-    std::ofstream(path, std::ios::binary) << bytes;
-    return path;
-  }
-
-  static std::string Read(const std::string& path) {
-    std::ostringstream bytes;
-    bytes << std::ifstream(path, std::ios::binary).rdbuf();
-    return bytes.str();
-  }
-
-  static ServerProcess* server_;
-};
-
-ServerProcess* CliTest::server_ = nullptr;
 
 // --format, --where.
 class CliFormatTest
@@ -279,47 +234,6 @@ TEST_F(CliTest, ProgramsAreLoadedRunAndUnloaded) {
       HasSubstr("program: no inputs"));
 }
 
-TEST_F(CliTest, TheServerMayComeFromTheEnvironmentOrBeforeTheCommand) {
-  ASSERT_EQ(Qgemm({"info"}).exit_code, kDone);  // the server listens
-  setenv("QGEMM_SERVER", server_->target().c_str(), 1);
-  EXPECT_EQ(RunProgram({"cli/qgemm", "info"}).exit_code, kDone);
-  EXPECT_EQ(RunProgram({"cli/qgemm", "info", "--server=unix:nobody",
-                        "--connect_timeout=50ms"})
-                .exit_code,
-            kFailed);
-  unsetenv("QGEMM_SERVER");
-  EXPECT_EQ(RunProgram({"cli/qgemm", "--server=" + server_->target(), "info"})
-                .exit_code,
-            kDone);
-}
-
-TEST_F(CliTest, AConfigFileGivesTheServer) {
-  ASSERT_EQ(Qgemm({"info"}).exit_code, kDone);  // the server listens
-  const std::string path =
-      Write("qgemm.toml", "server = \"" + server_->target() + "\"\n");
-  EXPECT_EQ(RunProgram({"cli/qgemm", "info", "--config=" + path}).exit_code,
-            kDone);
-}
-
-TEST_F(CliTest, MisspeltNamesAreAnsweredByTheNearest) {
-  EXPECT_THAT(RunProgram({"cli/qgemm", "lst"}).err,
-              HasSubstr("did you mean list?"));
-  EXPECT_THAT(RunProgram({"cli/qgemm", "list", "--servr=x"}).err,
-              HasSubstr("did you mean --server?"));
-  EXPECT_THAT(RunProgram({"cli/qgemm", "load", "--fromat=q4_0"}).err,
-              HasSubstr("did you mean --format?"));
-}
-
-TEST_F(CliTest, VersionAndCompletionSucceed) {
-  const CommandResult version = RunProgram({"cli/qgemm", "--version"});
-  EXPECT_EQ(version.exit_code, kDone);
-  EXPECT_THAT(version.out, HasSubstr("qgemm "));
-  const CommandResult completion =
-      RunProgram({"cli/qgemm", "--completion=bash"});
-  EXPECT_EQ(completion.exit_code, kDone);
-  EXPECT_THAT(completion.out, HasSubstr("describe) words=\"--help --version"));
-}
-
 TEST_F(CliTest, InfoNamesTheFormats) {
   EXPECT_THAT(Qgemm({"info"}).out, HasSubstr("kbit4"));
   EXPECT_EQ(Json({"info"})["formats"].size(), 8u);
@@ -327,62 +241,11 @@ TEST_F(CliTest, InfoNamesTheFormats) {
   EXPECT_GT(Json({"info"})["process_cpu_seconds"], 0.0);
 }
 
-TEST_F(CliTest, WrongUsageExitsWithTwoAndSaysWhy) {
-  const std::vector<std::vector<std::string>> cases = {
-      {"frobnicate"},
-      {"load"},
-      {"load", "a", "b"},
-      {"load", "--random=12"},
-      {"load", "--random=0x5"},
-      {"load", "--random=64x64", "--format=kbit9"},
-      {"load", "--random=64x64", "--where=nowhere"},
-      {"load", "--random=64x64", "--tensor=w"},
-      {"load", "--random=64x64", "--create_only"},
-      {"load", "--random=64x64", "--name=w", "--create_only", "--if_match=ab"},
-      {"load", "--random"},
-      {"list", "extra"},
-      {"list", "--no_such_flag"},
-      {"list", "--timeout=soon"},
-      {"gemm"},
-      {"gemm", "w", "--m=0"},
-      {"gemm", "w", "--m=x"},
-      {"gemm", "w", "--dtype=fp8"},
-      {"gemm", "w", "--mode=A4"},
-      {"gemm", "w", "--verify"},
-      {"gemm", "w", "--from=file"},
-      {"unload"}};
-  for (std::vector<std::string> arguments : cases) {
-    arguments.insert(arguments.begin(), "cli/qgemm");
-    const CommandResult result = RunProgram(arguments);
-    EXPECT_EQ(result.exit_code, kWrongUsage)
-        << testing::PrintToString(arguments);
-    EXPECT_THAT(result.err, HasSubstr("qgemm"));
-    EXPECT_EQ(result.out, "");
-  }
-  EXPECT_EQ(RunProgram({"cli/qgemm"}).exit_code, kWrongUsage);
-}
-
-TEST_F(CliTest, HelpOfEveryCommandSucceeds) {
-  for (const char* command :
-       {"load", "list", "describe", "gemm", "unload", "info", "program"}) {
-    const CommandResult result = RunProgram({"cli/qgemm", command, "--help"});
-    EXPECT_EQ(result.exit_code, kDone);
-    EXPECT_THAT(result.out, HasSubstr("--server"));
-  }
-}
-
 TEST_F(CliTest, BadFilesFailWithTheirReason) {
   const CommandResult result =
       Qgemm({"load", Write("bad.gguf", "GGUF" + std::string(8, '\xff'))});
   EXPECT_EQ(result.exit_code, kFailed);
   EXPECT_THAT(result.err, HasSubstr("version"));
-}
-
-TEST_F(CliTest, NoServerFails) {
-  const CommandResult result = RunProgram(
-      {"cli/qgemm", "list", "--server=unix:nobody", "--connect_timeout=50ms"});
-  EXPECT_EQ(result.exit_code, kFailed);
-  EXPECT_THAT(result.err, HasSubstr("UNAVAILABLE"));
 }
 
 constexpr char kFfn[] = R"pb(
