@@ -61,6 +61,16 @@ std::unique_ptr<Command> NewGemmCommand();
 std::unique_ptr<Command> NewUnloadCommand();
 std::unique_ptr<Command> NewInfoCommand();
 
+// Whole models, which the Python package qgemm loads.
+std::unique_ptr<Command> NewLoadModelCommand();
+std::unique_ptr<Command> NewPlanCommand();
+// True of the names of these two.
+bool IsPythonCommand(absl::string_view name);
+// Runs one of them, `arguments` from its name to a null pointer, in the place
+// of this process. Returns only if Python does not start, having said why on
+// stderr.
+void BecomePythonCommand(const char* const* arguments);
+
 // Adds `program`, whose commands follow, one of which is required.
 CLI::App* AddProgramGroup(CLI::App* root);
 std::unique_ptr<Command> NewProgramLoadCommand();

@@ -55,9 +55,10 @@ void AddCommands(std::initializer_list<NewCommand> makers,
 std::vector<AddedCommand> AddAllCommands(CLI::App* root) {
   const std::string footer = CommonHelp(*root);
   std::vector<AddedCommand> commands;
-  AddCommands({NewLoadCommand, NewListCommand, NewDescribeCommand,
-               NewGemmCommand, NewUnloadCommand, NewInfoCommand},
-              footer, root, &commands);
+  AddCommands(
+      {NewLoadCommand, NewListCommand, NewDescribeCommand, NewGemmCommand,
+       NewUnloadCommand, NewInfoCommand, NewLoadModelCommand, NewPlanCommand},
+      footer, root, &commands);
   CLI::App* const program = AddProgramGroup(root);
   program->fallthrough()->footer(footer);
   AddCommands(
@@ -94,6 +95,10 @@ int Run(const CommonOptions& common, const AddedCommand& added) {
 }
 
 int Main(int argc, const char* const* argv) {
+  if (argc > 1 && IsPythonCommand(argv[1])) {
+    BecomePythonCommand(argv + 1);
+    return kExitFailure;
+  }
   const std::unique_ptr<CLI::App> root = flags::MakeApp(
       "Loads, lists, multiplies with and unloads weights on a qgemm server, "
       "and programs over them.\n"

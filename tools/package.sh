@@ -24,7 +24,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly MAX_BYTES=$((40 * 1000 * 1000))
 readonly BUNDLE=dist/qgemm-bundle
-readonly FAILURE_TEST=//tests/end_to_end:failure_test
+readonly FAILURE_TEST=//tests/end_to_end:failing_process_test
 readonly BINARIES=(
   //server:qgemm_server //cli:qgemm //loadtest:qgemm_loadtest
   //bench:backend_bench //bench:kernel_bench //bench:minimal_client

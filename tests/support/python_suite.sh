@@ -3,11 +3,13 @@
 #
 # What the suites in Python share before their first test: the environment, the
 # program under test and the stubs of the protos. Sourced by their scripts, which
-# have set -e; sets ROOT, the tree, and PYTHON, the environment's.
+# have set -e; sets ROOT, the tree, and PYTHON, the interpreter of the environment
+# that SUITE_ENVIRONMENT names, of those that tools/setup.sh makes (venv).
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 readonly ROOT
-readonly PYTHON="${QGEMM_CACHE_DIR:-${HOME:-/root}/.cache/qgemm}/venv/bin/python"
+ENVIRONMENTS="${QGEMM_CACHE_DIR:-${HOME:-/root}/.cache/qgemm}"
+readonly PYTHON="$ENVIRONMENTS/${SUITE_ENVIRONMENT:-venv}/bin/python"
 export PYTHONDONTWRITEBYTECODE=1
 
 # need MODULES [PROGRAM ...]: sets the machine up for tests unless PYTHON imports

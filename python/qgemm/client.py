@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The blocking client. qgemm.aio has the same methods as coroutines."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Mapping, Optional, Sequence, Union, overload
+
+import grpc
+
+from qgemm import _connection, _requests, _upload, arrays, errors, formats
+from qgemm._calls import Call, Gemm, Run, T
+from qgemm._connection import (Attempts, Options, Pool, RetryPolicy, Server, Targets,
+                               Tls, Token)
+from qgemm._requests import Page
+from qgemm._upload import Progress, Upload
+from qgemm.programs import LoadedProgram, Program
+from qgemm.stream import Stream
+from qgemm.v1 import qgemm_pb2 as pb
+
+
+def connect(targets: Targets, *, tls: Union[Tls, bool] = False,
+            token: Optional[str] = None, token_file: Optional[str] = None,
+            timeout: Optional[float] = 60.0, connect_timeout: float = 10.0,
+            max_message_bytes: int = 64 << 20,
+            retry: RetryPolicy = RetryPolicy()) -> "Client":
+    """A client of a server, once it accepts.
+
+    targets: "unix:PATH", "HOST:PORT", "tls:HOST:PORT" or "dns:///NAME:PORT"; several,
+    in a list or with commas, are servers that hold the same weights and divide the
+    calls. tls: True, or certificates, for all targets but unix:. token, token_file:
+    sent with each call. timeout: seconds of a call that names none; None: no limit.
+    connect_timeout: seconds to wait for the first server that accepts.
+    max_message_bytes: of a request or answer; the server has its own limit.
+
+    Raises Unavailable with gRPC's reason if no server accepts in time."""
+    options = Options(tls, Token(token, token_file), max_message_bytes, retry, timeout)
+    client = Client(targets, options)
+    try:
+        client.wait(connect_timeout)
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+class Client:
+    """A client of one server, or of several that hold the same weights. Thread-safe.
+
+    timeout: seconds that a call has with all its retries; None: the client's own.
+    priority: "low", "normal" or "high". client_id: whom a request counts for among
+    the clients of one identity. Errors are qgemm.Error; ValueError and TypeError for
+    arguments that cannot be sent.
+    """
+
+    def __init__(self, targets: Targets, options: Options) -> None:
+        self._options = options
+        self._pool = Pool(targets, options, grpc)
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends calls in progress, and all that follow, with Cancelled."""
+        self._pool.closed = True
+        for server in self._pool.servers:
+            server.channel.close()
+
+    def wait(self, timeout: float) -> None:
+        """Returns once a server accepts."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                self._unary(_requests.info(), timeout)
+                return
+            except errors.Unavailable:
+                if time.monotonic() >= deadline:
+                    raise
+
+    # Weights --------------------------------------------------------------------
+
+    def load(self, name: str, w: Any, *, bias: Any = None,
+             format: Union[str, formats.Format] = "dense", where: str = "server",
+             create_only: bool = False, if_match: str = "",
+             progress: Optional[Progress] = None,
+             timeout: Optional[float] = None) -> pb.LoadWeightsResponse:
+        """Uploads a matrix w [n, k] of floats and binds the name to it.
+
+        format: a name of qgemm.formats.BY_NAME or a format. where: "server" sends
+        the floats and has the server quantize; "client" quantizes here, which sends
+        less and takes longer. bias: [n]. create_only, if_match: only if the name is
+        free, or bound to that id. progress: called with the bytes sent and all, on
+        another thread; what it raises ends the upload. timeout: None is no limit.
+        Weights that the server holds already are not taken again (.deduplicated)."""
+        spec, sections = _upload.layer(w, bias, format, where)
+        return self.load_packed(name, spec, sections, create_only=create_only,
+                                if_match=if_match, progress=progress, timeout=timeout)
+
+    def load_packed(self, name: str, spec: formats.WeightSpec,
+                    sections: Mapping[str, Any], *, create_only: bool = False,
+                    if_match: str = "", progress: Optional[Progress] = None,
+                    timeout: Optional[float] = None) -> pb.LoadWeightsResponse:
+        """Uploads the sections of a spec: buffers by name, as docs/formats.md has
+        them. Else as `load`."""
+        upload = Upload(name, spec, sections, progress, create_only, if_match)
+        return _connection.to_every(
+            self._pool, lambda server: self._upload(upload, server, timeout))
+
+    def weights(self) -> list[pb.WeightsInfo]:
+        """All layers that the client may read."""
+        return self._pages(_requests.weights_page)
+
+    def describe(self, weights: str) -> pb.WeightsInfo:
+        """The layer of a name or id."""
+        return self._unary(_requests.describe(weights))
+
+    def unload(self, weights: str, *, if_match: str = "") -> bool:
+        """Drops a name, or an id with all its names; True if the weights went."""
+        return self._to_every(_requests.unload(weights, if_match))
+
+    # Computing ------------------------------------------------------------------
+
+    @overload
+    def gemm(self, weights: str, x: Any, *, out: Any = ..., dtype: Optional[str] = ...,
+             mode: str = ..., rounding: Optional[str] = ..., priority: str = ...,
+             client_id: str = ..., timings: Optional[pb.Timings] = ...,
+             timeout: Optional[float] = ...) -> Any: ...
+
+    @overload
+    def gemm(self, weights: Sequence[str], x: Any, *, dtype: Optional[str] = ...,
+             mode: str = ..., rounding: Optional[str] = ..., priority: str = ...,
+             client_id: str = ..., timeout: Optional[float] = ...) -> list[Any]: ...
+
+    def gemm(self, weights: Union[str, Sequence[str]], x: Any, *, out: Any = None,
+             timeout: Optional[float] = None, **options: Any) -> Any:
+        """x [..., k] times the weights' transpose plus bias: [..., n].
+
+        weights: a name or id; or several, which are asked for at once, for a list.
+        x: NumPy, torch, or DLPack in host memory; the result is torch for torch, else
+        NumPy. out: array that takes the result. dtype: fp32, fp16 or bf16, of the
+        result; by default x's. mode: A16, A8 or A32. rounding: fp16 or bf16, for an
+        fp32 x in mode A16. timings: filled with the server's times."""
+        if isinstance(weights, str):
+            compute = Gemm(weights, x, out=out, **options)
+            return self._unary(compute.call(), timeout)
+        operand = arrays.as_operand(x)
+        calls = [Gemm(name, operand, **options).call() for name in weights]
+        return self._all_at_once(calls, timeout)
+
+    def run(self, program: Union[str, LoadedProgram], *inputs: Any,
+            outs: Optional[Sequence[Any]] = None, time_ops: bool = False,
+            timeout: Optional[float] = None, **options: Any) -> Any:
+        """Runs a program on inputs [..., width], which are rounded to their types.
+
+        Returns the output, or a tuple of several. program: of `load_program`, or a
+        name, which is looked up first. outs: arrays that take the outputs. time_ops:
+        asks for timings.op_ns. options: priority, client_id and timings, as gemm's."""
+        loaded = self.program(program) if isinstance(program, str) else program
+        compute = Run(loaded, inputs, outs=outs, time_ops=time_ops, **options)
+        return self._unary(compute.call(), timeout)
+
+    def stream(self, window: int = 128) -> "Stream":
+        """A stream for many requests over one call, and for operands beyond
+        max_message_bytes. `window` requests at most have no answer."""
+        return Stream(self._pool, window, self.program)
+
+    # Programs -------------------------------------------------------------------
+
+    def load_program(self, name: str, program: Program, *,
+                     create_only: bool = False,
+                     if_match: str = "") -> LoadedProgram:
+        """Has the server check a program and make it ready, and binds the name."""
+        return self._to_every(_requests.load_program(name, program, create_only,
+                                                     if_match))
+
+    def program(self, name: str) -> LoadedProgram:
+        """The program of a name or id."""
+        return self._unary(_requests.program(name))
+
+    def programs(self) -> list[pb.ProgramInfo]:
+        """All programs that the client may read."""
+        return self._pages(_requests.programs_page)
+
+    def unload_program(self, program: str, *, if_match: str = "") -> bool:
+        """Drops a name, or an id with all its names; True if the program went."""
+        return self._to_every(_requests.unload_program(program, if_match))
+
+    def info(self) -> pb.GetServerInfoResponse:
+        """One server's version, device, limits, formats and memory."""
+        return self._unary(_requests.info())
+
+    # Calls ----------------------------------------------------------------------
+
+    def _pages(self, page: Callable[[str], Call[Page[T]]]) -> list[T]:
+        found, token = self._unary(page(""))
+        while token:
+            more, token = self._unary(page(token))
+            found += more
+        return found
+
+    def _to_every(self, call: Call[T]) -> T:
+        return _connection.to_every(
+            self._pool, lambda server: self._unary(call, only=server))
+
+    def _unary(self, call: Call[T], timeout: Optional[float] = None,
+               only: Optional[Server] = None) -> T:
+        return self._answered(call, self._attempts(timeout, only))
+
+    def _answered(self, call: Call[T], attempts: Attempts) -> T:
+        while True:
+            server = attempts.begin(call.rows)
+            try:
+                message = server.method("unary_unary", call.method)(
+                    call.request, timeout=attempts.remaining(),
+                    metadata=self._pool.metadata())
+                return call.parse(message)
+            except grpc.RpcError as failed:
+                error = errors.of_call(failed)
+            finally:
+                self._pool.end(server, call.rows)
+            time.sleep(attempts.pause_after(error))
+
+    def _upload(self, upload: Upload, server: Server,
+                timeout: Optional[float]) -> pb.LoadWeightsResponse:
+        attempts = Attempts(self._pool, self._options.retry, timeout, server)
+        while True:
+            attempts.begin(1)
+            try:
+                message = server.method("stream_unary", "LoadWeights")(
+                    upload.messages(), timeout=attempts.remaining(),
+                    metadata=self._pool.metadata())
+                return upload.parse(message)
+            except grpc.RpcError as failed:
+                error = errors.of_call(failed)
+            finally:
+                self._pool.end(server, 1)
+            if upload.failure is not None:
+                raise upload.failure
+            time.sleep(attempts.pause_after(error))
+
+    def _all_at_once(self, calls: list[Call[T]],
+                     timeout: Optional[float]) -> list[T]:
+        """The answers of calls that are in flight together."""
+        begun = []
+        try:
+            for call in calls:
+                attempts = self._attempts(timeout)
+                server = attempts.begin(call.rows)
+                begun.append((call, attempts, server, server.method(
+                    "unary_unary", call.method).future(
+                        call.request, timeout=attempts.remaining(),
+                        metadata=self._pool.metadata())))
+            return [self._joined(call, attempts, future)
+                    for call, attempts, _, future in begun]
+        finally:
+            for call, _, server, future in begun:
+                future.cancel()
+                self._pool.end(server, call.rows)
+
+    def _joined(self, call: Call[T], attempts: Attempts, future: Any) -> T:
+        """The answer of a first attempt in flight, or of those that follow it."""
+        try:
+            message = future.result()
+        except grpc.RpcError as failed:
+            error = errors.of_call(failed)
+        else:
+            return call.parse(message)
+        time.sleep(attempts.pause_after(error))
+        return self._answered(call, attempts)
+
+    def _attempts(self, timeout: Optional[float],
+                  only: Optional[Server] = None) -> Attempts:
+        limit = self._options.timeout if timeout is None else timeout
+        return Attempts(self._pool, self._options.retry, limit, only)
