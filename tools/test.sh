@@ -31,6 +31,8 @@ readonly THREAD_FILTER=tsan
 # the toolkit does not reach are the same, and compiled once.
 readonly NO_CUDA=(--repo_env=QGEMM_CUDA=off)
 readonly CACHE_DIR="${QGEMM_CACHE_DIR:-${HOME:-/root}/.cache/qgemm}"
+# Bazel takes nothing out of its disk cache; a run from nothing fills some 20 GB.
+readonly DISK_CACHE_BYTES="${QGEMM_DISK_CACHE_BYTES:-30000000000}"
 LOG_DIR="$(mktemp -d)"
 readonly LOG_DIR
 trap 'rm -rf "$LOG_DIR"' EXIT
@@ -102,7 +104,15 @@ clang_format_all() {
     xargs clang-format-14 --dry-run -Werror
 }
 
-stage_setup() { count_check bash tools/setup.sh test; }
+# Leaves of the disk cache what was used last.
+trim_disk_cache() {
+  [ -d "$CACHE_DIR/disk_cache" ] || return 0
+  find "$CACHE_DIR/disk_cache" -type f -printf '%A@ %s %p\n' | sort -rn |
+    awk -v limit="$DISK_CACHE_BYTES" '(total += $2) > limit { print $3 }' |
+    xargs -r rm -f
+}
+
+stage_setup() { trim_disk_cache && count_check bash tools/setup.sh test; }
 stage_format() { count_check clang_format_all; }
 stage_layering() { bazel_targets //tests/tree/...; }
 stage_golden() {
