@@ -188,13 +188,27 @@ bool FileWatch::EndedMeanwhile() {
   return wait(1, options_.settle);
 }
 
+std::set<std::string> FileWatch::Folders() const {
+  std::set<std::string> folders;
+  for (const std::string& path : paths_) AddFolders(path, &folders);
+  return folders;
+}
+
+// Until the way is the same after its folders are watched: a folder made before
+// tells no more of itself.
+void FileWatch::WatchFolders() {
+  std::set<std::string> folders = Folders();
+  do {
+    if (!WatchOnly(std::move(folders))) return;
+    folders = Folders();
+  } while (folders != folders_);
+}
+
 // A new instance forgets the folders that links do not lead to any more. It is
 // made for that alone: closing the old one waits for the kernel's readers, some
 // milliseconds at best, while changes go unseen. A folder of the same name may
 // be another one now, so each is added again.
-void FileWatch::WatchFolders() {
-  std::set<std::string> folders;
-  for (const std::string& path : paths_) AddFolders(path, &folders);
+bool FileWatch::WatchOnly(std::set<std::string> folders) {
   if (!events_.valid() || folders != folders_) {
     events_.Reset(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
     folders_ = std::move(folders);
@@ -203,13 +217,14 @@ void FileWatch::WatchFolders() {
     EVENT(WARNING, "file_watch_polls")
         .With("error", std::strerror(errno))
         .With("interval", options_.poll_interval);
-    return;
+    return false;
   }
   ForgetEvents();
   for (const std::string& folder : folders_) {
     // One that is gone is found again at the next look.
     inotify_add_watch(events_.get(), folder.c_str(), kEvents);
   }
+  return true;
 }
 
 void FileWatch::ForgetEvents() {

@@ -85,7 +85,11 @@ class FileWatch {
   void Run();
   // Waits until the next look is due; true if the end has come.
   bool EndedMeanwhile();
+  // The folders on the way to what is watched, as it leads now.
+  std::set<std::string> Folders() const;
   void WatchFolders();
+  // False if nothing can tell of events.
+  bool WatchOnly(std::set<std::string> folders);
   void ForgetEvents();
 
   const std::vector<std::string> paths_;
