@@ -26,52 +26,64 @@ constexpr int kChains = 10;
 constexpr int kRounds = 200000;
 constexpr int kPasses = 7;
 
-// Keeps a value that nothing reads.
-template <typename T>
-void Keep(const T& value) {
-  asm volatile("" : : "m"(value) : "memory");
-}
+// Hides the value of a vector from the compiler, which would compute chains of
+// equal values once, and leave out those that nothing reads.
+#define QGEMM_HIDE(vector) asm volatile("" : "+v"(vector))
 
 __attribute__((target("avx2,fma"))) void FmaOfAvx2() {
   __m256 sums[kChains] = {};
+#pragma GCC unroll 10
+  for (__m256& sum : sums) QGEMM_HIDE(sum);
   const __m256 factor = _mm256_set1_ps(0.5f);
   for (int round = 0; round < kRounds; ++round) {
 #pragma GCC unroll 10
     for (__m256& sum : sums) sum = _mm256_fmadd_ps(sum, factor, factor);
   }
-  Keep(sums);
+#pragma GCC unroll 10
+  for (__m256& sum : sums) QGEMM_HIDE(sum);
 }
 
 __attribute__((target("avx512f"))) void FmaOfAvx512() {
   __m512 sums[kChains] = {};
+#pragma GCC unroll 10
+  for (__m512& sum : sums) QGEMM_HIDE(sum);
   const __m512 factor = _mm512_set1_ps(0.5f);
   for (int round = 0; round < kRounds; ++round) {
 #pragma GCC unroll 10
     for (__m512& sum : sums) sum = _mm512_fmadd_ps(sum, factor, factor);
   }
-  Keep(sums);
+#pragma GCC unroll 10
+  for (__m512& sum : sums) QGEMM_HIDE(sum);
 }
 
 // Products of bytes, added in pairs and then in 16 bits.
 __attribute__((target("avx2"))) void BytesOfAvx2() {
   __m256i sums[kChains] = {};
+#pragma GCC unroll 10
+  for (__m256i& sum : sums) QGEMM_HIDE(sum);
+  __m256i factor = _mm256_set1_epi8(1);
   for (int round = 0; round < kRounds; ++round) {
 #pragma GCC unroll 10
     for (__m256i& sum : sums) {
-      sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(sum, sums[0]));
+      QGEMM_HIDE(factor);  // or one product would serve all sums
+      sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(factor, factor));
     }
   }
-  Keep(sums);
+#pragma GCC unroll 10
+  for (__m256i& sum : sums) QGEMM_HIDE(sum);
 }
 
 __attribute__((target("avx512f,avx512vnni"))) void BytesOfAvx512Vnni() {
   __m512i sums[kChains] = {};
+#pragma GCC unroll 10
+  for (__m512i& sum : sums) QGEMM_HIDE(sum);
   const __m512i factor = _mm512_set1_epi8(1);
   for (int round = 0; round < kRounds; ++round) {
 #pragma GCC unroll 10
     for (__m512i& sum : sums) sum = _mm512_dpbusd_epi32(sum, factor, factor);
   }
-  Keep(sums);
+#pragma GCC unroll 10
+  for (__m512i& sum : sums) QGEMM_HIDE(sum);
 }
 
 // Pairs of bf16 by tiles of 16 x 64 bytes: four sums of two by two operands.
