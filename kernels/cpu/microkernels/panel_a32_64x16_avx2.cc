@@ -15,9 +15,10 @@
 namespace qgemm::cpu {
 namespace {
 
-// Rows of a group: with two sums each for either half of the tile, as many as
-// registers hold beside weights.
-constexpr int kGroup = 3;
+// Rows of a group: with a sum each for either side of the tile, as many as
+// registers hold beside weights. Fewer than eight sums would wait for their
+// additions.
+constexpr int kGroup = 6;
 // Rows from which a panel is faster than decoding for each 4 rows. Measured.
 constexpr int kLeastRows = 5;
 constexpr int kLeastRowsOfEightEntries = 12;  // one permute decodes these
@@ -75,7 +76,7 @@ QGEMM_INLINE void AddHalf(const float (&weights)[kPairs][kTileRows],
   for (int pair = 0; pair < kPairs; ++pair) {
     const __m256 left = _mm256_load_ps(weights[pair]);
     const __m256 right = _mm256_load_ps(weights[pair] + kHalfRows);
-#pragma GCC unroll 3
+#pragma GCC unroll 6
     for (int r = 0; r < kMr; ++r) {
       const __m256 value = _mm256_broadcast_ss(a + pair * kGroup + r);
       sums[r][0] = _mm256_fmadd_ps(left, value, sums[r][0]);
@@ -93,7 +94,7 @@ void MultiplyGroup(const Panel& panel, int blocks, const float* a,
   for (int block = 0; block < blocks; ++block) {
     GroupSums<kMr> low;
     GroupSums<kMr> high;
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int i = 0; i < 2 * kMr; ++i) {
       low[i / 2][i % 2] = _mm256_setzero_ps();
       high[i / 2][i % 2] = _mm256_setzero_ps();
@@ -101,7 +102,7 @@ void MultiplyGroup(const Panel& panel, int blocks, const float* a,
     AddHalf<kMr>(panel.weights[block][0], a, low);
     AddHalf<kMr>(panel.weights[block][1], a + kPairs * kGroup, high);
     a += kBlockElements * kGroup;
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int i = 0; i < 2 * kMr; ++i) {
       float* chain = chains + i * kHalfRows;
       const __m256 scale =
@@ -111,7 +112,7 @@ void MultiplyGroup(const Panel& panel, int blocks, const float* a,
                       _mm256_fmadd_ps(sum, scale, _mm256_load_ps(chain)));
     }
   }
-#pragma GCC unroll 6
+#pragma GCC unroll 12
   for (int i = 0; i < 2 * kMr; ++i) {
     float* sum = sums + i * kHalfRows;
     const __m256 chain = _mm256_load_ps(chains + i * kHalfRows);
@@ -127,6 +128,12 @@ void MultiplyRows(const Panel& panel, int blocks, const float* a, int rows,
       return MultiplyGroup<1>(panel, blocks, a, sums);
     case 2:
       return MultiplyGroup<2>(panel, blocks, a, sums);
+    case 3:
+      return MultiplyGroup<3>(panel, blocks, a, sums);
+    case 4:
+      return MultiplyGroup<4>(panel, blocks, a, sums);
+    case 5:
+      return MultiplyGroup<5>(panel, blocks, a, sums);
     default:
       return MultiplyGroup<kGroup>(panel, blocks, a, sums);
   }
