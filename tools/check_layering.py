@@ -22,6 +22,7 @@ LAYERS = (
     ("flags", "base"),
     ("proto/qgemm/v1", ""),
     ("rpc", "base proto"),
+    ("lane", "base"),
     ("kernels/matrix", "base"),
     ("kernels/formats", "kernels/matrix base"),
     ("kernels/programs", "kernels/matrix base"),

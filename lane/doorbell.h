@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a side of a lane sleeps without missing what the other side publishes.
+
+#ifndef QGEMM_LANE_DOORBELL_H_
+#define QGEMM_LANE_DOORBELL_H_
+
+#include <cstdint>
+
+namespace qgemm::lane {
+
+// Two words and a wake: the one that waits sets `sleeps`, then looks at the
+// news once more; the one that has news publishes, then looks at `sleeps`. All
+// four are sequentially consistent, so at least one of them sees the other: no
+// news is missed, and nobody is woken who does not sleep.
+//
+// Word is std::atomic<uint32_t>; tests/lane/doorbell_test.cc runs every
+// interleaving of a model of it.
+
+// Waiter's side. True: sleep until woken, then call StayAwake. False: there are
+// news; nobody sleeps. `has_news` must read what is published with
+// std::memory_order_seq_cst.
+template <typename Word, typename HasNews>
+bool FallAsleep(Word& sleeps, const HasNews& has_news) {
+  sleeps.store(1);
+  if (!has_news()) return true;
+  sleeps.store(0);
+  return false;
+}
+
+template <typename Word>
+void StayAwake(Word& sleeps) {
+  sleeps.store(0);
+}
+
+// Publisher's side, after the news are stored with std::memory_order_seq_cst.
+// True: wake the waiter, by a write to its eventfd or FUTEX_WAKE. It may be
+// true for several publishers of one sleep.
+template <typename Word>
+bool MustWake(const Word& sleeps) {
+  return sleeps.load() != 0;
+}
+
+}  // namespace qgemm::lane
+
+#endif  // QGEMM_LANE_DOORBELL_H_
