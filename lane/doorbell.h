@@ -34,7 +34,7 @@ void StayAwake(Word& sleeps) {
 }
 
 // Publisher's side, after the news are stored with std::memory_order_seq_cst.
-// True: wake the waiter, by a write to its eventfd or FUTEX_WAKE. It may be
+// True: wake the waiter, by its descriptor or FUTEX_WAKE. It may be
 // true for several publishers of one sleep.
 template <typename Word>
 bool MustWake(const Word& sleeps) {

@@ -25,13 +25,13 @@ inline constexpr uint16_t kVersion = 1;
 // Largest packet, and largest parts of one.
 inline constexpr uint32_t kMaxPacketBytes = 8192;
 inline constexpr uint32_t kMaxTokenBytes = 4096;
-inline constexpr uint32_t kMaxNameBytes = 128;
+inline constexpr uint32_t kMaxNameBytes = 128;  // also of a client_id
 inline constexpr uint32_t kMaxTextBytes = 1024;
 
 enum class MessageKind : uint16_t {
-  kHello = 1,   // client: Hello, token, client_id
+  kHello = 1,   // client: Hello, token
   kAccept = 2,  // server: Accept, text; three descriptors if code is 0
-  kOpen = 3,    // client: Open, name
+  kOpen = 3,    // client: Open, name, client_id
   kOpened = 4,  // server: Opened, text
   kClose = 5,   // client: Close
   kClosed = 6,  // server: Closed, text
@@ -61,20 +61,18 @@ struct Hello {
   // Token of the access table, without "Bearer "; 0 bytes: the socket's user
   // tells who calls.
   uint32_t token_bytes = 0;
-  // As GemmRequest.client_id, for all requests of the lane; 0 bytes: the lane
-  // is a client of its own.
-  uint32_t client_id_bytes = 0;
-  uint32_t reserved = 0;  // 0
 };
 static_assert(offsetof(Hello, operand_bytes) == 16, "layout");
 static_assert(offsetof(Hello, slots) == 24, "layout");
 static_assert(offsetof(Hello, token_bytes) == 28, "layout");
-static_assert(offsetof(Hello, client_id_bytes) == 32, "layout");
-static_assert(offsetof(Hello, reserved) == 36, "layout");
-static_assert(sizeof(Hello) == 40, "layout");
+static_assert(sizeof(Hello) == 32, "layout");
 
-// With it come, in one SCM_RIGHTS, the descriptors of the segment (a sealed
-// memfd of `segment_bytes`), of the server's eventfd and of the client's.
+// With it come, in one SCM_RIGHTS, three descriptors:
+//   segment   a sealed memfd of `segment_bytes`
+//   doorbell  an eventfd, which the client writes to and the server never reads
+//   wake      a socket that does not block; each wake of the client is a packet
+//             of 8 bytes. Whoever woke reads until EAGAIN. It ends with the
+//             lane
 struct Accept {
   MessageHeader header;
   uint64_t segment_bytes = 0;
@@ -106,10 +104,16 @@ struct Open {
   MessageHeader header;
   HandleKind kind = HandleKind::kWeights;
   uint32_t name_bytes = 0;
+  // As GemmRequest.client_id, for all requests of the handle; 0 bytes: the lane
+  // is a client of its own.
+  uint32_t client_id_bytes = 0;
+  uint32_t reserved = 0;  // 0
 };
 static_assert(offsetof(Open, kind) == 16, "layout");
 static_assert(offsetof(Open, name_bytes) == 20, "layout");
-static_assert(sizeof(Open) == 24, "layout");
+static_assert(offsetof(Open, client_id_bytes) == 24, "layout");
+static_assert(offsetof(Open, reserved) == 28, "layout");
+static_assert(sizeof(Open) == 32, "layout");
 
 // The shape is the one that the name is bound to now.
 struct Opened {

@@ -45,11 +45,11 @@ struct SegmentHead {
   // Requests published since the lane began. The client writes the entry, then
   // this.
   alignas(64) SharedU64 published;
-  // 1: the server sleeps, and whoever publishes a request writes to the
-  // server's eventfd. The server alone writes it.
+  // 1: the server sleeps, and whoever publishes a request writes 1 to the
+  // doorbell. The server alone writes it.
   alignas(64) SharedU32 server_sleeps;
-  // 1: the client sleeps on its eventfd, which the server writes to after the
-  // next completion. The client alone writes it.
+  // 1: the client sleeps on its wake socket, which the server writes to after
+  // the next completion. The client alone writes it.
   alignas(64) SharedU32 client_sleeps;
   // Not 0: the lane has ended, with this google.rpc.Code. Nothing is read from
   // the ring any more; what was accepted before may still complete. The server
