@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "absl/strings/strip.h"
 #include "base/host_memory.h"
 #include "base/log.h"
 #include "base/version.h"
@@ -21,7 +22,7 @@ namespace {
 int CompletionQueues() {
   return std::clamp<int>(std::thread::hardware_concurrency() / 2, 2, 16);
 }
-// Threads for long answers and those of streams.
+// Threads for long answers, those of streams and those of lanes.
 int AnswerThreads() {
   return std::clamp<int>(std::thread::hardware_concurrency() / 8, 1, 4);
 }
@@ -97,8 +98,24 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.enable_echo = options.enable_echo;
   rpc.enable_freeze = options.enable_freeze;
   rpc.enable_faults = options.enable_faults;
+  if (!options.lane_listen.empty()) {
+    rpc.lane_path =
+        std::string(absl::StripPrefix(options.lane_listen, "unix:"));
+  }
   rpc.version = kVersion;
   return rpc;
+}
+
+LaneOptions ToLaneOptions(const ServerOptions& options) {
+  LaneOptions lane;
+  lane.listen = options.lane_listen;
+  lane.spin = options.lane_spin;
+  lane.limits = options.lanes;
+  lane.answer_threads = AnswerThreads();
+  if (options.slow_request > absl::ZeroDuration()) {
+    lane.slow_request = options.slow_request;
+  }
+  return lane;
 }
 
 HealthMonitorOptions ToMonitorOptions(const ServerOptions& options) {

@@ -10,6 +10,7 @@
 #include "kernels/backends/backends.h"
 #include "kernels/matrix/backend.h"
 #include "server/health/health_monitor.h"
+#include "server/lane/lane_service.h"
 #include "server/net/connection_table.h"
 #include "server/rpc/rpc_options.h"
 #include "server/scheduling/launch_planner.h"
@@ -30,6 +31,8 @@ SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
 // fewer than was asked.
 ConnectionLimits FittedLimits(const ServerOptions& options);
 RpcOptions ToRpcOptions(const ServerOptions& options);
+// Without its socket's file.
+LaneOptions ToLaneOptions(const ServerOptions& options);
 HealthMonitorOptions ToMonitorOptions(const ServerOptions& options);
 
 }  // namespace qgemm

@@ -25,6 +25,7 @@
 #include "server/access/access_control.h"
 #include "server/health/health.h"
 #include "server/health/health_monitor.h"
+#include "server/lane/lane_service.h"
 #include "server/metrics/metrics_endpoint.h"
 #include "server/metrics/server_metrics.h"
 #include "server/net/accept_loop.h"
@@ -34,6 +35,7 @@
 #include "server/net/peer_table.h"
 #include "server/part_options.h"
 #include "server/programs/program_store.h"
+#include "server/rpc/call_registry.h"
 #include "server/rpc/qgemm_service.h"
 #include "server/scheduling/batch_dispatcher.h"
 #include "server/tls/tls_credentials.h"
@@ -62,11 +64,16 @@ absl::StatusOr<std::string> ResolveMetricsListen(const std::string& text) {
   return address.ToString();
 }
 
-absl::StatusOr<std::vector<Listener>> OpenListeners(
-    const ServerOptions& options) {
+absl::StatusOr<SocketFileOptions> ToSocketFile(const ServerOptions& options) {
   SocketFileOptions file;
   ASSIGN_OR_RETURN(file.mode, ParseSocketMode(options.socket_mode));
   ASSIGN_OR_RETURN(file.group, ParseSocketGroup(options.socket_group));
+  return file;
+}
+
+absl::StatusOr<std::vector<Listener>> OpenListeners(
+    const ServerOptions& options) {
+  ASSIGN_OR_RETURN(const SocketFileOptions file, ToSocketFile(options));
   std::vector<Listener> listeners;
   for (const std::string& text : options.listen) {
     ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(text));
@@ -129,6 +136,7 @@ class GrpcServer final : public Server {
 
   absl::Status Start() {
     if (access_ != nullptr) RETURN_IF_ERROR(access_->Start());
+    RETURN_IF_ERROR(OpenLanes());
     RETURN_IF_ERROR(Listen());
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(const std::string listen,
@@ -137,6 +145,7 @@ class GrpcServer final : public Server {
                                                          MakeGpuSampler()));
     }
     service_.Start();
+    if (lanes_ != nullptr) lanes_->Start();
     serving_ = true;
     accept_loop_->Start();
     monitor_.SetStarted();
@@ -162,9 +171,11 @@ class GrpcServer final : public Server {
     drained_ = true;
     monitor_.SetDraining();
     if (serving_) service_.BeginDrain();
+    if (lanes_ != nullptr) lanes_->BeginDrain(LiveCalls::Draining());
     scheduler_.Drain(failure().ok() ? deadline : clock_.Now());
     EndLaunches();
     dispatcher_.WaitForCompletions();
+    if (lanes_ != nullptr) lanes_->Stop();
     if (serving_) {
       // Every accepted call has its answer; only clients that are slow to close
       // their connections are left.
@@ -239,6 +250,7 @@ class GrpcServer final : public Server {
   void Fail(const absl::Status& reason) {
     backend_->GiveUp(reason);
     if (serving_) service_.Fail(reason);
+    if (lanes_ != nullptr) lanes_->BeginDrain(reason);
     dispatcher_.Fail(reason);
     scheduler_.Drain(clock_.Now());
     absl::AnyInvocable<void()> notify;
@@ -270,6 +282,17 @@ class GrpcServer final : public Server {
   std::unique_ptr<GpuSampler> MakeGpuSampler() const {
     if (backend_->describe().name != "cuda") return nullptr;
     return std::make_unique<GpuSampler>();
+  }
+
+  absl::Status OpenLanes() {
+    if (options_.lane_listen.empty()) return absl::OkStatus();
+    LaneOptions lane = ToLaneOptions(options_);
+    ASSIGN_OR_RETURN(lane.socket_file, ToSocketFile(options_));
+    ASSIGN_OR_RETURN(
+        lanes_, LaneService::Create(
+                    lane, {backend_.get(), &store_, &programs_, &scheduler_,
+                           &metrics_, &clock_, &peers_, access_.get()}));
+    return absl::OkStatus();
   }
 
   absl::Status Listen() {
@@ -323,6 +346,7 @@ class GrpcServer final : public Server {
   BatchDispatcher dispatcher_;
   BatchScheduler scheduler_;
   QgemmService service_;
+  std::unique_ptr<LaneService> lanes_;   // null without --lane_listen
   std::unique_ptr<TlsCredentials> tls_;  // null without such an address
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<Acceptor> tls_acceptor_;

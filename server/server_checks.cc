@@ -28,6 +28,8 @@ constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 // Longer than any client waits.
 constexpr absl::Duration kMaxAgeCap = absl::Minutes(1);
 
+constexpr int64_t kMaxLaneBytes = int64_t{1} << 40;
+
 constexpr absl::Duration kMinIdleTimeout = absl::Milliseconds(100);
 constexpr absl::Duration kMaxIdleTimeout = absl::Hours(24);
 
@@ -80,6 +82,22 @@ absl::Status CheckClientLimits(const ServerOptions& options) {
         absl::FormatDuration(kMaxIdleTimeout)));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckLanes(const ServerOptions& options) {
+  constexpr absl::Duration kMaxSpin = absl::Seconds(1);
+  RETURN_IF_ERROR(CheckRange("max_lanes", options.lanes.max_lanes, 1, 4096));
+  RETURN_IF_ERROR(
+      CheckRange("max_lane_bytes", options.lanes.max_bytes, 1, kMaxLaneBytes));
+  RETURN_IF_ERROR(CheckRange("max_client_lane_bytes",
+                             options.lanes.max_client_bytes, 0, kMaxLaneBytes));
+  if (options.lane_spin >= absl::ZeroDuration() &&
+      options.lane_spin <= kMaxSpin) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--lane_spin = ", absl::FormatDuration(options.lane_spin),
+                   " is not between 0 and ", absl::FormatDuration(kMaxSpin)));
 }
 
 absl::Status CheckReadyNames(const std::vector<std::string>& names) {
@@ -168,6 +186,7 @@ absl::Status Validate(const ServerOptions& options) {
   RETURN_IF_ERROR(CheckStreamLimits(options.stream));
   RETURN_IF_ERROR(CheckLaunchTimeout(options.launch_timeout));
   RETURN_IF_ERROR(CheckClientLimits(options));
+  RETURN_IF_ERROR(CheckLanes(options));
   RETURN_IF_ERROR(CheckReadyNames(options.ready_names));
   return CheckSchedulerOptions(options.scheduler);
 }

@@ -33,6 +33,9 @@ void AddAddressFlags(CLI::App* app, ServerOptions* options) {
   AddOption(app, "metrics_listen", &options->metrics_listen,
             "host:port on a loopback address to serve Prometheus metrics at "
             "(/metrics). Empty: none.");
+  AddOption(app, "lane_listen", &options->lane_listen,
+            "unix:path to open lanes at, by which clients of this host share "
+            "their operands' memory with the server. Empty: none.");
   AddOption(app, "access_table", &options->access_table,
             "JSON file of the clients and their rights, read again when it "
             "changes. Empty: whoever connects may everything.");
@@ -60,6 +63,16 @@ void AddConnectionFlags(CLI::App* app, ServerOptions* options) {
             &options->connections.max_peer_connections,
             "Connections of one client: of one user of this host, or of one "
             "address.");
+  AddOption(app, "max_lanes", &options->lanes.max_lanes,
+            "Lanes at one time, half of them of one client; more are refused "
+            "with RESOURCE_EXHAUSTED.");
+  AddBytes(app, "max_lane_bytes", &options->lanes.max_bytes,
+           "Memory of all lanes, which stays in RAM; more is refused.");
+  AddBytes(app, "max_client_lane_bytes", &options->lanes.max_client_bytes,
+           "Memory of one client's lanes. 0: half of that of all.");
+  AddDuration(app, "lane_spin", &options->lane_spin,
+              "Time after a lane's request for which a core looks for the "
+              "next one; then it sleeps until a client wakes it.");
   GrpcSettings* const grpc = &options->grpc;
   AddDuration(app, "connection_idle_timeout", &grpc->idle_timeout,
               "A connection without a call for so long is told to go away.");

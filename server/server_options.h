@@ -18,6 +18,7 @@
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/backend.h"
 #include "rpc/message_limits.h"
+#include "server/lane/lane_quota.h"
 #include "server/net/connection_table.h"
 #include "server/net/grpc_settings.h"
 #include "server/rpc/stream_ledger.h"
@@ -38,10 +39,14 @@ struct ServerOptions {
   std::string socket_group;    // name or number; empty = the process's
   std::string port_file;       // written by main.cc; empty = none
   std::string metrics_listen;  // "host:port"; empty = none
+  std::string lane_listen;     // "unix:path"; empty = none
   std::string access_table;    // file (docs/access.md); empty = none
   CertificatePaths tls;        // of "tls:" addresses
 
   ConnectionLimits connections;
+  LaneLimits lanes;
+  // The time after the last request for which lanes are polled.
+  absl::Duration lane_spin = absl::Microseconds(50);
   GrpcSettings grpc;
 
   BackendOptions backend;

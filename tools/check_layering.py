@@ -62,7 +62,9 @@ LAYERS = (
                           "kernels/programs kernels/matrix base"),
     ("server/rpc", "server rpc proto kernels/programs kernels/formats "
                    "kernels/matrix base"),
-    ("server", "server rpc proto kernels/backends kernels/formats "
+    ("server/lane", "server lane rpc proto kernels/programs kernels/matrix "
+                    "base"),
+    ("server", "server lane rpc proto kernels/backends kernels/formats "
                "kernels/matrix flags base"),
     ("client/include/qgemm", "kernels/programs kernels/formats "
                              "kernels/matrix base"),
@@ -86,8 +88,8 @@ LAYERS = (
 # These use whatever they test, measure or show; nobody uses them.
 USERS_OF_ALL = ("tests/", "bench/")
 
-GRPC_FOLDERS = ("rpc/", "server/rpc/", "server/net/", "server/tls/",
-                "server/server.", "server/main.", "client/", "loadtest/",
+GRPC_FOLDERS = ("rpc/", "server/rpc/", "server/lane/", "server/net/",
+                "server/tls/", "server/server.", "server/main.", "client/", "loadtest/",
                 "proto/") + USERS_OF_ALL
 GRPC_FREE_FOLDERS = ("client/include/", "client/examples/")
 CUDA_FOLDERS = ("kernels/cuda/",) + USERS_OF_ALL

@@ -125,6 +125,12 @@ class CpuBackend final : public Backend, private ProgramRunner {
     return staging_.Acquire(size_bytes);
   }
 
+  // Operands may lie anywhere.
+  absl::StatusOr<StagingLease> LeaseHostMemory(uint8_t* data,
+                                               int64_t size_bytes) override {
+    return StagingLease(data, size_bytes, nullptr);
+  }
+
   absl::Status CheckSupport(const ResidentWeights& weights,
                             const MatmulSignature& signature) const override {
     const auto* ours = dynamic_cast<const CpuWeights*>(&weights);

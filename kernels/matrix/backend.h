@@ -201,6 +201,18 @@ class Backend {
   // Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<StagingLease> AcquireStaging(int64_t size_bytes) = 0;
 
+  // Makes memory of the caller's, which starts on a page, usable for operands
+  // as staging is, until the lease goes; it must stay mapped so long. Its bytes
+  // may change while a batch reads them: that changes the batch's own results
+  // and nothing else.
+  // Errors: UNIMPLEMENTED if the backend computes in its own memory alone,
+  // RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<StagingLease> LeaseHostMemory(
+      uint8_t* /*data*/, int64_t /*size_bytes*/) {
+    return absl::UnimplementedError(
+        "the backend computes in its own memory alone; cpu does not");
+  }
+
   // OK if the backend computes such a layer with such a signature, else
   // UNIMPLEMENTED with what it offers or INVALID_ARGUMENT. Cheap and pure.
   virtual absl::Status CheckSupport(const ResidentWeights& weights,

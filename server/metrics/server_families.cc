@@ -51,22 +51,22 @@ HealthReport HealthFamily::Get() const {
 TransportFamilies::TransportFamilies(prometheus::Registry& registry)
     : refused(registry, "qgemm_connections_refused_total",
               "Connections that a limit refused or closed.", "reason") {
-  for (const char* reason : {"total", "peer", "fd", "transit"}) {
+  for (const char* reason : {"total", "peer", "fd", "transit", "lane"}) {
     refused.Find(reason);
   }
   auto& open = prometheus::BuildGauge()
                    .Name("qgemm_connections")
-                   .Help("Open gRPC connections.")
+                   .Help("Open gRPC connections, and lanes.")
                    .Register(registry);
   auto& accepted = prometheus::BuildCounter()
                        .Name("qgemm_connections_accepted_total")
-                       .Help("gRPC connections that were accepted.")
+                       .Help("gRPC connections, and lanes, that were accepted.")
                        .Register(registry);
   auto& bytes = prometheus::BuildCounter()
                     .Name("qgemm_transport_bytes_total")
-                    .Help("Bytes of gRPC connections.")
+                    .Help("Bytes of gRPC connections; operands of lanes.")
                     .Register(registry);
-  for (const char* name : {"tcp", "unix", "tls"}) {
+  for (const char* name : {"tcp", "unix", "tls", "lane"}) {
     Of(name) = {
         &open.Add({{"transport", name}}),
         &accepted.Add({{"transport", name}}),
@@ -77,7 +77,8 @@ TransportFamilies::TransportFamilies(prometheus::Registry& registry)
 }
 
 TransportFamilies::Transport& TransportFamilies::Of(absl::string_view name) {
-  CHECK(name == "tcp" || name == "unix" || name == "tls");
+  CHECK(name == "tcp" || name == "unix" || name == "tls" || name == "lane");
+  if (name == "lane") return lane_;
   if (name == "tls") return tls_;
   return name == "tcp" ? tcp_ : unix_;
 }
@@ -94,6 +95,19 @@ void TransportFamilies::AddBytes(absl::string_view transport,
   const Transport& counted = Of(transport);
   (direction == Direction::kReceived ? counted.received : counted.sent)
       ->Increment(static_cast<double>(bytes));
+}
+
+LaneFamilies::LaneFamilies(prometheus::Registry& registry)
+    : bytes(AddGauge(registry, "qgemm_lane_bytes",
+                     "Memory shared with clients of lanes.")),
+      wakes(AddCounter(registry, "qgemm_lane_wakes_total",
+                       "Wake-ups of the thread that polls lanes.")),
+      ended(registry, "qgemm_lanes_ended_total", "Lanes that have ended.",
+            "reason") {
+  for (const char* reason :
+       {"hangup", "index", "slot", "packet", "unread", "drain"}) {
+    ended.Find(reason);
+  }
 }
 
 TlsFamilies::TlsFamilies(prometheus::Registry& registry)

@@ -41,7 +41,7 @@ class TransportFamilies {
  public:
   explicit TransportFamilies(prometheus::Registry& registry);
 
-  // `transport` is "tcp", "unix" or "tls".
+  // `transport` is "tcp", "unix", "tls" or "lane".
   void ConnectionsChanged(absl::string_view transport, int64_t delta);
   void AddBytes(absl::string_view transport, Direction direction,
                 int64_t bytes);
@@ -61,6 +61,16 @@ class TransportFamilies {
   Transport tcp_;
   Transport unix_;
   Transport tls_;
+  Transport lane_;
+};
+
+// Memory shared with clients, and the ends of lanes.
+struct LaneFamilies {
+  explicit LaneFamilies(prometheus::Registry& registry);
+
+  prometheus::Gauge* bytes;
+  prometheus::Counter* wakes;
+  LabelledCounter ended;
 };
 
 // Certificates and handshakes.

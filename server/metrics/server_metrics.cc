@@ -218,6 +218,7 @@ struct ServerMetrics::Families final : public prometheus::Collectable {
   TrafficFamilies traffic;
   HealthFamily health{counters_and_gauges};
   TransportFamilies transport{counters_and_gauges};
+  LaneFamilies lanes{counters_and_gauges};
   TlsFamilies tls{counters_and_gauges};
   CallFamilies calls{counters_and_gauges};
   AccessFamilies access{counters_and_gauges};
@@ -339,6 +340,16 @@ void ServerMetrics::AddTransportBytes(absl::string_view transport,
                                       Direction direction, int64_t bytes) {
   families_->transport.AddBytes(transport, direction, bytes);
 }
+
+void ServerMetrics::LaneBytesChanged(int64_t delta) {
+  families_->lanes.bytes->Increment(static_cast<double>(delta));
+}
+
+void ServerMetrics::LaneEnded(absl::string_view reason) {
+  families_->lanes.ended.Increment(reason);
+}
+
+void ServerMetrics::LanesWoken() { families_->lanes.wakes->Increment(); }
 
 void ServerMetrics::SetTlsExpiry(absl::string_view certificate,
                                  absl::Time expiry) {

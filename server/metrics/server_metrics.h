@@ -146,13 +146,20 @@ class ServerMetrics {
   void SetHealth(HealthState state, absl::string_view reason = "");
   HealthReport health() const;
 
-  // `transport` is "tcp", "unix" or "tls".
+  // `transport` is "tcp", "unix", "tls" or "lane".
   void ConnectionsChanged(absl::string_view transport, int64_t delta);
-  // Counts a connection that a limit refused, "total", "peer" or "fd", or
-  // closed, "transit".
+  // Counts a connection that a limit refused, "total", "peer", "fd" or
+  // "lane", or closed, "transit".
   void ConnectionRefused(absl::string_view reason);
   void AddTransportBytes(absl::string_view transport, Direction direction,
                          int64_t bytes);
+  // Changes the bytes of memory shared with clients of lanes.
+  void LaneBytesChanged(int64_t delta);
+  // Counts a lane that has ended: "hangup", "index", "slot", "packet", "unread"
+  // or "drain".
+  void LaneEnded(absl::string_view reason);
+  // Counts a wake-up of the thread that looks for requests of lanes.
+  void LanesWoken();
   // Sets the end of a certificate: "server", "client_ca"; of a revocation list:
   // "crl".
   void SetTlsExpiry(absl::string_view certificate, absl::Time expiry);

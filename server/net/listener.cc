@@ -45,9 +45,9 @@ absl::Status SystemRefused(const ListenAddress& address,
 }
 
 absl::StatusOr<FileDescriptor> NewSocket(const ListenAddress& address,
-                                         int family) {
-  FileDescriptor fd(
-      socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+                                         int family, SocketType type) {
+  const int kind = type == SocketType::kPackets ? SOCK_SEQPACKET : SOCK_STREAM;
+  FileDescriptor fd(socket(family, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return SystemRefused(address, "open a socket");
   return fd;
 }
@@ -83,7 +83,7 @@ absl::StatusOr<FileDescriptor> Lock(const ListenAddress& address,
 
 // Returns OK if there is no file at the address. Removes a Unix socket at which
 // nobody listens.
-absl::Status ClearPath(const ListenAddress& address) {
+absl::Status ClearPath(const ListenAddress& address, SocketType type) {
   struct stat file;
   if (lstat(address.path.c_str(), &file) != 0) {
     if (errno == ENOENT) return absl::OkStatus();
@@ -92,10 +92,12 @@ absl::Status ClearPath(const ListenAddress& address) {
   if (!S_ISSOCK(file.st_mode)) {
     return Refused(address, "the path is taken by a file that is not a socket");
   }
-  ASSIGN_OR_RETURN(const FileDescriptor probe, NewSocket(address, AF_UNIX));
+  ASSIGN_OR_RETURN(const FileDescriptor probe,
+                   NewSocket(address, AF_UNIX, type));
   ASSIGN_OR_RETURN(const SocketAddress end, ToSocketAddress(address));
   if (connect(probe.get(), end.get(), end.length) == 0 ||
-      errno == EAGAIN) {  // too many wait to be accepted
+      errno == EAGAIN ||      // too many wait to be accepted
+      errno == EPROTOTYPE) {  // a socket of the other type
     return Refused(address, "another process listens there");
   }
   if (errno != ECONNREFUSED) return SystemRefused(address);
@@ -149,8 +151,8 @@ absl::StatusOr<Listener> Listener::Open(const ListenAddress& address,
   Listener listener;
   listener.address_ = address;
   const bool is_unix = address.kind == ListenAddress::Kind::kUnix;
-  if (is_unix) RETURN_IF_ERROR(listener.TakePath());
-  RETURN_IF_ERROR(listener.Bind());
+  if (is_unix) RETURN_IF_ERROR(listener.TakePath(options.type));
+  RETURN_IF_ERROR(listener.Bind(options.type));
   if (is_unix) RETURN_IF_ERROR(listener.SetFile(options));
   if (listen(listener.fd(), kBacklog) != 0) return SystemRefused(address);
   return listener;
@@ -166,14 +168,14 @@ Listener::~Listener() {
   unlink(LockPath(address_).c_str());
 }
 
-absl::Status Listener::TakePath() {
+absl::Status Listener::TakePath(SocketType type) {
   ASSIGN_OR_RETURN(lock_, Lock(address_, LockPath(address_)));
-  return ClearPath(address_);
+  return ClearPath(address_, type);
 }
 
-absl::Status Listener::Bind() {
+absl::Status Listener::Bind(SocketType type) {
   ASSIGN_OR_RETURN(SocketAddress end, ToSocketAddress(address_));
-  ASSIGN_OR_RETURN(socket_, NewSocket(address_, end.family()));
+  ASSIGN_OR_RETURN(socket_, NewSocket(address_, end.family(), type));
   if (end.family() != AF_UNIX) {
     const int on = 1;
     // Connections of an earlier server do not keep the port.

@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -18,8 +19,13 @@
 
 namespace qgemm {
 
-// The file of a Unix socket.
+// Kind of a Unix socket: a stream of bytes, or packets in order
+// (SOCK_SEQPACKET).
+enum class SocketType : uint8_t { kStream, kPackets };
+
+// A Unix socket and its file.
 struct SocketFileOptions {
+  SocketType type = SocketType::kStream;
   // Permissions; nullopt: those that the umask leaves.
   std::optional<mode_t> mode;
   // nullopt: the group of the process.
@@ -54,9 +60,9 @@ class Listener {
  private:
   Listener() = default;
 
-  absl::Status Bind();
+  absl::Status Bind(SocketType type);
   // Takes the path, and gives the socket's file its owner and mode.
-  absl::Status TakePath();
+  absl::Status TakePath(SocketType type);
   absl::Status SetFile(const SocketFileOptions& options);
 
   ListenAddress address_;

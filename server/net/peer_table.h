@@ -63,7 +63,7 @@ struct Peer {
   std::optional<uid_t> user;
   // For logs only: "127.0.0.1:40312", "unix pid 4711".
   std::string address;
-  // Label of metrics: "tcp", "unix" or "tls".
+  // Label of metrics: "tcp", "unix", "tls" or "lane".
   const char* transport = "tcp";
   // Counts the messages that have come whole; null where nobody asks.
   ConnectionTransit* transit = nullptr;

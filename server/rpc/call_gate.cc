@@ -104,15 +104,31 @@ CallGate::Admission CallGate::Admit(
   admission.peer = peers_->Find(context);
   if (access_ == nullptr || rpc.access.is_for_everybody()) return admission;
   admission.generation = access_->generation();
-  Found found = Find(*admission.peer, context, admission.generation);
+  Conclude(rpc, Find(*admission.peer, context, admission.generation),
+           &admission);
+  return admission;
+}
+
+CallGate::Admission CallGate::Admit(const Rpc& rpc,
+                                    std::shared_ptr<const Peer> connection,
+                                    const Credentials& shown) const {
+  Admission admission;
+  admission.peer = std::move(connection);
+  if (access_ == nullptr || rpc.access.is_for_everybody()) return admission;
+  admission.generation = access_->generation();
+  Conclude(rpc, FindInTable(*admission.peer, shown), &admission);
+  return admission;
+}
+
+void CallGate::Conclude(const Rpc& rpc, Found found,
+                        Admission* admission) const {
   if (found.status.ok()) {
-    admission.peer = std::move(found.client);
-    found.status = rpc.access.Check(*admission.peer->principal, rpc.method);
+    admission->peer = std::move(found.client);
+    found.status = rpc.access.Check(*admission->peer->principal, rpc.method);
     found.reason = DenyReason::kRight;
   }
-  admission.status = std::move(found.status);
-  if (!admission.status.ok()) Deny(rpc, found.reason, admission);
-  return admission;
+  admission->status = std::move(found.status);
+  if (!admission->status.ok()) Deny(rpc, found.reason, *admission);
 }
 
 CallGate::Found CallGate::Find(const Peer& connection,
@@ -129,6 +145,16 @@ CallGate::Found CallGate::Find(const Peer& connection,
   if (found.client != nullptr) return found;
   CollectCertificate(context, &shown);
   shown.user = connection.user;
+  found = FindInTable(connection, shown);
+  if (found.status.ok() && repeatable) {
+    connection.clients->Remember(key, generation, found.client);
+  }
+  return found;
+}
+
+CallGate::Found CallGate::FindInTable(const Peer& connection,
+                                      const Credentials& shown) const {
+  Found found;
   Identity identity = Identify(*access_->table(), shown);
   found.status = std::move(identity.status);
   found.reason = identity.reason;
@@ -138,9 +164,7 @@ CallGate::Found CallGate::Find(const Peer& connection,
   if (!connection.clients->Count(found.client->usage, quota)) {
     found.status = TooManyConnections(*found.client, quota);
     found.reason = DenyReason::kConnections;
-    return found;
   }
-  if (repeatable) connection.clients->Remember(key, generation, found.client);
   return found;
 }
 

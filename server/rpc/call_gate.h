@@ -85,6 +85,11 @@ class CallGate {
   // logged. Errors: UNAUTHENTICATED, PERMISSION_DENIED.
   Admission Admit(const Rpc& rpc, const grpc::ServerContextBase& context) const;
 
+  // The same for a client that calls by other means than gRPC: over
+  // `connection`, which the peer table holds, showing that.
+  Admission Admit(const Rpc& rpc, std::shared_ptr<const Peer> connection,
+                  const Credentials& shown) const;
+
   // False once another table decides than that of the generation.
   bool IsCurrent(uint64_t generation) const {
     return access_ == nullptr || access_->generation() == generation;
@@ -100,6 +105,10 @@ class CallGate {
   // Asks the connection, then the table.
   Found Find(const Peer& connection, const grpc::ServerContextBase& context,
              uint64_t generation) const;
+  // Asks the table, and counts the connection for the client.
+  Found FindInTable(const Peer& connection, const Credentials& shown) const;
+  // Takes over who was found, if the RPC is for them.
+  void Conclude(const Rpc& rpc, Found found, Admission* admission) const;
   void Deny(const Rpc& rpc, DenyReason reason, const Admission& denied) const;
 
   const AccessControl* const access_;

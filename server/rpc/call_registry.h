@@ -46,9 +46,14 @@ class LiveCalls {
   };
 
   // From now on CheckServing refuses with `refusal`; the first one stays.
-  void BeginDrain(const absl::Status& refusal = absl::UnavailableError(
-                      "the server is draining and takes no new requests; try "
-                      "another replica"));
+  void BeginDrain(const absl::Status& refusal = Draining());
+
+  // UNAVAILABLE, for what comes while the server drains.
+  static absl::Status Draining() {
+    return absl::UnavailableError(
+        "the server is draining and takes no new requests; try another "
+        "replica");
+  }
 
   // OK, or UNAVAILABLE while the server drains or after it has failed.
   absl::Status CheckServing() const;

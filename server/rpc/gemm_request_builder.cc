@@ -141,6 +141,11 @@ absl::Status GemmRequestBuilder::AcquireC() {
   return absl::OkStatus();
 }
 
+void GemmRequestBuilder::SetOperands(StagingLease a, StagingLease c) {
+  request_->a = std::move(a);
+  request_->c = std::move(c);
+}
+
 void GemmRequestBuilder::SetCaller(GemmCaller caller,
                                    AdmittedRequest::Done done) {
   request_->arrival = caller.arrival;

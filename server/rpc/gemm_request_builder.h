@@ -121,6 +121,10 @@ class GemmRequestBuilder {
   absl::Status AcquireC();
   uint8_t* a() { return request_->a.data(); }
 
+  // In place of those: memory of the caller's that the backend computes in, of
+  // the sizes' bytes.
+  void SetOperands(StagingLease a, StagingLease c);
+
   // `done` is as AdmittedRequest says.
   void SetCaller(GemmCaller caller, AdmittedRequest::Done done);
 

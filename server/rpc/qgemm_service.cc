@@ -209,6 +209,9 @@ class QgemmService::Handlers {
               [this](const auto& request, const Peer& peer, auto* response) {
                 programs_.queries().AddServerInfo(peer.principal.get(),
                                                   response);
+                if (peer.user.has_value()) {
+                  response->set_lane_path(options_.lane_path);
+                }
                 return queries_.ServerInfo(peer.principal.get(), request,
                                            response);
               }),

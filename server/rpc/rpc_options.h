@@ -58,6 +58,8 @@ struct RpcOptions {
   bool enable_freeze = false;
   bool enable_faults = false;
   std::string version;
+  // Of the lanes' socket, for clients of this host; empty: there is none.
+  std::string lane_path;
 };
 
 }  // namespace qgemm

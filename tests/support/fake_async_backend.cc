@@ -187,6 +187,12 @@ absl::StatusOr<StagingLease> FakeAsyncBackend::AcquireStaging(
                       });
 }
 
+absl::StatusOr<StagingLease> FakeAsyncBackend::LeaseHostMemory(
+    uint8_t* data, int64_t size_bytes) {
+  ++leases_;
+  return StagingLease(data, size_bytes, [this] { --leases_; });
+}
+
 absl::Status FakeAsyncBackend::CheckSupport(
     const ResidentWeights& weights, const MatmulSignature& signature) const {
   return reference::CheckReferenceSupport(

@@ -70,12 +70,14 @@ class FakeAsyncBackend final : public Backend, private ProgramRunner {
   int64_t held() const;
   // Rows of every enqueued batch, in order.
   std::vector<int64_t> enqueued_rows() const;
-  // Staging leases that are out.
+  // Leases of staging and of hosts' memory that are out.
   int64_t leases() const { return leases_.load(); }
 
   absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() override;
   int64_t EstimateResidentBytes(const WeightsShape& shape) const override;
   absl::StatusOr<StagingLease> AcquireStaging(int64_t size_bytes) override;
+  absl::StatusOr<StagingLease> LeaseHostMemory(uint8_t* data,
+                                               int64_t size_bytes) override;
   absl::Status CheckSupport(const ResidentWeights& weights,
                             const MatmulSignature& signature) const override;
   absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) override;

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "server/lane/lane.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/access/identify.h"
+
+namespace qgemm {
+namespace {
+
+absl::Status NotOpen(uint32_t number) {
+  return absl::NotFoundError(
+      absl::StrCat("handle = ", number, " is not open on this lane"));
+}
+
+}  // namespace
+
+LaneClient::LaneClient(const CallGate* gate,
+                       std::shared_ptr<const Peer> connection,
+                       const std::string& token)
+    : gate_(gate),
+      connection_(std::move(connection)),
+      authorization_(token.empty() ? "" : absl::StrCat("Bearer ", token)),
+      admission_(Judge()) {}
+
+CallGate::Admission LaneClient::Judge() const {
+  Credentials shown;
+  if (!authorization_.empty()) shown.authorization.push_back(authorization_);
+  shown.user = connection_->user;
+  return gate_->Admit(kLaneRpc, connection_, shown);
+}
+
+absl::StatusOr<std::shared_ptr<const Peer>> LaneClient::Current() const {
+  MutexLock lock(&mutex_);
+  if (!gate_->IsCurrent(admission_.generation)) admission_ = Judge();
+  if (!admission_.status.ok()) return admission_.status;
+  return admission_.peer;
+}
+
+absl::StatusOr<uint32_t> LaneHandles::Open(LaneHandle handle) {
+  auto held = std::make_shared<const LaneHandle>(std::move(handle));
+  MutexLock lock(&mutex_);
+  if (open_.size() >= kMostHandles) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the lane has ", open_.size(),
+                     " handles, which is the limit; close some"));
+  }
+  do {
+    ++last_;
+  } while (open_.count(last_) != 0);
+  open_.emplace(last_, std::move(held));
+  return last_;
+}
+
+absl::Status LaneHandles::Close(uint32_t number) {
+  MutexLock lock(&mutex_);
+  return open_.erase(number) != 0 ? absl::OkStatus() : NotOpen(number);
+}
+
+absl::StatusOr<std::shared_ptr<const LaneHandle>> LaneHandles::Find(
+    uint32_t number) const {
+  MutexLock lock(&mutex_);
+  const auto found = open_.find(number);
+  if (found == open_.end()) return NotOpen(number);
+  return found->second;
+}
+
+Lane::Lane(std::unique_ptr<const LaneMemory> memory, FileDescriptor doorbell,
+           FileDescriptor wake, std::shared_ptr<const LaneClient> client)
+    : memory_(std::move(memory)),
+      doorbell_(std::move(doorbell)),
+      client_(std::move(client)),
+      requests_(memory_.get()),
+      completions_(memory_.get(), std::move(wake)) {}
+
+bool Lane::Break(const absl::Status& violation) {
+  MutexLock lock(&mutex_);
+  if (!violation_.ok()) return false;
+  violation_ = violation;
+  broken_.store(true, std::memory_order_release);
+  return true;
+}
+
+absl::Status Lane::violation() const {
+  MutexLock lock(&mutex_);
+  return violation_;
+}
+
+}  // namespace qgemm

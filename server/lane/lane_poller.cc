@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Doorbells are watched for edges and never read: a client that shares one may
+// make a read of it block.
+
+#include "server/lane/lane_poller.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+
+namespace qgemm {
+namespace {
+
+void Pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+void Watch(int epoll, int fd) {
+  epoll_event event = {};
+  event.events = EPOLLIN | EPOLLET;
+  CHECK_EQ(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event), 0)
+      << std::strerror(errno);
+}
+
+}  // namespace
+
+LanePoller::LanePoller(absl::Duration spin, Callbacks callbacks)
+    : spin_(spin),
+      callbacks_(std::move(callbacks)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  CHECK(epoll_.valid() && wake_.valid()) << std::strerror(errno);
+  Watch(epoll_.get(), wake_.get());
+}
+
+LanePoller::~LanePoller() { Stop(); }
+
+void LanePoller::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void LanePoller::Stop() {
+  if (!thread_.joinable()) return;
+  stopping_.store(true);
+  WakeUp();
+  thread_.join();
+}
+
+void LanePoller::Add(const std::shared_ptr<Lane>& lane) {
+  {
+    MutexLock lock(&mutex_);
+    lanes_.push_back(lane);
+  }
+  changes_.fetch_add(1);
+  Watch(epoll_.get(), lane->doorbell());
+  WakeUp();
+}
+
+void LanePoller::Remove(const std::shared_ptr<Lane>& lane) {
+  {
+    MutexLock lock(&mutex_);
+    lanes_.erase(std::remove(lanes_.begin(), lanes_.end(), lane), lanes_.end());
+  }
+  changes_.fetch_add(1);
+  // The client has the doorbell too, which would go on ringing.
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, lane->doorbell(), nullptr);
+  WakeUp();
+}
+
+void LanePoller::Run() {
+  const SteadyClock clock;
+  Lanes lanes;
+  uint64_t seen = 0;
+  absl::Time busy = clock.Now();
+  while (!stopping_.load()) {
+    const uint64_t changes = changes_.load();
+    if (changes != seen) {
+      MutexLock lock(&mutex_);
+      lanes = lanes_;
+      seen = changes;
+    }
+    if (PollAll(lanes)) {
+      busy = clock.Now();
+    } else if (clock.Now() - busy < spin_) {
+      Pause();
+    } else {
+      Sleep(lanes);
+      busy = clock.Now();
+    }
+  }
+}
+
+bool LanePoller::PollAll(const Lanes& lanes) {
+  bool any = false;
+  for (const std::shared_ptr<Lane>& lane : lanes) any = Poll(lane) || any;
+  return any;
+}
+
+bool LanePoller::Poll(const std::shared_ptr<Lane>& lane) {
+  if (lane->is_broken()) return false;
+  RequestReader& requests = lane->requests();
+  const absl::StatusOr<uint32_t> waiting = requests.Waiting();
+  if (!waiting.ok()) {
+    Break(lane, waiting.status());
+    return false;
+  }
+  const uint32_t turn = std::min(*waiting, kLaneTurn);
+  for (uint32_t i = 0; i < turn; ++i) {
+    const lane::RequestEntry entry = requests.Take();
+    const absl::Status claimed = lane->completions().Claim(entry.slot);
+    if (!claimed.ok()) {
+      Break(lane, claimed);
+      break;
+    }
+    callbacks_.serve(lane, entry);
+  }
+  return turn > 0;
+}
+
+void LanePoller::Sleep(const Lanes& lanes) {
+  bool sleeps = true;
+  size_t asleep = 0;
+  for (; sleeps && asleep < lanes.size(); ++asleep) {
+    sleeps =
+        lanes[asleep]->is_broken() || lanes[asleep]->requests().FallAsleep();
+  }
+  if (sleeps) {
+    // One that is dropped here would be found at the next sleep.
+    constexpr int kEvents = 16;
+    epoll_event events[kEvents];
+    epoll_wait(epoll_.get(), events, kEvents, -1);
+    callbacks_.woken();
+  }
+  for (size_t i = 0; i < asleep; ++i) lanes[i]->requests().StayAwake();
+}
+
+void LanePoller::Break(const std::shared_ptr<Lane>& lane,
+                       const absl::Status& violation) {
+  if (lane->Break(violation)) callbacks_.broken();
+}
+
+void LanePoller::WakeUp() {
+  const uint64_t one = 1;
+  CHECK_EQ(write(wake_.get(), &one, sizeof(one)),
+           static_cast<ssize_t>(sizeof(one)));
+}
+
+}  // namespace qgemm

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "server/lane/lane_requests.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "rpc/grpc_status.h"
+#include "server/lane/entry_checks.h"
+#include "server/rpc/request_log.h"
+#include "server/rpc/translate.h"
+#include "server/weights/owners.h"
+
+namespace qgemm {
+namespace {
+
+// A lane's operands are its client's own, so that their size is no limit
+// beside that of the lane.
+ResultLimit NoResultLimit() {
+  return {std::numeric_limits<int64_t>::max(), "", 0};
+}
+
+absl::Status CheckResultBytes(uint64_t c_bytes, const GemmSizes& sizes) {
+  if (c_bytes == static_cast<uint64_t>(sizes.c_bytes)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("c_bytes = ", c_bytes, "; the result of m = ", sizes.m,
+                   " rows has ", sizes.c_bytes));
+}
+
+}  // namespace
+
+// A request until its completion is written.
+struct LaneRequests::Request {
+  std::shared_ptr<Lane> lane;
+  lane::RequestEntry entry;
+  absl::Time arrival;
+  // The client by the table in force when the request came; null until then.
+  std::shared_ptr<const Peer> peer;
+  std::shared_ptr<const LaneHandle> handle;  // null until it is found
+
+  absl::string_view method() const {
+    const bool runs =
+        handle != nullptr && handle->kind == lane::HandleKind::kProgram;
+    return runs ? "LaneRun" : "LaneGemm";
+  }
+  // Borrows the lane's memory, and keeps the lane.
+  StagingLease Lease(uint64_t offset, uint64_t bytes) const {
+    return {lane->memory().operands() + offset, static_cast<int64_t>(bytes),
+            [keeper = lane] {}};
+  }
+};
+
+LaneRequests::LaneRequests(const LaneParts& parts, absl::Duration slow_request,
+                           int answer_threads)
+    : parts_(parts),
+      slow_request_(slow_request),
+      services_{parts.backend, parts.store, parts.programs, parts.scheduler},
+      answers_(answer_threads) {}
+
+void LaneRequests::Serve(const std::shared_ptr<Lane>& lane,
+                         const lane::RequestEntry& entry) {
+  live_.Add();
+  Request request = {lane, entry, parts_.clock->Now(), nullptr, nullptr};
+  absl::StatusOr<GemmRequestBuilder> builder = Prepare(&request);
+  if (!builder.ok()) return End(request, builder.status(), {}, nullptr);
+  GemmCaller caller;
+  caller.arrival = request.arrival;
+  caller.deadline = DeadlineAfter(request.arrival, entry.timeout_ns);
+  caller.cancelled = {lane, &lane->client_left()};
+  caller.completion_executor = &answers_;
+  builder->SetCaller(std::move(caller),
+                     [this, request = std::move(request)](
+                         const absl::Status& status, const GemmTimings& timings,
+                         std::unique_ptr<AdmittedRequest> ended) {
+                       End(request, status, timings, std::move(ended));
+                     });
+  std::move(*builder).Enqueue();
+}
+
+void LaneRequests::Refuse(const absl::Status& refusal) {
+  MutexLock lock(&mutex_);
+  if (!refusal_.ok()) return;
+  refusal_ = refusal;
+  refuses_.store(true, std::memory_order_release);
+}
+
+absl::Status LaneRequests::CheckServing() const {
+  if (!refuses_.load(std::memory_order_acquire)) return absl::OkStatus();
+  MutexLock lock(&mutex_);
+  return refusal_;
+}
+
+absl::StatusOr<GemmRequestBuilder> LaneRequests::Prepare(Request* request) {
+  RETURN_IF_ERROR(CheckServing());
+  ASSIGN_OR_RETURN(request->peer, request->lane->client().Current());
+  const lane::RequestEntry& entry = request->entry;
+  ASSIGN_OR_RETURN(request->handle,
+                   request->lane->handles().Find(entry.handle));
+  RETURN_IF_ERROR(CheckEntry(entry, request->handle->kind,
+                             request->lane->memory().layout().operands_bytes));
+  ASSIGN_OR_RETURN(GemmRequestBuilder builder, Parse(*request));
+  RETURN_IF_ERROR(CheckResultBytes(entry.c_bytes, builder.sizes()));
+  builder.SetOperands(request->Lease(entry.a_offset, entry.a_bytes),
+                      request->Lease(entry.c_offset, entry.c_bytes));
+  parts_.metrics->AddTransportBytes("lane", Direction::kReceived,
+                                    builder.sizes().a_bytes);
+  return builder;
+}
+
+absl::StatusOr<GemmRequestBuilder> LaneRequests::Parse(const Request& request) {
+  const lane::RequestEntry& entry = request.entry;
+  const LaneHandle& handle = *request.handle;
+  const auto a_bytes = static_cast<int64_t>(entry.a_bytes);
+  const auto priority = static_cast<v1::Priority>(entry.priority);
+  if (handle.kind == lane::HandleKind::kProgram) {
+    run_.set_program(handle.name);
+    run_.set_client_id(handle.client_id);
+    run_.set_m(entry.m);
+    run_.set_priority(priority);
+    return ParseRun(services_, run_, a_bytes, NoResultLimit(), *request.peer);
+  }
+  gemm_.set_weights(handle.name);
+  gemm_.set_client_id(handle.client_id);
+  gemm_.set_m(entry.m);
+  gemm_.set_priority(priority);
+  gemm_.set_a_type(static_cast<v1::FloatType>(entry.a_type));
+  gemm_.set_c_type(static_cast<v1::FloatType>(entry.c_type));
+  gemm_.set_mode(static_cast<v1::ComputeMode>(entry.mode));
+  gemm_.set_rounding(static_cast<v1::FloatType>(entry.rounding));
+  return ParseGemm(services_, gemm_, a_bytes, NoResultLimit(), *request.peer);
+}
+
+void LaneRequests::End(const Request& request, const absl::Status& status,
+                       const GemmTimings& timings,
+                       std::unique_ptr<AdmittedRequest> ended) {
+  LaneAnswer answer;
+  answer.status = status;
+  answer.total = parts_.clock->Now() - request.arrival;
+  if (status.ok()) {
+    if (answer.total >= slow_request_) {
+      LogSlowRequest({request.method(), *ended, timings, answer.total},
+                     *parts_.store);
+    }
+    answer.timings = timings;
+    if (!ManagesAll(request.peer->principal.get())) {
+      // Others' requests may have shared the launch.
+      answer.timings.launch_rows = 0;
+      answer.timings.launch_requests = 0;
+    }
+    parts_.metrics->AddTransportBytes("lane", Direction::kSent,
+                                      ended->c.size_bytes());
+  } else {
+    answer.retry_delay = RetryDelayOf(status).value_or(RetryDelayFor(status));
+    LogRefusal(request.method(), status, [&] {
+      return request.peer != nullptr ? request.peer
+                                     : request.lane->client().connection();
+    });
+  }
+  parts_.metrics->RpcEnded(request.method(), status.code(), answer.total);
+  // Releases the weights or the program before the client can see the answer:
+  // it may unload them then.
+  ended.reset();
+  request.lane->completions().Complete(request.entry.slot, request.entry.cookie,
+                                       answer);
+  live_.Remove();
+}
+
+}  // namespace qgemm

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A lane's request from its entry to its completion: the checks of Gemm and
+// Run, the scheduler's queue, and an answer in the lane.
+
+#ifndef QGEMM_SERVER_LANE_LANE_REQUESTS_H_
+#define QGEMM_SERVER_LANE_LANE_REQUESTS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/live_count.h"
+#include "base/mutex.h"
+#include "base/worker_pool.h"
+#include "lane/segment.h"
+#include "qgemm/v1/qgemm.pb.h"
+#include "server/access/access_control.h"
+#include "server/lane/lane.h"
+#include "server/metrics/server_metrics.h"
+#include "server/net/peer_table.h"
+#include "server/programs/program_store.h"
+#include "server/rpc/gemm_request_builder.h"
+#include "server/scheduling/batch_scheduler.h"
+#include "server/weights/weight_store.h"
+
+namespace qgemm {
+
+// Parts of the server that lanes work with; they outlive the lanes.
+struct LaneParts {
+  Backend* backend = nullptr;
+  const WeightStore* store = nullptr;
+  const ProgramStore* programs = nullptr;
+  BatchScheduler* scheduler = nullptr;
+  ServerMetrics* metrics = nullptr;
+  const Clock* clock = nullptr;
+  PeerTable* peers = nullptr;
+  const AccessControl* access = nullptr;  // null: everybody may everything
+};
+
+// Thread-safe; Serve on one thread at a time.
+class LaneRequests {
+ public:
+  // Requests that take `slow_request` are logged. Of launches with several
+  // requests, `answer_threads` wake their clients.
+  LaneRequests(const LaneParts& parts, absl::Duration slow_request,
+               int answer_threads);
+  LaneRequests(const LaneRequests&) = delete;
+  LaneRequests& operator=(const LaneRequests&) = delete;
+
+  // Serves a request that was taken from the lane, whose slot is claimed: its
+  // completion is written once, now or later, on any thread.
+  void Serve(const std::shared_ptr<Lane>& lane,
+             const lane::RequestEntry& entry);
+
+  // From now on requests complete with `refusal`; the first one stays.
+  void Refuse(const absl::Status& refusal);
+
+  // Returns when every request that was served is complete.
+  void WaitUntilNone() { live_.WaitUntilNone(); }
+
+ private:
+  struct Request;
+
+  // OK, or what Refuse said.
+  absl::Status CheckServing() const;
+  // Finds the request's client and handle, checks all of it, and makes it ready
+  // for the queue.
+  absl::StatusOr<GemmRequestBuilder> Prepare(Request* request);
+  absl::StatusOr<GemmRequestBuilder> Parse(const Request& request);
+  void End(const Request& request, const absl::Status& status,
+           const GemmTimings& timings, std::unique_ptr<AdmittedRequest> ended);
+
+  const LaneParts parts_;
+  const absl::Duration slow_request_;
+  const GemmServices services_;
+  // Messages of the RPCs, filled in from entries: one set of checks, and no
+  // allocation. The serving thread's.
+  v1::GemmRequest gemm_;
+  v1::RunRequest run_;
+  LiveCount live_;
+  std::atomic<bool> refuses_{false};
+  mutable Mutex mutex_;
+  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
+  WorkerPool answers_;  // last: its tasks use the rest
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_LANE_LANE_REQUESTS_H_

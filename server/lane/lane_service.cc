@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "server/lane/lane_service.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/lane/lane_memory.h"
+#include "server/net/listen.h"
+
+namespace qgemm {
+namespace {
+
+// Makes a lane's memory and gives it back: refused here rather than at the
+// first client.
+absl::Status CheckBackend(Backend* backend) {
+  const absl::StatusOr<std::unique_ptr<LaneMemory>> memory =
+      LaneMemory::Create(LayOutLane(lane::kMinSlots, 1), backend);
+  if (memory.ok()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("--lane_listen: ", memory.status().message()));
+}
+
+absl::Status EndOfService() {
+  return absl::UnavailableError("the server ends; try another replica");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LaneService>> LaneService::Create(
+    const LaneOptions& options, const LaneParts& parts) {
+  ASSIGN_OR_RETURN(const ListenAddress address,
+                   ParseListenAddress(options.listen));
+  if (address.kind != ListenAddress::Kind::kUnix) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--lane_listen = \"", options.listen,
+                     "\" is not unix:path; lanes are for this host"));
+  }
+  RETURN_IF_ERROR(CheckBackend(parts.backend));
+  SocketFileOptions file = options.socket_file;
+  file.type = SocketType::kPackets;
+  ASSIGN_OR_RETURN(Listener listener, Listener::Open(address, file));
+  return std::unique_ptr<LaneService>(
+      new LaneService(options, parts, std::move(listener)));
+}
+
+LaneService::LaneService(const LaneOptions& options, const LaneParts& parts,
+                         Listener listener)
+    : path_(listener.address().path),
+      requests_(parts, options.slow_request, options.answer_threads),
+      poller_(options.spin,
+              {[this](const std::shared_ptr<Lane>& lane,
+                      const lane::RequestEntry& entry) {
+                 requests_.Serve(lane, entry);
+               },
+               [this] { control_.Notify(); },
+               [metrics = parts.metrics] { metrics->LanesWoken(); }}),
+      control_(std::move(listener), options.limits, parts, &poller_) {}
+
+LaneService::~LaneService() {
+  BeginDrain(EndOfService());
+  Stop();
+}
+
+void LaneService::Start() {
+  poller_.Start();
+  control_.Start();
+}
+
+void LaneService::BeginDrain(const absl::Status& refusal) {
+  requests_.Refuse(refusal);
+  control_.Refuse();
+}
+
+void LaneService::Stop() {
+  requests_.WaitUntilNone();
+  control_.Stop(EndOfService());
+  poller_.Stop();
+  // Those that came meanwhile were refused at once.
+  requests_.WaitUntilNone();
+}
+
+}  // namespace qgemm

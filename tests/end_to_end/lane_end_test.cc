@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ends of lanes: drains answer what was accepted, and memory stays until the
+// last launch has ended.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "tests/end_to_end/child_server.h"
+#include "tests/end_to_end/lane_fixture.h"
+
+namespace qgemm {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kN = 64;
+constexpr int64_t kK = 64;
+constexpr uint32_t kUnavailable =
+    static_cast<uint32_t>(absl::StatusCode::kUnavailable);
+
+// A lane with an open layer on a server whose launches are held.
+class HeldLaneTest : public ::testing::Test {
+ protected:
+  HeldLaneTest() {
+    LoadLayer(client_, kN, kK, &random_);
+    EXPECT_TRUE(lane_->Hello(kLaneBytes, 8).ok());
+    request_ = MakeGemm("layer", 2, kK, &random_);
+    expected_ = client_.Gemm(request_).response.c();
+    entry_ =
+        ToEntry(request_, kN,
+                lane_->Open(lane::HandleKind::kWeights, "layer").message.handle,
+                *lane_);
+    server_.backend().Hold();
+  }
+
+  // Publishes it in that slot, with a result of its own.
+  lane::RequestEntry Publish(uint32_t slot) {
+    lane::RequestEntry entry = entry_;
+    entry.slot = slot;
+    entry.c_offset += slot * 4096;
+    lane_->Publish(entry);
+    return entry;
+  }
+
+  RandomGenerator random_{FreshSeed()};
+  TemporaryFolder folder_;
+  HeldServer server_{LaneServerOptions(folder_)};
+  const Client client_ = server_.NewClient();
+  std::unique_ptr<RawLane> lane_ =
+      std::make_unique<RawLane>(folder_.File("lane"));
+  v1::GemmRequest request_;
+  std::string expected_;
+  lane::RequestEntry entry_;
+};
+
+TEST_F(HeldLaneTest, ADrainAnswersWhatWasAcceptedToSleepers) {
+  std::vector<lane::RequestEntry> entries;
+  for (uint32_t slot = 0; slot < 4; ++slot) entries.push_back(Publish(slot));
+  server_.backend().WaitForHeld(1);
+  // All four have been taken once the server sleeps again.
+  while (lane_->head().server_sleeps.load() == 0) std::this_thread::yield();
+  std::vector<std::thread> sleepers;
+  for (const lane::RequestEntry& entry : entries) {
+    sleepers.emplace_back([this, &entry] {
+      EXPECT_TRUE(lane_->WaitForSlot(entry.slot, entry.cookie));
+      EXPECT_EQ(lane_->completion(entry.slot).code, 0u);
+      EXPECT_EQ(ResultOf(entry, *lane_), expected_);
+    });
+  }
+  std::thread drain(
+      [this] { server_.test_server().server().Drain(absl::InfiniteFuture()); });
+  // What comes from now on is refused, once the drain has begun.
+  lane::RequestEntry late = entry_;
+  late.slot = 7;
+  late.c_offset += 7 * 4096;
+  while (client_.Gemm(v1::GemmRequest()).status.error_code() !=
+         grpc::StatusCode::UNAVAILABLE) {
+  }
+  late.cookie = 5;
+  lane_->Publish(late);
+  server_.backend().ReleaseAll();
+  for (std::thread& sleeper : sleepers) sleeper.join();
+  drain.join();
+  if (lane_->WaitForSlot(7, 5)) {
+    EXPECT_EQ(lane_->completion(7).code, kUnavailable);
+  }
+  EXPECT_EQ(lane_->head().ended.load(), kUnavailable);
+  const auto end = lane_->WaitForEnd();
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->code(), kUnavailable);
+}
+
+TEST_F(HeldLaneTest, MemoryStaysUntilTheLastLaunchOfAClientThatLeft) {
+  const int64_t leases = server_.backend().leases();
+  Publish(0);
+  server_.backend().WaitForHeld(1);
+  lane_.reset();
+  RawLane other(folder_.File("lane"));
+  ASSERT_TRUE(other.Hello(kLaneBytes).ok());
+  EXPECT_EQ(server_.backend().leases(), leases + 1);
+  server_.backend().ReleaseAll();
+  while (server_.backend().leases() != leases) std::this_thread::yield();
+}
+
+TEST_F(HeldLaneTest, RequestsThatWaitAreDroppedWithTheirClient) {
+  Publish(0);
+  server_.backend().WaitForHeld(1);
+  const int64_t enqueued = server_.backend().enqueued();
+  for (uint32_t slot = 1; slot < 8; ++slot) Publish(slot);
+  while (lane_->head().server_sleeps.load() == 0) std::this_thread::yield();
+  const int64_t leases = server_.backend().leases();
+  lane_->HangUp();
+  while (lane_->head().ended.load() == 0) std::this_thread::yield();
+  server_.backend().ReleaseAll();
+  while (server_.backend().leases() == leases) std::this_thread::yield();
+  // The scheduler may have had a second launch in flight.
+  EXPECT_LE(server_.backend().enqueued(), enqueued + 1);
+}
+
+TEST(LaneProcessTest, SigtermEndsAnIdleServerWithSleepingLanes) {
+  const TemporaryFolder folder;
+  ChildServer server({"--listen=127.0.0.1:0", "--backend=cpu",
+                      "--lane_listen=unix:" + folder.File("lane")});
+  server.WaitForAddress();
+  RawLane lane(folder.File("lane"));
+  ASSERT_TRUE(lane.Hello(kLaneBytes).ok());
+  std::thread sleeper(
+      [&lane] { EXPECT_FALSE(lane.WaitForDone(0).has_value()); });
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0) << server.output();
+  sleeper.join();
+  EXPECT_EQ(lane.head().ended.load(), kUnavailable);
+}
+
+}  // namespace
+}  // namespace qgemm
