@@ -25,6 +25,7 @@
 #include "client/upload.h"
 #include "client/weights_stream.h"
 #include "client/weights_wire.h"
+#include "lane/segment.h"
 #include "rpc/message_limits.h"
 
 namespace qgemm {
@@ -40,6 +41,17 @@ absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low,
                                                  low, " to ", high));
 }
 
+absl::Status CheckLane(const LaneOptions& lane) {
+  RETURN_IF_ERROR(CheckRange("lane_options.operand_bytes", lane.operand_bytes,
+                             1, int64_t{1} << 40));
+  RETURN_IF_ERROR(
+      CheckRange("lane_options.calls", lane.calls, 1, lane::kMaxSlots));
+  if (lane.spin >= absl::ZeroDuration()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("ClientOptions::lane_options.spin is ",
+                   absl::FormatDuration(lane.spin), "; it must be 0 or more"));
+}
+
 absl::Status CheckOptions(const ClientOptions& options) {
   RETURN_IF_ERROR(CheckRange("channels", options.channels, 1, 1024));
   RETURN_IF_ERROR(
@@ -47,6 +59,7 @@ absl::Status CheckOptions(const ClientOptions& options) {
   RETURN_IF_ERROR(CheckRange("max_message_bytes", options.max_message_bytes,
                              4 * kMessageOverheadBytes,
                              std::numeric_limits<int>::max()));
+  RETURN_IF_ERROR(CheckLane(options.lane_options));
   return Validate(options.retry);
 }
 
@@ -121,11 +134,11 @@ Client::Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Client::~Client() {
   if (!impl_->engine().OnEngineThread()) {
-    impl_->engine().Shutdown();
+    impl_->Shutdown();
     return;
   }
   // A callback owned the client: its thread cannot wait for itself.
-  std::thread([impl = impl_] { impl->engine().Shutdown(); }).detach();
+  std::thread([impl = impl_] { impl->Shutdown(); }).detach();
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
@@ -141,7 +154,10 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
   const auto impl =
       std::make_shared<Impl>(connector, std::move(channels), probe);
   std::unique_ptr<Client> client(new Client(impl));
-  if (connected) return client;
+  if (connected) {
+    RETURN_IF_ERROR(impl->StartLane(options.connect_timeout));
+    return client;
+  }
   return absl::UnavailableError(
       absl::StrCat("connect to ", target, ": no connection within ",
                    absl::FormatDuration(options.connect_timeout), ": ",
@@ -153,7 +169,9 @@ std::vector<ServerConnection> Client::Connections() const {
   for (const ServerTarget& server : impl_->servers()) {
     const ChannelPool::ServerLoad load =
         impl_->engine().pool().LoadOf(connections.size());
-    connections.push_back({server.address, load.connected, load.rows});
+    const bool has_lane = impl_->lane_keeper().lane() != nullptr;
+    connections.push_back(
+        {server.address, load.connected, load.rows, has_lane});
   }
   return connections;
 }
@@ -198,6 +216,8 @@ absl::StatusOr<LoadResult> Client::LoadWeights(const DenseUpload& dense,
 
 absl::StatusOr<GemmResult> Client::Gemm(const GemmRequest& request) {
   const std::shared_ptr<Impl> impl = impl_;
+  auto end = impl->lane_calls().Gemm(request);
+  if (end.has_value()) return *std::move(end);
   return impl->CallWithOperand<GemmResult>(impl->GemmCall(request),
                                            ExpectedResult(request));
 }

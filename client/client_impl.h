@@ -27,6 +27,8 @@
 #include "client/channels.h"
 #include "client/every_server.h"
 #include "client/gemm_wire.h"
+#include "client/lane_calls.h"
+#include "client/lane_keeper.h"
 #include "client/run_wire.h"
 #include "qgemm/client.h"
 #include "qgemm/v1/program.pb.h"
@@ -41,10 +43,25 @@ class Client::Impl {
        const ClientOptions& options)
       : max_message_bytes_(options.max_message_bytes),
         servers_(connector.servers()),
+        lane_use_(options.lane),
         engine_(std::move(channels), connector.token(), options.retry,
-                options.completion_threads) {}
+                options.completion_threads),
+        lane_keeper_([this](absl::Time deadline) { return LanePath(deadline); },
+                     connector.token(), options.lane_options),
+        lane_calls_(options.lane, &lane_keeper_, &engine_) {}
+
+  // Opens the lane, if there is to be one; once, before all calls. Errors: of a
+  // lane that is required.
+  absl::Status StartLane(absl::Duration timeout);
+
+  // Ends all calls and waits until they have ended. Once, and not on an engine
+  // thread.
+  void Shutdown();
 
   CallEngine& engine() { return engine_; }
+  LaneCalls& lane_calls() { return lane_calls_; }
+  const LaneKeeper& lane_keeper() const { return lane_keeper_; }
+  LaneUse lane_use() const { return lane_use_; }
   int64_t max_message_bytes() const { return max_message_bytes_; }
   const std::vector<ServerTarget>& servers() const { return servers_; }
 
@@ -211,6 +228,9 @@ class Client::Impl {
   absl::Status CheckOperandFits(absl::string_view subject, int64_t bytes,
                                 absl::string_view way_round) const;
 
+  // The path that the server tells of its lane; may be empty.
+  absl::StatusOr<std::string> LanePath(absl::Time deadline);
+
   // Entries of a page that the server may fill.
   static constexpr uint32_t kPageEntries = 1000;
 
@@ -249,7 +269,10 @@ class Client::Impl {
 
   const int64_t max_message_bytes_;
   const std::vector<ServerTarget> servers_;
+  const LaneUse lane_use_;
   CallEngine engine_;
+  LaneKeeper lane_keeper_;  // calls the engine
+  LaneCalls lane_calls_;
 };
 
 // The future of a call that `start` makes with the callback it is given.

@@ -15,6 +15,12 @@
 namespace qgemm {
 namespace {
 
+absl::Duration FromNanoseconds(uint64_t nanoseconds) {
+  return absl::Nanoseconds(static_cast<int64_t>(nanoseconds));
+}
+
+}  // namespace
+
 v1::ComputeMode ToWire(ComputeMode mode) {
   switch (mode) {
     case ComputeMode::kA16:
@@ -26,12 +32,6 @@ v1::ComputeMode ToWire(ComputeMode mode) {
   }
   return v1::COMPUTE_MODE_UNSPECIFIED;
 }
-
-absl::Duration FromNanoseconds(uint64_t nanoseconds) {
-  return absl::Nanoseconds(static_cast<int64_t>(nanoseconds));
-}
-
-}  // namespace
 
 v1::FloatType ToWire(FloatType type) {
   switch (type) {
@@ -55,6 +55,11 @@ v1::Priority ToWire(RequestPriority priority) {
       return v1::PRIORITY_HIGH;
   }
   return v1::PRIORITY_UNSPECIFIED;
+}
+
+bool HasRounding(const GemmRequest& request) {
+  return request.mode == ComputeMode::kA16 &&
+         request.a_type == FloatType::kFloat32;
 }
 
 absl::Status CheckOperand(const GemmRequest& request) {
@@ -92,8 +97,7 @@ v1::GemmRequest HeaderToWire(const GemmRequest& request) {
   header.set_a_type(ToWire(request.a_type));
   header.set_c_type(ToWire(request.result_type()));
   header.set_mode(ToWire(request.mode));
-  if (request.mode == ComputeMode::kA16 &&
-      request.a_type == FloatType::kFloat32) {
+  if (HasRounding(request)) {
     header.set_rounding(ToWire(request.rounding));
   }
   if (request.priority != RequestPriority::kNormal) {

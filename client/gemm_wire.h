@@ -25,6 +25,10 @@ namespace qgemm {
 
 v1::FloatType ToWire(FloatType type);
 v1::Priority ToWire(RequestPriority priority);
+v1::ComputeMode ToWire(ComputeMode mode);
+
+// True if the request's `rounding` means something.
+bool HasRounding(const GemmRequest& request);
 
 // INVALID_ARGUMENT unless A has m rows, one or more, of whole elements.
 absl::Status CheckOperand(const GemmRequest& request);

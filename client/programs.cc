@@ -108,6 +108,8 @@ absl::StatusOr<RegisterResult> Client::RegisterProgram(
 
 absl::StatusOr<RunResult> Client::Run(const RunRequest& request) {
   const std::shared_ptr<Impl> impl = impl_;
+  auto end = impl->lane_calls().Run(request);
+  if (end.has_value()) return *std::move(end);
   return impl->CallWithOperand<RunResult>(impl->RunCall(request),
                                           ExpectedOutputs(request));
 }

@@ -68,7 +68,7 @@ LAYERS = (
                "kernels/matrix flags base"),
     ("client/include/qgemm", "kernels/programs kernels/formats "
                              "kernels/matrix base"),
-    ("client", "client/include/qgemm rpc proto kernels/programs "
+    ("client", "client/include/qgemm lane rpc proto kernels/programs "
                "kernels/formats kernels/matrix base"),
     ("client/flags", "client/include/qgemm flags base"),
     ("client/examples", "client/include/qgemm"),

@@ -90,6 +90,11 @@ void FakeService::set_repeats_pages(bool repeats_pages) {
   repeats_pages_ = repeats_pages;
 }
 
+void FakeService::set_lane_path(std::string path) {
+  MutexLock lock(&mutex_);
+  lane_path_ = std::move(path);
+}
+
 void FakeService::CloseGate() {
   MutexLock lock(&mutex_);
   gate_open_ = false;
@@ -378,6 +383,8 @@ grpc::Status FakeService::GetServerInfo(grpc::ServerContext* context,
   response->add_formats("kbit4");
   response->set_program_revision(29);
   response->set_programs(31);
+  MutexLock lock(&mutex_);
+  response->set_lane_path(lane_path_);
   return grpc::Status::OK;
 }
 

@@ -69,6 +69,9 @@ class FakeService final : public v1::Qgemm::Service {
   // Loads whose header carries a hash are answered before their chunks.
   void set_deduplicates(bool deduplicates);
 
+  // The path that GetServerInfo tells of a lane's socket; empty at first.
+  void set_lane_path(std::string path);
+
   // Every page of a list is said to be followed by the first.
   void set_repeats_pages(bool repeats_pages);
 
@@ -160,6 +163,7 @@ class FakeService final : public v1::Qgemm::Service {
   v1::UnloadProgramRequest unload_program_request_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::map<std::string, std::pair<int64_t, int64_t>>> weights_
       ABSL_GUARDED_BY(mutex_);
+  std::string lane_path_ ABSL_GUARDED_BY(mutex_);
   bool repeats_pages_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::string address_;

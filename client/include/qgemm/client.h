@@ -19,6 +19,7 @@
 #include "qgemm/client_options.h"
 #include "qgemm/gemm.h"
 #include "qgemm/gemm_stream.h"
+#include "qgemm/operand_buffer.h"
 #include "qgemm/program.h"
 #include "qgemm/server_info.h"
 #include "qgemm/weights.h"
@@ -58,7 +59,8 @@ class Client {
   // them. Returns once connected, to one of several at least. Connections are
   // direct: proxy variables of the environment are ignored.
   // Errors: INVALID_ARGUMENT (target, options), NOT_FOUND (a file of the
-  // options), UNAVAILABLE with gRPC's reason.
+  // options), UNAVAILABLE with gRPC's reason; those of opening a lane that is
+  // required.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(
       const std::string& target, const ClientOptions& options = {});
 
@@ -77,6 +79,12 @@ class Client {
                                          const LoadOptions& options = {});
   absl::StatusOr<LoadResult> LoadWeights(const WeightsStream& stream,
                                          const LoadOptions& options = {});
+
+  // Memory for operands of `bytes` bytes, 1 or more, which the client's lane,
+  // if there is one with room, reads and writes where they are. Errors:
+  // INVALID_ARGUMENT (bytes); of a client whose lane is required,
+  // RESOURCE_EXHAUSTED (no room), UNAVAILABLE (no lane now).
+  absl::StatusOr<OperandBuffer> AllocateOperands(int64_t bytes);
 
   // Multiplies; blocks until the answer is there. A Gemm has no effect on the
   // server, so retries are safe.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connections of a client, who it and its servers are to each other, its policy
-// for calls that fail, and the server's word on when to try again.
+// Connections of a client, its lane, who it and its servers are to each other,
+// its policy for calls that fail, and the server's word on when to try again.
 
 #ifndef QGEMM_CLIENT_INCLUDE_QGEMM_CLIENT_OPTIONS_H_
 #define QGEMM_CLIENT_INCLUDE_QGEMM_CLIENT_OPTIONS_H_
@@ -61,6 +61,30 @@ struct TlsOptions {
   std::string server_name;
 };
 
+// Whether calls that wait, Gemm and Run, go by a lane: memory that client and
+// server share on one host (docs/lane.md).
+enum class LaneUse : uint8_t {
+  // If the target is one unix:path, whose server offers a lane to this client;
+  // else by gRPC, as all that a lane does not carry.
+  kAuto,
+  kOff,
+  // Connect fails without a lane. Once it has ended, calls end with UNAVAILABLE
+  // until there is another; what a lane does not carry goes by gRPC.
+  kRequired,
+};
+
+struct LaneOptions {
+  // Memory for operands in flight and of AllocateOperands; the server holds it
+  // locked, and takes it from the client's quota. Calls that find no room go by
+  // gRPC.
+  int64_t operand_bytes = int64_t{16} << 20;
+  // Calls in flight at most, 1 to 4096; more go by gRPC.
+  int calls = 128;
+  // A call looks for its answer so long before its thread sleeps: up to that of
+  // a processor's time a call, for answers without a wake-up. Zero: none.
+  absl::Duration spin = absl::Microseconds(20);
+};
+
 struct ClientOptions {
   // TCP or Unix connections to each server. One connection carries any number
   // of calls; more help when large operands saturate one. Calls to one server
@@ -84,6 +108,8 @@ struct ClientOptions {
   // servers, one does and the others do or have failed to.
   absl::Duration connect_timeout = absl::Seconds(10);
   RetryPolicy retry;
+  LaneUse lane = LaneUse::kAuto;
+  LaneOptions lane_options;
 };
 
 }  // namespace qgemm

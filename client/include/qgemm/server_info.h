@@ -43,6 +43,8 @@ struct ServerConnection {
   int connected = 0;    // of ClientOptions::channels
   // Rows of this client's calls in flight; 0 if it has one server.
   int64_t rows_in_flight = 0;
+  // Calls that wait go by a lane now (ClientOptions::lane).
+  bool has_lane = false;
 };
 
 }  // namespace qgemm

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "client/lane.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/time/clock.h"
+#include "base/checked_math.h"
+#include "base/status_macros.h"
+
+namespace qgemm {
+namespace {
+
+// The bytes of m rows; nullopt if they are more than a lane can have.
+std::optional<int64_t> RowBytes(uint64_t row, int64_t unit_bytes, int64_t m) {
+  if (row > INT64_MAX) return std::nullopt;
+  const auto row_bytes = CheckedMul(static_cast<int64_t>(row), unit_bytes);
+  return row_bytes.has_value() ? CheckedMul(*row_bytes, m) : std::nullopt;
+}
+
+template <typename Byte>
+int64_t TotalOf(absl::Span<const absl::Span<Byte>> parts) {
+  int64_t total = 0;
+  for (const auto& part : parts) total += part.size();
+  return total;
+}
+
+// All bytes of the parts, if they lie one behind the other.
+template <typename Byte>
+std::optional<absl::Span<const uint8_t>> Joined(
+    absl::Span<const absl::Span<Byte>> parts) {
+  if (parts.empty()) return std::nullopt;
+  const uint8_t* end = parts[0].data();
+  for (const auto& part : parts) {
+    if (part.data() != end) return std::nullopt;
+    end += part.size();
+  }
+  return absl::MakeConstSpan(parts[0].data(), TotalOf(parts));
+}
+
+LaneOutcome Answered(absl::Status status) {
+  LaneOutcome outcome;
+  outcome.end = LaneOutcome::End::kAnswered;
+  outcome.status = std::move(status);
+  return outcome;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Lane>> Lane::Open(const std::string& path,
+                                                 const std::string& token,
+                                                 const LaneOptions& options,
+                                                 absl::Time deadline) {
+  LaneSocket::Wanted wanted;
+  wanted.operand_bytes = options.operand_bytes;
+  wanted.slots = static_cast<uint32_t>(options.calls);
+  wanted.token = token;
+  ASSIGN_OR_RETURN(LaneSocket::Granted granted,
+                   LaneSocket::Connect(path, wanted, deadline));
+  ASSIGN_OR_RETURN(std::shared_ptr<LaneSegment> segment,
+                   LaneSegment::Map(granted.accept, granted.segment));
+  return absl::WrapUnique(
+      new Lane(std::move(granted), std::move(segment), options));
+}
+
+Lane::Lane(LaneSocket::Granted granted, std::shared_ptr<LaneSegment> segment,
+           const LaneOptions& options)
+    : socket_(std::move(granted.socket)),
+      segment_(std::move(segment)),
+      ring_(segment_, std::move(granted.doorbell), options.spin),
+      handles_(socket_.get()) {}
+
+LaneOutcome Lane::Call(const LaneWork& work) {
+  if (has_abandoned_.load(std::memory_order_relaxed)) FreeAbandoned();
+  if (ring_.has_ended()) return Lost();
+  auto handle = handles_.Find(work.target, work.deadline);
+  if (!handle.ok()) {
+    if (ring_.has_ended()) return Lost();
+    if (absl::IsDeadlineExceeded(handle.status())) {
+      return Answered(handle.status());
+    }
+    return LaneOutcome();  // a call is told why in full
+  }
+  InFlight flight;
+  flight.handle = *std::move(handle);
+  lane::RequestEntry entry = work.entry;
+  const int64_t m = entry.m;
+  const auto a_bytes = RowBytes(flight.handle->a_row(), work.a_unit_bytes, m);
+  const auto c_bytes = RowBytes(flight.handle->c_row(), work.c_unit_bytes, m);
+  if (a_bytes != TotalOf(work.inputs) || !c_bytes.has_value() ||
+      (!work.outputs.empty() && c_bytes != TotalOf(work.outputs))) {
+    handles_.Forget(work.target, flight.handle);
+    return LaneOutcome();
+  }
+  if (work.deadline < absl::InfiniteFuture()) {
+    const absl::Duration left = work.deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) {
+      return Answered(absl::DeadlineExceededError(
+          "the call's deadline passed before it was sent"));
+    }
+    entry.timeout_ns = std::max<int64_t>(1, absl::ToInt64Nanoseconds(left));
+  }
+  if (!PlaceOperands(work, *a_bytes, *c_bytes, &entry, &flight)) {
+    return LaneOutcome();
+  }
+  const auto slot = ring_.TakeSlot();
+  if (!slot.has_value()) return LaneOutcome();
+  flight.slot = *slot;
+  return Send(work, entry, std::move(flight));
+}
+
+bool Lane::PlaceOperands(const LaneWork& work, uint64_t a_bytes,
+                         uint64_t c_bytes, lane::RequestEntry* entry,
+                         InFlight* flight) {
+  entry->handle = flight->handle->number();
+  entry->a_bytes = a_bytes;
+  entry->c_bytes = c_bytes;
+  const auto lent_a = Joined(work.inputs);
+  const auto a_offset = lent_a ? segment_->OffsetOf(*lent_a) : std::nullopt;
+  const auto lent_c = Joined(work.outputs);
+  const auto c_offset = lent_c ? segment_->OffsetOf(*lent_c) : std::nullopt;
+  if (!c_offset.has_value()) {
+    flight->c_range = segment_->Allocate(c_bytes);
+    if (flight->c_range.is_none()) return false;
+  }
+  entry->c_offset = c_offset.value_or(flight->c_range.offset());
+  if (a_offset.has_value()) {
+    entry->a_offset = *a_offset;
+    return true;
+  }
+  flight->a_range = segment_->Allocate(a_bytes);
+  if (flight->a_range.is_none()) return false;
+  entry->a_offset = flight->a_range.offset();
+  uint8_t* to = flight->a_range.bytes().data();
+  for (const auto& input : work.inputs) {
+    std::memcpy(to, input.data(), input.size());
+    to += input.size();
+  }
+  return true;
+}
+
+LaneOutcome Lane::Send(const LaneWork& work, const lane::RequestEntry& entry,
+                       InFlight flight) {
+  ring_.Publish(flight.slot, entry);
+  LaneRing::WaitEnd end = ring_.Wait(flight.slot, work.deadline);
+  if (end == LaneRing::WaitEnd::kDeadline) {
+    if (!flight.c_range.is_none()) {
+      Abandon(std::move(flight));
+      return Answered(absl::DeadlineExceededError(
+          "the call's deadline passed before its answer came"));
+    }
+    end = ring_.Wait(flight.slot, absl::InfiniteFuture());
+  }
+  if (end == LaneRing::WaitEnd::kClosed) return Lost();
+  return TakeAnswer(work, entry, std::move(flight));
+}
+
+LaneOutcome Lane::TakeAnswer(const LaneWork& work,
+                             const lane::RequestEntry& entry, InFlight flight) {
+  LaneOutcome outcome = Answered(ring_.StatusOf(flight.slot));
+  if (outcome.status.ok()) {
+    outcome.timings = ring_.TimingsOf(flight.slot);
+    outcome.c = segment_->operands().subspan(entry.c_offset, entry.c_bytes);
+    outcome.is_placed = flight.c_range.is_none();
+    outcome.c_range = std::move(flight.c_range);
+  }
+  ring_.ReturnSlot(flight.slot);
+  if (absl::IsNotFound(outcome.status) ||
+      absl::IsInvalidArgument(outcome.status)) {
+    handles_.Forget(work.target, flight.handle);
+  }
+  // Perhaps the name is bound to another shape by now.
+  if (absl::IsInvalidArgument(outcome.status)) return LaneOutcome();
+  return outcome;
+}
+
+LaneOutcome Lane::Lost() {
+  LaneOutcome outcome;
+  outcome.end = LaneOutcome::End::kLost;
+  MutexLock lock(&mutex_);
+  outcome.status =
+      end_.ok() ? absl::UnavailableError("the server ends the lane") : end_;
+  return outcome;
+}
+
+void Lane::Abandon(InFlight flight) {
+  MutexLock lock(&mutex_);
+  abandoned_.push_back(std::move(flight));
+  has_abandoned_.store(true);
+}
+
+void Lane::FreeAbandoned() {
+  std::vector<InFlight> answered;  // freed without the lock
+  MutexLock lock(&mutex_);
+  const auto waiting = std::partition(
+      abandoned_.begin(), abandoned_.end(),
+      [this](const InFlight& each) { return !ring_.IsDone(each.slot); });
+  for (auto each = waiting; each != abandoned_.end(); ++each) {
+    ring_.ReturnSlot(each->slot);
+    answered.push_back(std::move(*each));
+  }
+  abandoned_.erase(waiting, abandoned_.end());
+  has_abandoned_.store(!abandoned_.empty());
+}
+
+absl::Status Lane::Serve() {
+  const absl::Status end = socket_->Serve();
+  {
+    MutexLock lock(&mutex_);
+    end_ = end;
+  }
+  ring_.Close();
+  return end;
+}
+
+}  // namespace qgemm

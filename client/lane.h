@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One lane of a client: a call as a value goes in, its answer comes out, where
+// it lies in the shared memory. lane_keeper.h opens lanes, lane_calls.h makes
+// them of Gemms and Runs.
+
+#ifndef QGEMM_CLIENT_LANE_H_
+#define QGEMM_CLIENT_LANE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "base/mutex.h"
+#include "client/lane_handles.h"
+#include "client/lane_ring.h"
+#include "client/lane_segment.h"
+#include "client/lane_socket.h"
+#include "lane/segment.h"
+#include "qgemm/client_options.h"
+#include "qgemm/gemm.h"
+
+namespace qgemm {
+
+// A call as a lane carries it. Borrows for the length of Lane::Call.
+struct LaneWork {
+  LaneTarget target;
+  // Its m, types, mode, rounding and priority; the lane sets the rest.
+  lane::RequestEntry entry;
+  // Bytes of what LaneHandle counts rows in: an element's, or 1.
+  int64_t a_unit_bytes = 1;
+  int64_t c_unit_bytes = 1;
+  // A or the inputs, one behind the other, [m, row] each.
+  absl::Span<const absl::Span<const uint8_t>> inputs;
+  // The caller's memory for C or the outputs; empty: none.
+  absl::Span<const absl::Span<uint8_t>> outputs;
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+struct LaneOutcome {
+  enum class End : uint8_t {
+    kAnswered,    // `status` is the call's
+    kNotCarried,  // the lane has no room for it, or knows another shape
+    kLost,        // the lane ended, as `status` says
+  };
+
+  End end = End::kNotCarried;
+  absl::Status status;
+  // If it was answered with OK: C, within the lane's memory, until this goes.
+  absl::Span<const uint8_t> c;
+  bool is_placed = false;  // `c` is the caller's memory
+  Timings timings;
+  LaneSegment::Range c_range;  // holds `c` if it is not the caller's
+};
+
+// Thread-safe. A call holds a reference.
+class Lane {
+ public:
+  // Opens a lane at the server's socket. Errors: those of LaneSocket::Connect
+  // and LaneSegment::Map.
+  static absl::StatusOr<std::shared_ptr<Lane>> Open(const std::string& path,
+                                                    const std::string& token,
+                                                    const LaneOptions& options,
+                                                    absl::Time deadline);
+
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  // Makes the call and waits for its answer. Operands that lie in the lane's
+  // memory are used where they are; others are copied. Past the deadline, a
+  // call whose C is the caller's lane memory still waits for the server, which
+  // may be writing there.
+  LaneOutcome Call(const LaneWork& work);
+
+  // Lane memory for a caller's operands; a none range if there is no room.
+  LaneSegment::Range Allocate(int64_t bytes) {
+    return segment_->Allocate(bytes);
+  }
+
+  bool has_ended() const { return ring_.has_ended(); }
+
+  // Returns when the lane has ended, with the reason; on one thread.
+  absl::Status Serve();
+  // Makes it end.
+  void HangUp() { socket_->HangUp(); }
+
+ private:
+  // What a request in flight holds.
+  struct InFlight {
+    LaneSlot slot;
+    LaneHandles::HandlePtr handle;
+    LaneSegment::Range a_range;
+    LaneSegment::Range c_range;
+  };
+
+  Lane(LaneSocket::Granted granted, std::shared_ptr<LaneSegment> segment,
+       const LaneOptions& options);
+
+  // Where A and C are, copied in if need be; false if there is no room.
+  bool PlaceOperands(const LaneWork& work, uint64_t a_bytes, uint64_t c_bytes,
+                     lane::RequestEntry* entry, InFlight* flight);
+  LaneOutcome Send(const LaneWork& work, const lane::RequestEntry& entry,
+                   InFlight flight);
+  LaneOutcome TakeAnswer(const LaneWork& work, const lane::RequestEntry& entry,
+                         InFlight flight);
+  LaneOutcome Lost();
+
+  // Keeps what a request holds that nobody waits for, until it is answered.
+  void Abandon(InFlight flight);
+  void FreeAbandoned();
+
+  const std::unique_ptr<LaneSocket> socket_;
+  const std::shared_ptr<LaneSegment> segment_;
+  LaneRing ring_;
+  LaneHandles handles_;
+  std::atomic<bool> has_abandoned_{false};
+  Mutex mutex_;
+  std::vector<InFlight> abandoned_ ABSL_GUARDED_BY(mutex_);
+  absl::Status end_ ABSL_GUARDED_BY(mutex_);  // not OK once it has ended
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_CLIENT_LANE_H_

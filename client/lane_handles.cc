@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "client/lane_handles.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace qgemm {
+namespace {
+
+std::string KeyOf(const LaneTarget& target) {
+  const char kind = target.kind == lane::HandleKind::kProgram ? 'p' : 'w';
+  // No name has a zero byte.
+  return absl::StrCat(absl::string_view(&kind, 1), target.name,
+                      absl::string_view("\0", 1), target.client_id);
+}
+
+}  // namespace
+
+absl::StatusOr<LaneHandles::HandlePtr> LaneHandles::Find(
+    const LaneTarget& target, absl::Time deadline) {
+  std::string key = KeyOf(target);
+  {
+    MutexLock lock(&mutex_);
+    const auto found = handles_.find(key);
+    if (found != handles_.end()) return found->second;
+  }
+  auto opened =
+      socket_->Open(target.kind, target.name, target.client_id, deadline);
+  if (absl::IsResourceExhausted(opened.status())) {
+    ForgetAll();
+    opened =
+        socket_->Open(target.kind, target.name, target.client_id, deadline);
+  }
+  if (!opened.ok()) return opened.status();
+  auto handle = std::make_shared<const LaneHandle>(*opened, socket_);
+  MutexLock lock(&mutex_);
+  // Two threads may have opened it: one handle stays, the other serves one
+  // call.
+  handles_.emplace(std::move(key), handle);
+  return handle;
+}
+
+void LaneHandles::Forget(const LaneTarget& target, const HandlePtr& handle) {
+  const std::string key = KeyOf(target);
+  MutexLock lock(&mutex_);
+  const auto found = handles_.find(key);
+  // The caller's reference keeps it from being closed under the lock.
+  if (found != handles_.end() && found->second == handle) {
+    handles_.erase(found);
+  }
+}
+
+void LaneHandles::ForgetAll() {
+  absl::flat_hash_map<std::string, HandlePtr> forgotten;  // outlives the lock
+  MutexLock lock(&mutex_);
+  forgotten.swap(handles_);
+}
+
+}  // namespace qgemm

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Names of weights and programs as a lane knows them: each is opened on first
+// use and kept.
+
+#ifndef QGEMM_CLIENT_LANE_HANDLES_H_
+#define QGEMM_CLIENT_LANE_HANDLES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "client/lane_socket.h"
+#include "lane/messages.h"
+
+namespace qgemm {
+
+// What requests name, and whom they count for.
+struct LaneTarget {
+  lane::HandleKind kind = lane::HandleKind::kWeights;
+  absl::string_view name;
+  absl::string_view client_id;
+};
+
+// An open target. It is closed when the last reference goes, as its number is
+// another's from then on; so whoever has a request in flight has a reference.
+class LaneHandle {
+ public:
+  // `socket` must outlive it.
+  LaneHandle(const lane::Opened& opened, LaneSocket* socket)
+      : opened_(opened), socket_(socket) {}
+  LaneHandle(const LaneHandle&) = delete;
+  LaneHandle& operator=(const LaneHandle&) = delete;
+  ~LaneHandle() { socket_->Close(opened_.handle); }
+
+  uint32_t number() const { return opened_.handle; }
+  // Of one row, when the target was opened: elements of weights, bytes of a
+  // program's inputs and outputs.
+  uint64_t a_row() const {
+    return is_program() ? opened_.input_row_bytes : opened_.k;
+  }
+  uint64_t c_row() const {
+    return is_program() ? opened_.output_row_bytes : opened_.n;
+  }
+
+ private:
+  bool is_program() const { return opened_.kind == lane::HandleKind::kProgram; }
+
+  const lane::Opened opened_;
+  LaneSocket* const socket_;
+};
+
+// Thread-safe.
+class LaneHandles {
+ public:
+  using HandlePtr = std::shared_ptr<const LaneHandle>;
+
+  // `socket` must outlive it and all its handles.
+  explicit LaneHandles(LaneSocket* socket) : socket_(socket) {}
+
+  // The target's handle; waits for the server if it is not open. Errors: those
+  // of LaneSocket::Open.
+  absl::StatusOr<HandlePtr> Find(const LaneTarget& target, absl::Time deadline);
+
+  // The target's shape is not that of its handle, or it is not there any more:
+  // the next Find opens it anew.
+  void Forget(const LaneTarget& target, const HandlePtr& handle);
+
+ private:
+  // Gives all up: the server has no room for more.
+  void ForgetAll();
+
+  LaneSocket* const socket_;
+  Mutex mutex_;
+  absl::flat_hash_map<std::string, HandlePtr> handles_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_CLIENT_LANE_HANDLES_H_

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Keeps a client's lane: opens it, sees its end, opens the next.
+
+#ifndef QGEMM_CLIENT_LANE_KEEPER_H_
+#define QGEMM_CLIENT_LANE_KEEPER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "client/lane.h"
+#include "client/token.h"
+#include "qgemm/client_options.h"
+
+namespace qgemm {
+
+// Thread-safe. Start, RequestStop and Join come once each, in this order; the
+// last two may come without the first.
+class LaneKeeper {
+ public:
+  // The path of the server's socket now.
+  using FindPath = std::function<absl::StatusOr<std::string>(absl::Time)>;
+
+  // `token` is null if the client has none.
+  LaneKeeper(FindPath find_path, std::shared_ptr<TokenSource> token,
+             const LaneOptions& options)
+      : find_path_(std::move(find_path)),
+        token_(std::move(token)),
+        options_(options) {}
+  LaneKeeper(const LaneKeeper&) = delete;
+  LaneKeeper& operator=(const LaneKeeper&) = delete;
+  ~LaneKeeper();
+
+  // Opens the lane and keeps it from then on, on a thread of its own. Errors:
+  // those of the path and of Lane::Open; nothing is kept then.
+  absl::Status Start(absl::Time deadline);
+
+  // Null: there is none at the moment.
+  std::shared_ptr<Lane> lane() const;
+
+  // Ends the lane, and with it all calls on it.
+  void RequestStop();
+  bool is_stopped() const;
+  // Waits for the thread, after RequestStop.
+  void Join();
+
+ private:
+  absl::StatusOr<std::shared_ptr<Lane>> Open(absl::Time deadline) const;
+  void Keep();
+  // The next lane; null: RequestStop came first.
+  std::shared_ptr<Lane> OpenAgain();
+  // False: RequestStop came first.
+  bool Sleep(absl::Duration pause);
+  // False: RequestStop came first, and the lane is not kept.
+  bool Take(std::shared_ptr<Lane> lane);
+
+  const FindPath find_path_;
+  const std::shared_ptr<TokenSource> token_;
+  const LaneOptions options_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<Lane> lane_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_CLIENT_LANE_KEEPER_H_
