@@ -39,13 +39,15 @@ absl::StatusOr<std::shared_ptr<Lane>> LaneKeeper::Open(
 
 absl::Status LaneKeeper::Start(absl::Time deadline) {
   ASSIGN_OR_RETURN(std::shared_ptr<Lane> lane, Open(deadline));
-  if (Take(std::move(lane))) thread_ = std::thread([this] { Keep(); });
+  if (Take(lane)) {
+    thread_ = std::thread([this, first = std::move(lane)] { Keep(first); });
+  }
   return absl::OkStatus();
 }
 
 std::shared_ptr<Lane> LaneKeeper::lane() const {
   MutexLock lock(&mutex_);
-  return lane_;
+  return lane_ == nullptr || lane_->has_ended() ? nullptr : lane_;
 }
 
 bool LaneKeeper::is_stopped() const {
@@ -71,9 +73,8 @@ void LaneKeeper::Join() {
   if (thread_.joinable()) thread_.join();
 }
 
-void LaneKeeper::Keep() {
-  for (std::shared_ptr<Lane> current = lane(); current != nullptr;
-       current = OpenAgain()) {
+void LaneKeeper::Keep(std::shared_ptr<Lane> current) {
+  for (; current != nullptr; current = OpenAgain()) {
     (void)current->Serve();  // its calls are told why
     MutexLock lock(&mutex_);
     lane_ = nullptr;

@@ -53,7 +53,7 @@ class LaneKeeper {
 
  private:
   absl::StatusOr<std::shared_ptr<Lane>> Open(absl::Time deadline) const;
-  void Keep();
+  void Keep(std::shared_ptr<Lane> current);
   // The next lane; null: RequestStop came first.
   std::shared_ptr<Lane> OpenAgain();
   // False: RequestStop came first.
