@@ -54,7 +54,8 @@ LAYERS = (
     ("server/net", "server/access server/metrics base"),
     ("server/tls", "server/metrics base"),
     ("server/health", "server/metrics base"),
-    ("server/weights", "server/access server/metrics kernels/formats "
+    ("server/storage", "kernels/formats kernels/matrix base"),
+    ("server/weights", "server/storage server/access server/metrics kernels/formats "
                        "kernels/matrix base"),
     ("server/programs", "server/access server/metrics server/weights "
                         "kernels/programs kernels/formats kernels/matrix base"),

@@ -116,6 +116,11 @@ WeightsShape ShapeOf(const WeightsSpec& spec);
 // weight's id (docs/formats.md#identity).
 std::string CanonicalText(const WeightsSpec& spec);
 
+// The spec of a canonical text. INVALID_ARGUMENT for any other text, and for
+// one of a spec that Validate refuses.
+absl::StatusOr<WeightsSpec> ParseCanonicalText(absl::string_view text,
+                                               const WeightsLimits& limits);
+
 // "kbit4", "q4_0", "ternary", "int4", "dense": the family as tools print it,
 // named after what is resident.
 std::string ResidentFormatName(const WeightsSpec& spec);

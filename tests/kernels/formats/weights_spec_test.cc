@@ -227,6 +227,35 @@ TEST(CanonicalText, TellsAllSpecsApart) {
   EXPECT_EQ(texts.size(), specs.size());
 }
 
+TEST(ParseCanonicalText, ReadsEverySpec) {
+  for (const WeightsSpec& spec : AllSpecs()) {
+    const std::string text = CanonicalText(spec);
+    const auto parsed = ParseCanonicalText(text, WeightsLimits());
+    ASSERT_TRUE(parsed.ok()) << text << parsed.status();
+    EXPECT_EQ(CanonicalText(*parsed), text);
+  }
+}
+
+TEST(ParseCanonicalText, RefusesEveryOtherText) {
+  const std::string text = CanonicalText(KbitSpec(7, 64, 4));
+  for (size_t i = 0; i <= text.size(); ++i) {
+    for (const char inserted : {'0', '=', '\n', 'x', '\0'}) {
+      std::string other = text;
+      other.insert(i, 1, inserted);
+      const auto parsed = ParseCanonicalText(other, WeightsLimits());
+      // n=70 and the like are texts of other specs.
+      EXPECT_TRUE(!parsed.ok() || CanonicalText(*parsed) == other) << other;
+    }
+    EXPECT_FALSE(
+        ParseCanonicalText(text.substr(0, i), WeightsLimits()).ok() &&
+        i < text.size());
+  }
+  EXPECT_FALSE(ParseCanonicalText(text + text, WeightsLimits()).ok());
+  EXPECT_FALSE(
+      ParseCanonicalText(CanonicalText(KbitSpec(7, 63, 4)), WeightsLimits())
+          .ok());
+}
+
 TEST(ResidentFormatName, IsOfWhatIsResident) {
   EXPECT_EQ(ResidentFormatName(KbitSpec(1, 32, 5)), "kbit5");
   EXPECT_EQ(ResidentFormatName(Q4_0Spec(1, 32)), "q4_0");

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The folder that outlives the server (docs/storage.md): a file for each layer,
+// and the log of the names by which clients hold them.
+
+#ifndef QGEMM_SERVER_STORAGE_STATE_DIRECTORY_H_
+#define QGEMM_SERVER_STORAGE_STATE_DIRECTORY_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/byte_budget.h"
+#include "base/mutex.h"
+#include "base/sha256.h"
+#include "kernels/formats/weights_spec.h"
+#include "server/storage/file_system.h"
+#include "server/storage/names_log.h"
+#include "server/storage/weights_file.h"
+
+namespace qgemm {
+
+struct StateDirectoryOptions {
+  int64_t max_bytes = 0;  // --state_bytes, of all layers' files; 0: no bound
+};
+
+// Findings of an opening that an operator should know.
+struct StateRecovery {
+  bool log_was_damaged = false;
+  // Files that nothing holds: of uploads and unloads that a crash cut off.
+  int64_t removed_files = 0;
+  int64_t damaged_files = 0;  // set aside
+  // Names, and holds without one, whose layer has no sound file.
+  std::vector<NameChange> lost;
+};
+
+// A layer that the directory has.
+struct StoredLayer {
+  std::string id;
+  WeightsSpec spec;
+};
+
+// Thread-safe. One process at a time has a directory open. A file is there for
+// as long as a name or a client holds its id, or a FileHold does.
+class StateDirectory {
+ public:
+  // Keeps a file of which no name tells yet. Move-only; must not outlive the
+  // directory.
+  class FileHold {
+   public:
+    FileHold() = default;  // empty
+    FileHold(FileHold&& other) noexcept { *this = std::move(other); }
+    FileHold& operator=(FileHold&& other) noexcept;
+    ~FileHold() { Release(); }
+
+   private:
+    friend class StateDirectory;
+
+    void Release();
+
+    StateDirectory* directory_ = nullptr;
+    std::string id_;
+  };
+
+  // The file of an upload in progress; nothing of it is left unless it is
+  // kept. Not thread-safe.
+  class Upload {
+   public:
+    // Errors: WeightsFileWriter's.
+    absl::Status Append(absl::string_view bytes) {
+      return writer_.Append(bytes);
+    }
+
+   private:
+    friend class StateDirectory;
+
+    Upload(WeightsFileWriter writer, ByteReservation reservation)
+        : writer_(std::move(writer)), reservation_(std::move(reservation)) {}
+
+    WeightsFileWriter writer_;
+    ByteReservation reservation_;
+  };
+
+  // Opens the directory, which is made if it is empty; sets damaged files
+  // aside, and removes those that nothing holds. `files` is of the folder and
+  // must outlive the directory. Errors: UNAVAILABLE (another process has it
+  // open), FAILED_PRECONDITION (of a newer version, not writable, more bytes
+  // than the bound), FileSystem's.
+  static absl::StatusOr<std::unique_ptr<StateDirectory>> Open(
+      FileSystem* files, const StateDirectoryOptions& options);
+
+  // As the opening found it.
+  const StateRecovery& recovery() const { return recovery_; }
+  NameTable table() const;
+  std::vector<StoredLayer> layers() const;
+
+  // Begins the file of a valid spec. Errors: RESOURCE_EXHAUSTED (the bound, the
+  // disk), FileSystem's.
+  absl::StatusOr<std::unique_ptr<Upload>> Begin(const WeightsSpec& spec);
+
+  // Puts the file of a whole upload on the disk, under its id. On an error
+  // nothing of it is left. Errors: FileSystem's.
+  absl::StatusOr<FileHold> Keep(std::unique_ptr<Upload> upload,
+                                const Sha256Digest& id);
+
+  // Puts the changes on the disk, and then removes the files that nothing holds
+  // any more. On an error nothing has changed. Errors: FileSystem's.
+  absl::Status Append(std::vector<NameChange> changes);
+
+  // Opens a layer's file. Errors: NOT_FOUND, those of WeightsFileReader::Open.
+  absl::StatusOr<WeightsFileReader> Read(const std::string& id) const;
+
+  // Moves a damaged file to where operators can look at it, unless it is sound;
+  // its id has no file from then on. Reads the whole file.
+  void SetAside(const std::string& id);
+
+  bool Has(const std::string& id) const;
+  int64_t file_count() const;
+  int64_t used_bytes() const { return budget_.used_bytes(); }
+  int64_t max_bytes() const { return options_.max_bytes; }
+
+ private:
+  struct Entry {
+    bool is_there = false;
+    WeightsSpec spec;  // of a file that is there
+    ByteReservation reservation;
+    int64_t holds = 0;
+  };
+
+  StateDirectory(FileSystem* files, const StateDirectoryOptions& options);
+
+  absl::Status Recover();
+  absl::Status MakeFolders();
+  absl::Status CheckVersion();
+  absl::Status RemoveTemporaries(const std::string& folder);
+  // Looks at a file of the opening; an error only if the disk failed.
+  absl::Status Adopt(const FolderEntry& file);
+  // Drops what the log says of layers that have no file.
+  absl::Status DropLost();
+  void SetAsideFile(const std::string& id);
+  // Removes the file unless something holds it.
+  void RemoveUnheld(const std::string& id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReleaseHold(const std::string& id);
+
+  FileSystem* const files_;
+  const StateDirectoryOptions options_;
+  ByteBudget budget_;
+  std::unique_ptr<File> lock_;
+  StateRecovery recovery_;
+  // Held for the disk's time: those who wait for it wait for the disk anyway.
+  mutable Mutex mutex_;
+  std::unique_ptr<NamesLog> log_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_STORAGE_STATE_DIRECTORY_H_

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The header is written last: a file without one was not finished.
+
+#include "server/storage/weights_file.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/checked_math.h"
+#include "base/crc32c.h"
+#include "base/status_macros.h"
+#include "server/storage/bytes.h"
+
+namespace qgemm {
+namespace {
+
+constexpr absl::string_view kMagic = "QGEMMQGW";
+constexpr int64_t kChecksumBytes = sizeof(uint32_t);
+constexpr int kMostSections = 6;
+constexpr size_t kMostSpecBytes = 2048;
+// Place of the header's own checksum, which counts as zero in it.
+constexpr size_t kCrcOffset = 12;
+// The disk is given work that often, so that little is left for the end.
+constexpr int64_t kWritebackBytes = int64_t{8} << 20;
+
+// The file's limits are its own: those of a server may have become narrower
+// since the upload, and what was taken is kept.
+WeightsLimits WidestLimits() {
+  WeightsLimits limits;
+  limits.max_n = limits.max_k = std::numeric_limits<int32_t>::max();
+  return limits;
+}
+
+int64_t BlockCount(int64_t payload_bytes) {
+  return CeilDiv(payload_bytes, kWeightsFileBlockBytes);
+}
+
+int64_t TrailerBytes(int64_t payload_bytes) {
+  return (BlockCount(payload_bytes) + 1) * kChecksumBytes;
+}
+
+uint32_t HeaderCrc(absl::string_view bytes) {
+  constexpr absl::string_view kZero("\0\0\0\0", kChecksumBytes);
+  uint32_t crc = Crc32c(bytes.substr(0, kCrcOffset));
+  crc = ExtendCrc32c(crc, kZero);
+  return ExtendCrc32c(crc, bytes.substr(kCrcOffset + kChecksumBytes));
+}
+
+absl::Status Damaged(absl::string_view what) {
+  return absl::DataLossError(
+      absl::StrCat("the layer's file is damaged: ", what));
+}
+
+}  // namespace
+
+std::string EncodeWeightsFileHeader(const WeightsFileHeader& header) {
+  const std::string text = CanonicalText(header.spec);
+  const std::vector<SectionSize> sections = SectionsOf(header.spec);
+  const int64_t payload_bytes = TotalBytes(header.spec);
+  CHECK(text.size() <= kMostSpecBytes);
+  std::string bytes(kMagic);
+  AppendInteger<uint32_t>(kWeightsFileVersion, &bytes);
+  AppendInteger<uint32_t>(0, &bytes);  // the checksum
+  bytes.append(reinterpret_cast<const char*>(header.id.data()),
+               header.id.size());
+  AppendInteger<uint64_t>(kWeightsFileHeaderBytes, &bytes);
+  AppendInteger<uint64_t>(payload_bytes, &bytes);
+  AppendInteger<uint32_t>(kWeightsFileBlockBytes, &bytes);
+  AppendInteger<uint32_t>(sections.size(), &bytes);
+  for (int i = 0; i < kMostSections; ++i) {
+    const bool used = i < static_cast<int>(sections.size());
+    AppendInteger<uint64_t>(
+        used ? static_cast<uint64_t>(sections[i].section) : 0, &bytes);
+    AppendInteger<uint64_t>(used ? sections[i].bytes : 0, &bytes);
+  }
+  AppendInteger<uint32_t>(text.size(), &bytes);
+  absl::StrAppend(&bytes, text);
+  bytes.resize(kWeightsFileHeaderBytes, '\0');
+  const uint32_t crc = HeaderCrc(bytes);
+  std::memcpy(&bytes[kCrcOffset], &crc, sizeof(crc));
+  return bytes;
+}
+
+absl::StatusOr<WeightsFileHeader> DecodeWeightsFileHeader(
+    absl::string_view bytes) {
+  if (bytes.size() != kWeightsFileHeaderBytes) return Damaged("no header");
+  FieldReader reader(bytes);
+  if (reader.ReadBytes(kMagic.size()) != kMagic) return Damaged("its magic");
+  const auto version = reader.Read<uint32_t>();
+  if (reader.Read<uint32_t>() != HeaderCrc(bytes)) {
+    return Damaged("the checksum of its header");
+  }
+  if (version != kWeightsFileVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the layer's file has version ", version,
+                     "; this server reads ", kWeightsFileVersion));
+  }
+  WeightsFileHeader header;
+  const absl::string_view id = reader.ReadBytes(header.id.size());
+  std::copy(id.begin(), id.end(), header.id.begin());
+  constexpr size_t kTextLengthOffset =
+      16 + 32 + 8 + 8 + 4 + 4 + kMostSections * 16;
+  FieldReader text_reader(bytes.substr(kTextLengthOffset));
+  const auto text_bytes = text_reader.Read<uint32_t>();
+  if (text_bytes > kMostSpecBytes) return Damaged("the length of its spec");
+  const absl::StatusOr<WeightsSpec> spec =
+      ParseCanonicalText(text_reader.ReadBytes(text_bytes), WidestLimits());
+  if (!spec.ok()) return Damaged(spec.status().message());
+  header.spec = *spec;
+  // All else follows from the spec: a header that says otherwise is none.
+  if (EncodeWeightsFileHeader(header) != bytes) {
+    return Damaged("its header contradicts itself");
+  }
+  return header;
+}
+
+int64_t WeightsFileBytes(const WeightsSpec& spec) {
+  const int64_t payload_bytes = TotalBytes(spec);
+  return kWeightsFileHeaderBytes + payload_bytes + TrailerBytes(payload_bytes);
+}
+
+absl::StatusOr<WeightsFileWriter> WeightsFileWriter::Create(
+    std::unique_ptr<File> file, const WeightsSpec& spec) {
+  RETURN_IF_ERROR(file->Allocate(WeightsFileBytes(spec)));
+  return WeightsFileWriter(std::move(file), spec);
+}
+
+absl::Status WeightsFileWriter::Append(absl::string_view bytes) {
+  RETURN_IF_ERROR(
+      file_->WriteAt(kWeightsFileHeaderBytes + appended_bytes_, bytes));
+  while (!bytes.empty()) {
+    const int64_t in_block = appended_bytes_ % kWeightsFileBlockBytes;
+    const absl::string_view part =
+        bytes.substr(0, kWeightsFileBlockBytes - in_block);
+    block_crc32c_ = ExtendCrc32c(in_block == 0 ? 0 : block_crc32c_, part);
+    appended_bytes_ += static_cast<int64_t>(part.size());
+    bytes.remove_prefix(part.size());
+    if (appended_bytes_ % kWeightsFileBlockBytes == 0) {
+      AppendInteger<uint32_t>(block_crc32c_, &checksums_);
+    }
+  }
+  if (appended_bytes_ - written_back_bytes_ >= kWritebackBytes) {
+    file_->StartWriteback(kWeightsFileHeaderBytes + written_back_bytes_,
+                          appended_bytes_ - written_back_bytes_);
+    written_back_bytes_ = appended_bytes_;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightsFileWriter::Finish(const Sha256Digest& id) {
+  CHECK(appended_bytes_ == TotalBytes(spec_));
+  if (appended_bytes_ % kWeightsFileBlockBytes != 0) {
+    AppendInteger<uint32_t>(block_crc32c_, &checksums_);
+  }
+  AppendInteger<uint32_t>(Crc32c(checksums_), &checksums_);
+  RETURN_IF_ERROR(
+      file_->WriteAt(kWeightsFileHeaderBytes + appended_bytes_, checksums_));
+  RETURN_IF_ERROR(file_->WriteAt(0, EncodeWeightsFileHeader({id, spec_})));
+  return file_->Sync();
+}
+
+absl::StatusOr<WeightsFileReader> WeightsFileReader::Open(
+    std::unique_ptr<File> file) {
+  WeightsFileReader reader;
+  std::string bytes(kWeightsFileHeaderBytes, '\0');
+  ASSIGN_OR_RETURN(const int64_t header_bytes,
+                   file->ReadAt(0, absl::MakeSpan(bytes)));
+  bytes.resize(header_bytes);
+  ASSIGN_OR_RETURN(reader.header_, DecodeWeightsFileHeader(bytes));
+  const int64_t payload_bytes = TotalBytes(reader.header_.spec);
+  ASSIGN_OR_RETURN(const int64_t size_bytes, file->SizeBytes());
+  if (size_bytes != WeightsFileBytes(reader.header_.spec)) {
+    return Damaged(absl::StrCat("it has ", size_bytes,
+                                " bytes and should have ",
+                                WeightsFileBytes(reader.header_.spec)));
+  }
+  std::string table(TrailerBytes(payload_bytes), '\0');
+  ASSIGN_OR_RETURN(const int64_t table_bytes,
+                   file->ReadAt(kWeightsFileHeaderBytes + payload_bytes,
+                                absl::MakeSpan(table)));
+  const absl::string_view checksums =
+      absl::string_view(table).substr(0, table.size() - kChecksumBytes);
+  FieldReader last(absl::string_view(table).substr(checksums.size()));
+  if (table_bytes != static_cast<int64_t>(table.size()) ||
+      last.Read<uint32_t>() != Crc32c(checksums)) {
+    return Damaged("its table of checksums");
+  }
+  FieldReader fields(checksums);
+  for (int64_t i = 0; i < BlockCount(payload_bytes); ++i) {
+    reader.checksums_.push_back(fields.Read<uint32_t>());
+  }
+  reader.file_ = std::move(file);
+  return reader;
+}
+
+absl::Status WeightsFileReader::Read(Consume consume) const {
+  const std::vector<SectionSize> sections = SectionsOf(header_.spec);
+  const int64_t payload_bytes = TotalBytes(header_.spec);
+  size_t section = 0;
+  int64_t section_left = sections.empty() ? 0 : sections[0].bytes;
+  std::vector<char> block(std::min(kWeightsFileBlockBytes, payload_bytes));
+  for (size_t i = 0; i < checksums_.size(); ++i) {
+    const int64_t offset = static_cast<int64_t>(i) * kWeightsFileBlockBytes;
+    const int64_t bytes =
+        std::min(kWeightsFileBlockBytes, payload_bytes - offset);
+    ASSIGN_OR_RETURN(const int64_t read,
+                     file_->ReadAt(kWeightsFileHeaderBytes + offset,
+                                   absl::MakeSpan(block.data(), bytes)));
+    if (read != bytes ||
+        Crc32c(absl::string_view(block.data(), bytes)) != checksums_[i]) {
+      return Damaged(absl::StrCat("the checksum of payload bytes ", offset,
+                                  " to ", offset + bytes));
+    }
+    int64_t begin = 0;
+    while (begin < bytes) {
+      const int64_t part = std::min(bytes - begin, section_left);
+      RETURN_IF_ERROR(consume(
+          sections[section].section,
+          absl::MakeConstSpan(
+              reinterpret_cast<const uint8_t*>(block.data()) + begin, part)));
+      begin += part;
+      section_left -= part;
+      if (section_left == 0 && ++section < sections.size()) {
+        section_left = sections[section].bytes;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightsFileReader::Verify() const {
+  Sha256 hash;
+  hash.Update(CanonicalText(header_.spec));
+  RETURN_IF_ERROR(Read([&hash](Section, absl::Span<const uint8_t> bytes) {
+    hash.Update(absl::string_view(reinterpret_cast<const char*>(bytes.data()),
+                                  bytes.size()));
+    return absl::OkStatus();
+  }));
+  const Sha256Digest id = hash.Finish();
+  if (id == header_.id) return absl::OkStatus();
+  return Damaged(absl::StrCat("its hash is ", ToHex(id)));
+}
+
+}  // namespace qgemm

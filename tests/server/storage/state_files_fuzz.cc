@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The readers of the state directory's files, on any bytes: what they take they
+// write as it was.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "base/check.h"
+#include "base/crc32c.h"
+#include "server/storage/names_log.h"
+#include "server/storage/weights_file.h"
+
+namespace qgemm {
+namespace {
+
+// With the checksum that it should have, so that fields are reached.
+void ReadHeader(absl::string_view input) {
+  WeightsFileHeader sound;
+  sound.spec.format = WireFormat::kQ4_0;
+  sound.spec.n = 32;
+  sound.spec.k = 64;
+  std::string header = EncodeWeightsFileHeader(sound);
+  constexpr size_t kCrcOffset = 12;
+  for (size_t i = 0; i + 3 <= input.size(); i += 3) {
+    const size_t at = (static_cast<uint8_t>(input[i]) << 8 |
+                       static_cast<uint8_t>(input[i + 1])) %
+                      512;
+    header[at] = input[i + 2];
+  }
+  header.replace(kCrcOffset, 4, 4, '\0');
+  const uint32_t crc = Crc32c(header);
+  header.replace(kCrcOffset, 4, reinterpret_cast<const char*>(&crc), 4);
+  const auto decoded = DecodeWeightsFileHeader(header);
+  if (decoded.ok()) CHECK(EncodeWeightsFileHeader(*decoded) == header);
+}
+
+void ReadLog(absl::string_view input) {
+  // A record with the checksum that it should have, behind a sound header.
+  std::string bytes = EncodeNamesHeader();
+  const uint32_t length = static_cast<uint32_t>(input.size());
+  const uint32_t crc = Crc32c(input);
+  bytes.append(reinterpret_cast<const char*>(&length), 4);
+  bytes.append(reinterpret_cast<const char*>(&crc), 4);
+  bytes.append(input.data(), input.size());
+  const auto content = DecodeNamesLog(bytes);
+  CHECK_OK(content.status());
+  CHECK(content->valid_bytes <= static_cast<int64_t>(bytes.size()));
+  NameTable again;
+  for (const NameChange& change : content->table.Changes()) {
+    again.Apply(change);
+  }
+  CHECK(again.Changes() == content->table.Changes());
+  (void)DecodeNamesLog(input).ok();
+}
+
+}  // namespace
+}  // namespace qgemm
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const absl::string_view input(reinterpret_cast<const char*>(data), size);
+  qgemm::ReadHeader(input);
+  qgemm::ReadLog(input);
+  return 0;
+}
