@@ -121,6 +121,8 @@ void ConfigureProcess(const ServerOptions& options) {
   WaitByQueue();
   RaiseDescriptorLimit();
   signal(SIGPIPE, SIG_IGN);
+  // A write beyond the limit of file sizes fails, and does no more.
+  signal(SIGXFSZ, SIG_IGN);
 }
 
 void LogStart(const CLI::App& app, const Server& server) {

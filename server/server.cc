@@ -33,12 +33,15 @@
 #include "server/net/listen.h"
 #include "server/net/listener.h"
 #include "server/net/peer_table.h"
+#include "server/open_state.h"
 #include "server/part_options.h"
 #include "server/programs/program_store.h"
 #include "server/rpc/call_registry.h"
 #include "server/rpc/qgemm_service.h"
 #include "server/scheduling/batch_dispatcher.h"
+#include "server/scheduling/parked_requests.h"
 #include "server/tls/tls_credentials.h"
+#include "server/weights/layer_loader.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -100,21 +103,28 @@ std::unique_ptr<Acceptor> AddAcceptor(
 
 class GrpcServer final : public Server {
  public:
-  GrpcServer(const ServerOptions& options, std::unique_ptr<Backend> backend)
+  GrpcServer(const ServerOptions& options, std::unique_ptr<Backend> backend,
+             OpenedState state)
       : options_(options),
         access_(options.access_table.empty()
                     ? nullptr
                     : std::make_unique<AccessControl>(options.access_table,
                                                       &metrics_)),
         backend_(std::move(backend)),
+        state_(std::move(state)),
         store_({WeightsBudget(options, *backend_), options.max_layers,
                 options.max_names},
-               &metrics_),
+               &metrics_, state_.directory.get()),
+        loader_(state_.directory == nullptr
+                    ? nullptr
+                    : std::make_unique<LayerLoader>(backend_.get(), &store_,
+                                                    ToLoaderOptions(options))),
         programs_({options.max_programs, options.max_program_names}, &store_,
                   &metrics_),
         dispatcher_(backend_.get(), &clock_, &metrics_),
         scheduler_(ToSchedulerOptions(options, backend_->limits()),
                    &dispatcher_, &clock_, &metrics_),
+        parked_(MakeParked()),
         service_(ToRpcOptions(options), MakeParts()),
         monitor_(ToMonitorOptions(options), MakeHealthSources(), &clock_,
                  [this](const Health& health) { TakeHealth(health); }) {
@@ -137,6 +147,7 @@ class GrpcServer final : public Server {
   absl::Status Start() {
     if (access_ != nullptr) RETURN_IF_ERROR(access_->Start());
     RETURN_IF_ERROR(OpenLanes());
+    RETURN_IF_ERROR(store_.Restore());
     RETURN_IF_ERROR(Listen());
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(const std::string listen,
@@ -144,6 +155,7 @@ class GrpcServer final : public Server {
       ASSIGN_OR_RETURN(endpoint_, MetricsEndpoint::Start(listen, &metrics_,
                                                          MakeGpuSampler()));
     }
+    if (loader_ != nullptr) loader_->Start();
     service_.Start();
     if (lanes_ != nullptr) lanes_->Start();
     serving_ = true;
@@ -172,6 +184,8 @@ class GrpcServer final : public Server {
     monitor_.SetDraining();
     if (serving_) service_.BeginDrain();
     if (lanes_ != nullptr) lanes_->BeginDrain(LiveCalls::Draining());
+    if (parked_ != nullptr) parked_->Drain();
+    if (loader_ != nullptr) loader_->Stop();
     scheduler_.Drain(failure().ok() ? deadline : clock_.Now());
     EndLaunches();
     dispatcher_.WaitForCompletions();
@@ -218,6 +232,11 @@ class GrpcServer final : public Server {
       return oldest->number;
     };
     sources.backend_progress = [this] { return backend_->progress(); };
+    if (loader_ != nullptr) {
+      sources.awaited_layers = [this] {
+        return AwaitedLayers(options_.ready, loader_->loading());
+      };
+    }
     if (!options_.ready_names.empty()) {
       sources.missing_name = [this] { return MissingName(); };
     }
@@ -252,6 +271,7 @@ class GrpcServer final : public Server {
     if (serving_) service_.Fail(reason);
     if (lanes_ != nullptr) lanes_->BeginDrain(reason);
     dispatcher_.Fail(reason);
+    if (parked_ != nullptr) parked_->Drain();
     scheduler_.Drain(clock_.Now());
     absl::AnyInvocable<void()> notify;
     {
@@ -274,8 +294,17 @@ class GrpcServer final : public Server {
   }
 
   ServerParts MakeParts() {
-    return {backend_.get(), &store_, &scheduler_, &metrics_,
-            &clock_,        &peers_, &programs_,  access_.get()};
+    return {backend_.get(), &store_,       &scheduler_, &metrics_,
+            &clock_,        &peers_,       &programs_,  access_.get(),
+            loader_.get(),  parked_.get()};
+  }
+
+  std::unique_ptr<ParkedRequests> MakeParked() {
+    if (loader_ == nullptr) return nullptr;
+    return std::make_unique<ParkedRequests>(
+        ParkedRequests::Parts{backend_.get(), loader_.get(), &scheduler_,
+                              &clock_},
+        options_.scheduler.max_queued_requests);
   }
 
   // The other backends use no GPU, whatever the host has.
@@ -341,10 +370,13 @@ class GrpcServer final : public Server {
   PeerTable peers_{&metrics_};
   const std::unique_ptr<AccessControl> access_;  // null: no table
   const std::unique_ptr<Backend> backend_;
+  const OpenedState state_;
   WeightStore store_;
+  const std::unique_ptr<LayerLoader> loader_;  // null: no state directory
   ProgramStore programs_;
   BatchDispatcher dispatcher_;
   BatchScheduler scheduler_;
+  const std::unique_ptr<ParkedRequests> parked_;  // null: no state directory
   QgemmService service_;
   std::unique_ptr<LaneService> lanes_;   // null without --lane_listen
   std::unique_ptr<TlsCredentials> tls_;  // null without such an address
@@ -377,7 +409,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(
     const ServerOptions& options, std::unique_ptr<Backend> backend) {
   RETURN_IF_ERROR(Validate(options));
-  auto server = std::make_unique<GrpcServer>(options, std::move(backend));
+  ASSIGN_OR_RETURN(OpenedState state, OpenState(options));
+  auto server = std::make_unique<GrpcServer>(options, std::move(backend),
+                                             std::move(state));
   RETURN_IF_ERROR(server->Start());
   return server;
 }

@@ -100,12 +100,13 @@ absl::Status CheckLanes(const ServerOptions& options) {
                    " is not between 0 and ", absl::FormatDuration(kMaxSpin)));
 }
 
-absl::Status CheckReadyNames(const std::vector<std::string>& names) {
+absl::Status CheckNames(absl::string_view flag,
+                        const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const absl::Status valid = ValidateName(name);
     if (!valid.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--ready_names: ", valid.message()));
+          absl::StrCat("--", flag, ": ", valid.message()));
     }
   }
   return absl::OkStatus();
@@ -187,7 +188,9 @@ absl::Status Validate(const ServerOptions& options) {
   RETURN_IF_ERROR(CheckLaunchTimeout(options.launch_timeout));
   RETURN_IF_ERROR(CheckClientLimits(options));
   RETURN_IF_ERROR(CheckLanes(options));
-  RETURN_IF_ERROR(CheckReadyNames(options.ready_names));
+  RETURN_IF_ERROR(CheckNames("ready_names", options.ready_names));
+  RETURN_IF_ERROR(CheckRange("state_bytes", options.state_bytes, 0, kMaxInt64));
+  RETURN_IF_ERROR(CheckNames("pin_names", options.pin_names));
   return CheckSchedulerOptions(options.scheduler);
 }
 

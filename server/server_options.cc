@@ -162,6 +162,25 @@ void AddSizeFlags(CLI::App* app, ServerOptions* options) {
            "memory.");
 }
 
+void AddStateFlags(CLI::App* app, ServerOptions* options) {
+  AddOption(app, "state_dir", &options->state_dir,
+            "Folder in which layers and their names outlive the server; made "
+            "if it is not there. Empty: nothing does.");
+  AddBytes(app, "state_bytes", &options->state_bytes,
+           "Bytes of the layers' files in that folder; uploads beyond them are "
+           "refused with RESOURCE_EXHAUSTED. 0: no bound but the disk's.");
+  AddOption(app, "pin_names", &options->pin_names,
+            "Names whose layers are read first from that folder. May be given "
+            "several times, or with commas.");
+  AddChoice(app, "ready", &options->ready,
+            {{"all", ReadyWhen::kAll},
+             {"pinned", ReadyWhen::kPinned},
+             {"none", ReadyWhen::kNone}},
+            "Layers that must have been read from that folder before health "
+            "says SERVING: all that have room, those of --pin_names, or none. "
+            "Requests for the others wait for them meanwhile.");
+}
+
 void AddProgressFlags(CLI::App* app, ServerOptions* options) {
   AddDuration(app, "idle_timeout", &options->idle_timeout,
               "Time without progress after which an upload, an operand that "
@@ -252,6 +271,7 @@ std::unique_ptr<CLI::App> MakeServerApp(ServerOptions* options) {
   AddConnectionFlags(app.get(), options);
   AddBackendFlags(app.get(), &options->backend);
   AddSizeFlags(app.get(), options);
+  AddStateFlags(app.get(), options);
   AddProgressFlags(app.get(), options);
   AddSchedulerFlags(app.get(), options);
   AddOtherFlags(app.get(), options);

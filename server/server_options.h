@@ -31,6 +31,10 @@ class App;
 
 namespace qgemm {
 
+// Layers of the state directory that must be in memory before health says
+// SERVING.
+enum class ReadyWhen : uint8_t { kAll, kPinned, kNone };
+
 struct ServerOptions {
   // Each "host:port" (loopback; port 0 = a free one), "tls:host:port" or
   // "unix:path"; at least one.
@@ -78,6 +82,12 @@ struct ServerOptions {
   bool enable_echo = false;
   bool enable_freeze = false;
   bool enable_faults = false;
+
+  std::string state_dir;    // folder; empty = nothing outlives the server
+  int64_t state_bytes = 0;  // of the layers' files; 0 = no bound
+  // Names whose layers are read first at the start.
+  std::vector<std::string> pin_names;
+  ReadyWhen ready = ReadyWhen::kAll;
 
   // A launch that takes longer hangs: the server has failed. 0 = no watchdog.
   absl::Duration launch_timeout = absl::Seconds(30);

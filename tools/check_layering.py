@@ -55,8 +55,8 @@ LAYERS = (
     ("server/tls", "server/metrics base"),
     ("server/health", "server/metrics base"),
     ("server/storage", "kernels/formats kernels/matrix base"),
-    ("server/weights", "server/storage server/access server/metrics kernels/formats "
-                       "kernels/matrix base"),
+    ("server/weights", "server/storage server/access server/metrics "
+                       "kernels/formats kernels/matrix base"),
     ("server/programs", "server/access server/metrics server/weights "
                         "kernels/programs kernels/formats kernels/matrix base"),
     ("server/scheduling", "server/access server/metrics server/weights "

@@ -31,6 +31,9 @@ Health DecideHealth(const HealthFacts& facts) {
             absl::StrCat("a listener does not answer: ",
                          facts.listeners.message())};
   }
+  if (!facts.awaited_layers.empty()) {
+    return {HealthState::kStarting, false, facts.awaited_layers};
+  }
   if (!facts.missing_name.empty()) {
     return {HealthState::kStarting, false,
             absl::StrCat("\"", facts.missing_name,

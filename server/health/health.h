@@ -24,6 +24,8 @@ struct HealthFacts {
   // A launch beyond it hangs; infinite: none does.
   absl::Duration launch_timeout = absl::InfiniteDuration();
   absl::Status listeners;  // of the last probe
+  // Says which layers are still to be read from the disk; empty: none.
+  std::string awaited_layers;
   // Name that must be bound first and is not (--ready_names); empty: none.
   std::string missing_name;
 };
@@ -43,8 +45,8 @@ struct Health {
 };
 
 // Returns the gravest state that a fact gives cause for: a lost device, a
-// launch that hangs, a drain, a listener that does not answer, the start, a
-// name that is missing.
+// launch that hangs, a drain, a listener that does not answer, the start,
+// layers that are still read, a name that is missing.
 Health DecideHealth(const HealthFacts& facts);
 
 }  // namespace qgemm

@@ -48,6 +48,7 @@ HealthMonitor::HealthMonitor(const HealthMonitorOptions& options,
       sources_(std::move(sources)),
       clock_(clock),
       publish_(std::move(publish)),
+      has_layers_(sources_.awaited_layers == nullptr),
       has_names_(sources_.missing_name == nullptr) {
   facts_.launch_timeout = options_.launch_timeout;
 }
@@ -105,6 +106,7 @@ void HealthMonitor::Look(absl::Time now) {
   last_look_ = now;
   AgeLaunch(std::clamp(passed, absl::ZeroDuration(),
                        kMaxIntervalsAged * options_.interval));
+  LookForLayers();
   LookForNames();
   facts_.backend = sources_.backend_failure();
   PublishChange(DecideHealth(facts_));
@@ -130,6 +132,12 @@ void HealthMonitor::AgeLaunch(absl::Duration passed) {
       stands_still ? facts_.oldest_launch + passed : absl::ZeroDuration();
   oldest_ = oldest;
   progress_ = progress;
+}
+
+void HealthMonitor::LookForLayers() {
+  if (has_layers_ || !facts_.started) return;
+  facts_.awaited_layers = sources_.awaited_layers();
+  has_layers_ = facts_.awaited_layers.empty();
 }
 
 void HealthMonitor::LookForNames() {

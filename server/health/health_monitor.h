@@ -38,6 +38,9 @@ struct HealthSources {
   std::function<uint64_t()> backend_progress;
   // Null: listeners are taken to answer.
   std::function<absl::Status()> probe_listeners;
+  // Says which layers are still to be read from the disk; asked until it is
+  // empty once. Null: there are none.
+  std::function<std::string()> awaited_layers = nullptr;
   // A name that calls need and that is not bound; asked until it is empty once.
   // Null: there is none.
   std::function<std::string()> missing_name;
@@ -90,6 +93,7 @@ class HealthMonitor {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
   void AgeLaunch(absl::Duration passed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
+  void LookForLayers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
   void LookForNames() ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
   void ProbeListeners(absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(look_mutex_);
@@ -106,6 +110,7 @@ class HealthMonitor {
   std::optional<uint64_t> oldest_ ABSL_GUARDED_BY(look_mutex_);
   uint64_t progress_ ABSL_GUARDED_BY(look_mutex_) = 0;
   absl::Time next_probe_ ABSL_GUARDED_BY(look_mutex_) = absl::InfinitePast();
+  bool has_layers_ ABSL_GUARDED_BY(look_mutex_);
   bool has_names_ ABSL_GUARDED_BY(look_mutex_);
   Publish observe_ ABSL_GUARDED_BY(look_mutex_);  // null: nobody
 

@@ -43,6 +43,15 @@ LeasedWeights Lease(const Principal* caller, const Program& declared,
   return leased;
 }
 
+// Brings those that are on the disk into memory. Errors: the loader's.
+absl::Status Bring(LayerLoader* loader, LeasedWeights* leased) {
+  for (auto& [name, weights] : *leased) {
+    if (weights->resident != nullptr) continue;
+    ASSIGN_OR_RETURN(weights, loader->Await(weights->id));
+  }
+  return absl::OkStatus();
+}
+
 ProgramWeightsMap ShapesOf(const LeasedWeights& leased) {
   ProgramWeightsMap shapes;
   for (const auto& [name, weights] : leased) {
@@ -81,7 +90,7 @@ absl::StatusOr<LoadProgramResult> ProgramLoader::Load(
   ProgramRunner* const runner = backend_->programs();
   if (runner == nullptr) return RunsNoPrograms(*backend_);
   RETURN_IF_ERROR(Validate(binding));
-  const LeasedWeights leased = Lease(caller, declared, *weights_);
+  LeasedWeights leased = Lease(caller, declared, *weights_);
   ASSIGN_OR_RETURN(CheckedProgram checked,
                    CheckProgram(std::move(declared), ShapesOf(leased)));
   ResidentProgram program;
@@ -96,6 +105,7 @@ absl::StatusOr<LoadProgramResult> ProgramLoader::Load(
   ASSIGN_OR_RETURN(
       ByteReservation reservation,
       weights_->Reserve(caller, ProgramRecordBytes(checked, program.text)));
+  RETURN_IF_ERROR(Bring(loader_, &leased));
   WeightsOfProgram ordered = InOrder(leased, checked);
   ASSIGN_OR_RETURN(program.compiled,
                    runner->Compile(std::make_shared<const CheckedProgram>(

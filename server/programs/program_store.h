@@ -21,6 +21,7 @@
 #include "kernels/programs/program.h"
 #include "kernels/programs/program_runner.h"
 #include "server/metrics/server_metrics.h"
+#include "server/weights/layer_loader.h"
 #include "server/weights/name_binding.h"
 #include "server/weights/named_store.h"
 #include "server/weights/owners.h"
@@ -133,14 +134,20 @@ struct LoadProgramResult {
 // Thread-safe.
 class ProgramLoader {
  public:
-  // All must outlive the loader.
-  ProgramLoader(Backend* backend, WeightStore* weights, ProgramStore* programs)
-      : backend_(backend), weights_(weights), programs_(programs) {}
+  // All must outlive the loader. `loader` brings layers that are on the disk;
+  // null if none can be.
+  ProgramLoader(Backend* backend, WeightStore* weights, ProgramStore* programs,
+                LayerLoader* loader = nullptr)
+      : backend_(backend),
+        weights_(weights),
+        programs_(programs),
+        loader_(loader) {}
 
   // Checks the program against the weights that its names stand for then and
   // that the caller may read, compiles it unless the caller sees that the
   // server has it already, and binds the name. On an error nothing changes.
-  // Takes as long as its constants are hashed and the backend compiles. Errors:
+  // Takes as long as its constants are hashed, its layers come from the disk
+  // and the backend compiles. Errors:
   //   INVALID_ARGUMENT, NOT_FOUND  the binding's, CheckProgram's
   //   UNIMPLEMENTED                the backend runs no programs, or not this
   //   ALREADY_EXISTS, FAILED_PRECONDITION, RESOURCE_EXHAUSTED,
@@ -153,6 +160,7 @@ class ProgramLoader {
   Backend* const backend_;
   WeightStore* const weights_;
   ProgramStore* const programs_;
+  LayerLoader* const loader_;
 };
 
 }  // namespace qgemm

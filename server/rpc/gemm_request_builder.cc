@@ -156,6 +156,9 @@ void GemmRequestBuilder::SetCaller(GemmCaller caller,
 }
 
 void GemmRequestBuilder::Enqueue() && {
+  if (request_->weights == nullptr && request_->program == nullptr) {
+    return services_->parked->Park(std::move(request_));
+  }
   services_->scheduler->Enqueue(std::move(request_));
 }
 
@@ -189,16 +192,18 @@ absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
   request.traffic = {request.layer->traffic, peer.usage->traffic};
   GemmShape shape;
   shape.m = message.m();
-  shape.n = request.weights->n();
-  shape.k = request.weights->k();
+  shape.n = request.layer->spec.n;
+  shape.k = request.layer->spec.k;
   shape.a_bytes = a_bytes;
   shape.signature = request.signature;
   ASSIGN_OR_RETURN(
       builder.sizes_,
       CheckGemmSizes(
           shape, {result_limit, services.backend->limits().max_batch_rows}));
-  RETURN_IF_ERROR(
-      services.backend->CheckSupport(*request.weights, request.signature));
+  if (request.weights != nullptr) {
+    RETURN_IF_ERROR(
+        services.backend->CheckSupport(*request.weights, request.signature));
+  }
   request.m = builder.sizes_.m;
   return builder;
 }

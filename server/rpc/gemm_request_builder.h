@@ -25,6 +25,7 @@
 #include "server/programs/program_store.h"
 #include "server/scheduling/batch_scheduler.h"
 #include "server/scheduling/gemm_request.h"
+#include "server/scheduling/parked_requests.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -92,6 +93,8 @@ struct GemmServices {
   TaskRunner* answer_executor = nullptr;
   // Copy long operands in.
   OperandCopiers* copiers = nullptr;
+  // Take requests whose layers are on the disk; null if none can be.
+  ParkedRequests* parked = nullptr;
   // Operand bytes that one client's requests and answers may hold.
   int64_t max_client_staging_bytes = std::numeric_limits<int64_t>::max();
 };
@@ -128,7 +131,8 @@ class GemmRequestBuilder {
   // `done` is as AdmittedRequest says.
   void SetCaller(GemmCaller caller, AdmittedRequest::Done done);
 
-  // Hands the request, of which all is there, to the scheduler.
+  // Hands the request, of which all is there, to the scheduler, or to those
+  // that wait for their layer.
   void Enqueue() &&;
 
  private:
@@ -153,7 +157,8 @@ class GemmRequestBuilder {
 
 // Looks the weights up, which keeps them, and checks the whole message.
 // `a_bytes` is the size of its A, which need not have come yet; `peer` is the
-// client, and one of many under its identity if the message names one.
+// client, and one of many under its identity if the message names one. Of a
+// layer that is on the disk the backend is asked once it is in memory.
 // `services` must outlive the builder.
 // Errors: INVALID_ARGUMENT, NOT_FOUND (the weights), UNIMPLEMENTED (the
 // backend has no kernel for it), RESOURCE_EXHAUSTED (the result is beyond

@@ -86,10 +86,10 @@ NameBinding BindingOf(const v1::LoadProgramRequest& request) {
 
 ProgramQueries::ProgramQueries(Backend* backend, WeightStore* weights,
                                ProgramStore* programs,
-                               int64_t max_message_bytes)
+                               int64_t max_message_bytes, LayerLoader* loader)
     : backend_(backend),
       programs_(programs),
-      loader_(backend, weights, programs),
+      loader_(backend, weights, programs, loader),
       max_message_bytes_(max_message_bytes) {}
 
 absl::Status ProgramQueries::Load(const Principal* caller,

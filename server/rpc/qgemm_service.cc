@@ -74,6 +74,13 @@ ByteBudgetOptions WaitingPrograms() {
   return options;
 }
 
+// Answers that may take their time, and are short.
+LongAnswers OnRunner(TaskRunner* runner) {
+  LongAnswers answers;
+  answers.runner = runner;
+  return answers;
+}
+
 ClientShare WaitingProgramShare() {
   return {&ClientUsage::program_bytes, kMaxWaitingProgramBytes / 2,
           "programs that wait to be loaded", "", "load one after the other"};
@@ -188,7 +195,7 @@ class QgemmService::Handlers {
             [this](const auto& request, const Peer& peer, auto* response) {
               return queries_.Unload(peer.principal.get(), request, response);
             },
-            LongAnswers(),
+            OnRunner(&unload_executor_),
             [](const auto& request, const auto& response, const Peer& peer) {
               LogUnload(request.weights(), response.freed(), peer);
             }),
@@ -217,7 +224,7 @@ class QgemmService::Handlers {
               }),
         programs_(Services(parts),
                   {parts.backend, parts.store, parts.programs,
-                   options.max_message_bytes},
+                   options.max_message_bytes, parts.loader},
                   &service_, {&list_executor_, &list_answers_, ListShare()}),
         debug_(Services(parts), parts.backend, parts.scheduler, options),
         health_(Services(parts), v1::Qgemm::service_full_name()) {}
@@ -307,6 +314,7 @@ class QgemmService::Handlers {
             parts.scheduler,
             &answer_executor_,
             &copiers_,
+            parts.parked,
             options_.max_client_staging_bytes};
   }
 
@@ -319,6 +327,8 @@ class QgemmService::Handlers {
   // A list of many layers would hold up a completion queue, and one that is not
   // read stays in memory.
   WorkerPool list_executor_{1};
+  // An unload may wait for the disk of the state directory.
+  WorkerPool unload_executor_{1};
   ByteBudget list_answers_{ListAnswers()};
   AsyncQgemm service_;
   const Queries queries_;

@@ -21,6 +21,8 @@
 #include "server/programs/program_store.h"
 #include "server/rpc/rpc_options.h"
 #include "server/scheduling/batch_scheduler.h"
+#include "server/scheduling/parked_requests.h"
+#include "server/weights/layer_loader.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -35,6 +37,9 @@ struct ServerParts {
   const PeerTable* peers = nullptr;
   ProgramStore* programs = nullptr;
   const AccessControl* access = nullptr;  // null: everybody may everything
+  // Null without a state directory.
+  LayerLoader* loader = nullptr;
+  ParkedRequests* parked = nullptr;
 };
 
 // The life of the service, in this order: Register, the server is built,

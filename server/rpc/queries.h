@@ -15,6 +15,7 @@
 #include "server/access/principal.h"
 #include "server/programs/program_store.h"
 #include "server/rpc/rpc_options.h"
+#include "server/weights/layer_loader.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -52,8 +53,9 @@ class Queries {
 class ProgramQueries {
  public:
   // All must outlive the object. No answer is longer than `max_message_bytes`.
+  // `loader` is ProgramLoader's.
   ProgramQueries(Backend* backend, WeightStore* weights, ProgramStore* programs,
-                 int64_t max_message_bytes);
+                 int64_t max_message_bytes, LayerLoader* loader = nullptr);
 
   // Takes milliseconds for a program with 1 MiB of constants, and as long as
   // the backend compiles.

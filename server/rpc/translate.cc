@@ -198,7 +198,8 @@ void ToMessage(const NamedWeights& listing, v1::WeightsInfo* info) {
   info->set_n(weights.spec.n);
   info->set_k(weights.spec.k);
   info->set_format(ResidentFormatName(weights.spec));
-  info->set_resident_bytes(weights.resident->resident_bytes());
+  info->set_resident_bytes(
+      weights.resident == nullptr ? 0 : weights.resident->resident_bytes());
   info->set_uploaded_bytes(weights.uploaded_bytes);
   info->set_has_bias(weights.spec.has_bias);
   info->set_spec(CanonicalText(weights.spec));

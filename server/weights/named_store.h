@@ -25,6 +25,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "server/access/principal.h"
+#include "server/storage/names_log.h"
 #include "server/weights/name_binding.h"
 #include "server/weights/owners.h"
 #include "server/weights/record_names.h"
@@ -64,6 +65,10 @@ struct NamedStoreOptions {
   // Takes the budget of one more name, for that caller.
   std::function<absl::StatusOr<ByteReservation>(const Principal* caller)>
       reserve_name;
+  // Keeps changes where they outlive the process, before they are made; its
+  // error refuses them. Takes its time: it runs under the lock of changes
+  // alone, which no reader takes. Null: they are kept nowhere.
+  std::function<absl::Status(std::vector<NameChange> changes)> journal;
   // Receives the numbers of records and names after each change. May be null.
   std::function<void(int64_t records, int64_t names)> on_change;
   // Counts what clients hold, within their quotas. Must outlive the store.
@@ -158,6 +163,27 @@ class NamedStore {
                               absl::string_view name_or_id,
                               absl::string_view if_match);
 
+  // Binds a name that the journal has, or holds the record without one for an
+  // empty name, for the owner of that id; nothing is checked. For the start.
+  // Errors: those of reserve_name.
+  absl::Status Restore(const Pointer& record, const std::string& name,
+                       absl::string_view owner_id);
+
+  // Puts `record` in the place of `held`, which has the same id, unless that
+  // place has another by now; returns true if it did.
+  bool Replace(const Pointer& held, const Pointer& record);
+
+  // All records, in the order of their ids.
+  std::vector<Pointer> records() const {
+    MutexLock lock(&mutex_);
+    std::vector<Pointer> records;
+    records.reserve(by_id_.size());
+    for (const auto& [unused, entry] : by_id_) {
+      records.push_back(entry->record);
+    }
+    return records;
+  }
+
   // Number of records; of those that the caller holds, unless it manages all.
   int64_t record_count(const Principal* caller) const {
     MutexLock lock(&mutex_);
@@ -173,9 +199,11 @@ class NamedStore {
   using ListIndex = std::map<std::string, Entry*, std::less<>>;
 
   struct Entry {
-    explicit Entry(Pointer held) : record(std::move(held)), names(record->id) {}
+    // `id` is borrowed: a key of by_id_.
+    Entry(Pointer held, absl::string_view id)
+        : record(std::move(held)), names(id) {}
 
-    const Pointer record;
+    Pointer record;
     RecordNames names;  // keys of by_name_
     typename ListIndex::iterator listed;
   };
@@ -248,13 +276,37 @@ class NamedStore {
                            const Entry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Binds the name to the record, once all but the budget and the quota is
-  // checked. Sets `replaced` to the record that goes by it, if one does.
-  absl::StatusOr<Pointer> BindChecked(const Principal* caller,
-                                      const Pointer& record,
-                                      const NameBinding& binding,
-                                      Pointer* replaced)
+  // A binding for which all is checked and taken, and that the journal has.
+  // Borrows its parts.
+  struct Decided {
+    const Pointer* record;
+    const std::string* name;
+    ByteReservation reservation;  // the name's
+    Owner* owner = nullptr;
+  };
+
+  // Errors: Commit's.
+  absl::StatusOr<Decided> Decide(const Principal* caller, const Pointer& record,
+                                 const NameBinding& binding)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
+  // Binds the name to the record. Sets `replaced` to the record that goes by
+  // it, if one does.
+  Pointer BindDecided(Decided decided, Pointer* replaced)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Changes that the journal is to have: those of a binding, and of an unload.
+  std::vector<NameChange> ChangesOf(const std::string& id,
+                                    const std::string& name,
+                                    const Owner& owner) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<NameChange> ChangesOfUnload(const Principal* caller,
+                                          absl::string_view name_or_id,
+                                          const Entry& entry) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Journal(std::vector<NameChange> changes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_) {
+    return options_.journal == nullptr ? absl::OkStatus()
+                                       : options_.journal(std::move(changes));
+  }
   // Takes the budget of a name that is not bound yet; an empty reservation for
   // one that is.
   absl::StatusOr<ByteReservation> ReserveName(const Principal* caller,
@@ -269,7 +321,7 @@ class NamedStore {
     const auto found = owners_.find(OwnerIdOf(caller));
     return found == owners_.end() ? nullptr : &found->second;
   }
-  Owner* OwnerOf(const Principal* caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Owner* OwnerOf(absl::string_view id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Entry* Add(const Pointer& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Binds `name`, of `owner` unless it has one; returns the record that lost
   // its last holder by it.
@@ -315,6 +367,9 @@ class NamedStore {
   }
 
   const NamedStoreOptions options_;
+  // Held, before the other, by whoever changes what is held by whom, from the
+  // checks to the change.
+  Mutex change_mutex_;
   mutable Mutex mutex_;
   // Owners stay: there are as many as clients that have bound something.
   std::map<std::string, Owner, std::less<>> owners_ ABSL_GUARDED_BY(mutex_);

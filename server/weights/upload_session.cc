@@ -150,6 +150,7 @@ absl::StatusOr<UploadSession::Taken> UploadSession::Take(
   ASSIGN_OR_RETURN(taken.reservation,
                    store->Reserve(caller, layer_bytes + kNameRecordBytes +
                                               DecoderBytes(spec)));
+  ASSIGN_OR_RETURN(taken.file, store->BeginFile(caller, spec));
   return taken;
 }
 
@@ -177,6 +178,9 @@ absl::Status UploadSession::AppendNext(const UploadChunk& chunk) {
   RETURN_IF_ERROR(CheckCrc(chunk));
   if (chunk.bytes.empty()) return absl::OkStatus();
   hash_.Update(chunk.bytes);
+  if (taken_.file != nullptr) {
+    RETURN_IF_ERROR(taken_.file->Append(chunk.bytes));
+  }
   RETURN_IF_ERROR(decoder_->Append(
       chunk.section,
       absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(chunk.bytes.data()),
@@ -199,7 +203,7 @@ absl::StatusOr<UploadResult> UploadSession::Finish(
   ASSIGN_OR_RETURN(const DecodeReport report, decoder_->Finish());
   ASSIGN_OR_RETURN(auto resident, builder_->Finish());
   RETURN_IF_ERROR(check());
-  return Commit(ToHex(id), std::move(resident), report);
+  return Commit(id, std::move(resident), report);
 }
 
 absl::Status UploadSession::MissingBytes() const {
@@ -209,14 +213,18 @@ absl::Status UploadSession::MissingBytes() const {
 }
 
 absl::StatusOr<UploadResult> UploadSession::Commit(
-    const std::string& id, std::shared_ptr<const ResidentWeights> resident,
+    const Sha256Digest& digest, std::shared_ptr<const ResidentWeights> resident,
     const DecodeReport& report) {
+  const std::string id = ToHex(digest);
   const ResidentWeights* const ours = resident.get();
   decoder_.reset();
   // The decoder's share goes back, and the store takes the name's.
   RETURN_IF_ERROR(WeightStore::Resize(
       caller_, resident->resident_bytes() + kLayerRecordBytes,
       &taken_.reservation));
+  // Keeps the file until a name does.
+  ASSIGN_OR_RETURN(const StateDirectory::FileHold kept,
+                   store_->KeepFile(std::move(taken_.file), digest));
   Weights weights{id, header_.spec, std::move(resident),
                   TotalBytes(header_.spec)};
   // From here on the layer counts for the client, and not the upload.

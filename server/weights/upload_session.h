@@ -113,10 +113,11 @@ class UploadSession {
       absl::FunctionRef<absl::Status()> check = absl::OkStatus);
 
  private:
-  // Memory that the upload takes.
+  // Memory that the upload takes, and its file.
   struct Taken {
     ByteReservation reservation;
-    OwnerAccounts::Charge charge;  // to the client
+    OwnerAccounts::Charge charge;                  // to the client
+    std::unique_ptr<StateDirectory::Upload> file;  // null: it has none
   };
 
   static absl::StatusOr<Taken> Take(const Principal* caller,
@@ -130,7 +131,8 @@ class UploadSession {
   absl::Status AppendNext(const UploadChunk& chunk);
   absl::Status MissingBytes() const;
   absl::StatusOr<UploadResult> Commit(
-      const std::string& id, std::shared_ptr<const ResidentWeights> resident,
+      const Sha256Digest& digest,
+      std::shared_ptr<const ResidentWeights> resident,
       const DecodeReport& report);
 
   const Principal* const caller_;

@@ -3,10 +3,13 @@
 #include "server/weights/weight_store.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/log.h"
+#include "base/status_macros.h"
 
 namespace qgemm {
 namespace {
@@ -62,10 +65,23 @@ absl::StatusOr<ByteReservation> ReserveFor(const Principal* caller,
   return reserved;
 }
 
+// The error of the state directory, whose paths mean nothing to clients.
+absl::Status InWords(absl::string_view operation, const absl::Status& status) {
+  if (status.ok()) return status;
+  EVENT(WARNING, "state_error")
+      .With("operation", operation)
+      .With("error", status.message());
+  return absl::Status(
+      status.code(),
+      absl::StrCat("the server cannot ", operation,
+                   " in its state directory: ", status.message()));
+}
+
 NamedStoreOptions ToNamedStoreOptions(const StoreLimits& limits,
                                       ByteBudget* budget,
                                       OwnerAccounts* accounts,
-                                      ServerMetrics* metrics) {
+                                      ServerMetrics* metrics,
+                                      StateDirectory* state) {
   NamedStoreOptions options;
   options.noun = "weights";
   options.plural = "layers";
@@ -77,6 +93,11 @@ NamedStoreOptions ToNamedStoreOptions(const StoreLimits& limits,
     return ReserveFor(caller, kNameRecordBytes, budget);
   };
   options.accounts = accounts;
+  if (state != nullptr) {
+    options.journal = [state](std::vector<NameChange> changes) {
+      return InWords("keep the change", state->Append(std::move(changes)));
+    };
+  }
   if (metrics != nullptr) {
     options.on_change = [metrics](int64_t layers, int64_t names) {
       metrics->SetLayerCounts(layers, names);
@@ -101,16 +122,76 @@ std::shared_ptr<const ResidentWeights> WithBudget(
 }  // namespace
 
 std::vector<HeldItem> ItemsOf(const Weights& weights) {
+  if (weights.resident == nullptr) return {};
   return {{weights.resident.get(),
            weights.resident->resident_bytes() + kLayerRecordBytes}};
 }
 
-WeightStore::WeightStore(const StoreLimits& limits, ServerMetrics* metrics)
+WeightStore::WeightStore(const StoreLimits& limits, ServerMetrics* metrics,
+                         StateDirectory* state)
     : metrics_(metrics),
+      state_(state),
       limits_(limits),
       budget_(ToBudgetOptions(limits.budget_bytes, metrics)),
-      layers_(ToNamedStoreOptions(limits, &budget_, &accounts_, metrics)) {
+      layers_(
+          ToNamedStoreOptions(limits, &budget_, &accounts_, metrics, state)) {
   if (metrics_ != nullptr) metrics_->SetWeightsBudget(limits.budget_bytes);
+}
+
+absl::Status WeightStore::Restore() {
+  if (state_ == nullptr) return absl::OkStatus();
+  std::map<std::string, std::shared_ptr<const Weights>> layers;
+  for (StoredLayer& stored : state_->layers()) {
+    Weights weights;
+    weights.id = stored.id;
+    weights.spec = stored.spec;
+    weights.uploaded_bytes = TotalBytes(stored.spec);
+    layers[stored.id] = std::make_shared<const Weights>(std::move(weights));
+  }
+  for (const NameChange& change : state_->table().Changes()) {
+    const auto layer = layers.find(change.id);
+    CHECK(layer != layers.end());  // the directory dropped such names
+    RETURN_IF_ERROR(layers_.Restore(layer->second, change.name, change.owner));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<StateDirectory::Upload>> WeightStore::BeginFile(
+    const Principal* caller, const WeightsSpec& spec) {
+  if (state_ == nullptr) return nullptr;
+  auto file = state_->Begin(spec);
+  if (file.ok()) return file;
+  const absl::Status error = InWords("store the upload", file.status());
+  if (ManagesAll(caller) || !absl::IsResourceExhausted(error)) return error;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the server's disk has no room for ", WeightsFileBytes(spec),
+                   " bytes; unload weights, or try again later"));
+}
+
+absl::StatusOr<StateDirectory::FileHold> WeightStore::KeepFile(
+    std::unique_ptr<StateDirectory::Upload> file, const Sha256Digest& id) {
+  if (file == nullptr) return StateDirectory::FileHold();
+  auto kept = state_->Keep(std::move(file), id);
+  if (!kept.ok()) return InWords("store the upload", kept.status());
+  return kept;
+}
+
+std::shared_ptr<const Weights> WeightStore::MakeResident(
+    const std::shared_ptr<const Weights>& held,
+    std::shared_ptr<const ResidentWeights> resident,
+    ByteReservation reservation) {
+  auto loaded = std::make_shared<Weights>(*held);
+  if (loaded->traffic == nullptr) {
+    const absl::StatusOr<NamedWeights> named = Get(kAnybody, held->id);
+    loaded->traffic = TrafficOf(
+        held->id, named.ok() && !named->names.empty() ? named->names[0] : "",
+        metrics_);
+  }
+  loaded->resident =
+      WithBudget(std::move(resident), std::move(reservation), loaded->traffic);
+  if (layers_.Replace(held, loaded)) return loaded;
+  const auto found = Find(kAnybody, held->id);
+  return found.ok() ? *found : nullptr;
 }
 
 absl::StatusOr<ByteReservation> WeightStore::Reserve(const Principal* caller,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Weights that the server holds, by id and name, within the weights budget.
-// Uploads in progress are in upload_session.h.
+// Weights that the server holds, by id and name, within the weights budget and
+// on the disk of its state directory. Uploads in progress are in
+// upload_session.h, the way from the disk in layer_loader.h.
 
 #ifndef QGEMM_SERVER_WEIGHTS_WEIGHT_STORE_H_
 #define QGEMM_SERVER_WEIGHTS_WEIGHT_STORE_H_
@@ -15,20 +16,24 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/byte_budget.h"
+#include "base/sha256.h"
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/backend.h"
 #include "server/metrics/server_metrics.h"
 #include "server/metrics/traffic.h"
+#include "server/storage/state_directory.h"
 #include "server/weights/name_binding.h"
 #include "server/weights/named_store.h"
 #include "server/weights/owners.h"
 
 namespace qgemm {
 
-// One layer that the server holds. Immutable.
+// One layer that the server holds. Immutable: one that is brought from the disk
+// has another record then.
 struct Weights {
   std::string id;  // 64 hexadecimal digits
   WeightsSpec spec;
+  // Null while the layer is on the disk alone.
   std::shared_ptr<const ResidentWeights> resident;
   int64_t uploaded_bytes = 0;
   // Counts its requests; set by the store, null if it has no metrics.
@@ -61,9 +66,16 @@ class WeightStore {
  public:
   // The budget bounds resident weights, names and uploads in progress.
   // `metrics` may be null, else must outlive the store and every pointer to its
-  // weights.
+  // weights. `state` is where names and layers outlive the process: every
+  // change of what is held is there before it is made. Null: they do not; else
+  // it must outlive the store.
   explicit WeightStore(const StoreLimits& limits,
-                       ServerMetrics* metrics = nullptr);
+                       ServerMetrics* metrics = nullptr,
+                       StateDirectory* state = nullptr);
+
+  // Holds all that the state directory has, on the disk alone. Once, at the
+  // start. Errors: RESOURCE_EXHAUSTED (the budget has no room for the names).
+  absl::Status Restore();
 
   // Takes `bytes` of the budget. RESOURCE_EXHAUSTED names the bytes asked for,
   // the bytes in use and the budget; the latter two are others' too, and left
@@ -121,6 +133,32 @@ class WeightStore {
     return layers_.List(caller, after, max_layers);
   }
 
+  // Begins the file of an upload; null without a state directory. Errors:
+  // RESOURCE_EXHAUSTED (--state_bytes, the disk), the disk's.
+  absl::StatusOr<std::unique_ptr<StateDirectory::Upload>> BeginFile(
+      const Principal* caller, const WeightsSpec& spec);
+
+  // Puts a whole upload's file on the disk; keeps nothing for a null one. The
+  // hold goes when the layer is committed. Errors: the disk's.
+  absl::StatusOr<StateDirectory::FileHold> KeepFile(
+      std::unique_ptr<StateDirectory::Upload> file, const Sha256Digest& id);
+
+  // Puts memory to a layer that has been brought from the disk, and returns its
+  // record; that of another thread that was first, or null if the layer was
+  // unloaded meanwhile. `held` is the record that it had.
+  std::shared_ptr<const Weights> MakeResident(
+      const std::shared_ptr<const Weights>& held,
+      std::shared_ptr<const ResidentWeights> resident,
+      ByteReservation reservation);
+
+  // All layers, in the order of their ids.
+  std::vector<std::shared_ptr<const Weights>> layers() const {
+    return layers_.records();
+  }
+
+  // Null without one.
+  StateDirectory* state() const { return state_; }
+
   // Drops a name, or for an id the caller's names of it, as NamedStore::Unload
   // does. Returns true if the caller finds the weights no more.
   absl::StatusOr<bool> Unload(const Principal* caller,
@@ -142,6 +180,7 @@ class WeightStore {
 
  private:
   ServerMetrics* const metrics_;
+  StateDirectory* const state_;
   const StoreLimits limits_;
   ByteBudget budget_;
   OwnerAccounts accounts_;

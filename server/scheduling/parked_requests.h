@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Requests whose layer is on the disk: they wait until it is in memory, and go
+// to the scheduler then.
+
+#ifndef QGEMM_SERVER_SCHEDULING_PARKED_REQUESTS_H_
+#define QGEMM_SERVER_SCHEDULING_PARKED_REQUESTS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "kernels/matrix/backend.h"
+#include "server/scheduling/batch_scheduler.h"
+#include "server/scheduling/gemm_request.h"
+#include "server/weights/layer_loader.h"
+
+namespace qgemm {
+
+// Thread-safe.
+class ParkedRequests {
+ public:
+  struct Parts {
+    const Backend* backend = nullptr;
+    LayerLoader* loader = nullptr;
+    BatchScheduler* scheduler = nullptr;
+    const Clock* clock = nullptr;
+  };
+
+  // The parts must outlive the object; the loader must be stopped before it is
+  // destroyed. More than `max_requests` are refused.
+  ParkedRequests(const Parts& parts, int64_t max_requests);
+  ParkedRequests(const ParkedRequests&) = delete;
+  ParkedRequests& operator=(const ParkedRequests&) = delete;
+  ~ParkedRequests();
+
+  // Takes a request with a layer and without its memory. Its `done` runs
+  // exactly once: by the scheduler, or here with DEADLINE_EXCEEDED, CANCELLED,
+  // UNAVAILABLE (a drain), RESOURCE_EXHAUSTED (too many wait, no memory for the
+  // layer), DATA_LOSS (its file was damaged), UNIMPLEMENTED or
+  // INVALID_ARGUMENT (the backend computes no such product).
+  void Park(std::unique_ptr<AdmittedRequest> request);
+
+  // Ends all that wait, and those to come, with UNAVAILABLE. May be repeated.
+  void Drain();
+
+ private:
+  void Resume(int64_t number, LayerLoader::Result layer);
+  // Ends, every now and then, those that nobody waits for any more.
+  void Watch();
+  std::unique_ptr<AdmittedRequest> Take(int64_t number);
+
+  const Parts parts_;
+  const int64_t max_requests_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::map<int64_t, std::unique_ptr<AdmittedRequest>> waiting_
+      ABSL_GUARDED_BY(mutex_);
+  int64_t next_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread watcher_;
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_SCHEDULING_PARKED_REQUESTS_H_

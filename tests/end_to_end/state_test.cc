@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Layers and names that outlive the server: what a restart finds, requests for
+// layers that are still on the disk, and folders that cannot be used.
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "server/server.h"
+#include "tests/end_to_end/child_server.h"
+#include "tests/end_to_end/random_upload.h"
+#include "tests/end_to_end/test_server.h"
+#include "tests/support/temporary_folder.h"
+
+namespace qgemm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr int64_t kK = 64;
+
+class StateTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<TestServer> Start(std::vector<std::string> pinned = {}) {
+    ServerOptions options;
+    options.state_dir = folder_.File("state");
+    options.pin_names = std::move(pinned);
+    return std::make_unique<TestServer>(options);
+  }
+
+  RandomUpload NewUpload(int64_t n = 48) {
+    WeightsSpec spec;
+    spec.format = WireFormat::kQ4_0;
+    spec.n = n;
+    spec.k = kK;
+    return MakeRandomUpload(spec, &random_);
+  }
+  void MustLoad(const Client& client, const RandomUpload& upload,
+                const std::string& name) {
+    const auto answer = client.Load(ToMessages(upload, name));
+    ASSERT_TRUE(answer.ok()) << answer.status.error_message();
+  }
+  std::string MustMultiply(const Client& client,
+                           const v1::GemmRequest& request) {
+    const auto answer = client.Gemm(request);
+    EXPECT_TRUE(answer.ok()) << answer.status.error_message();
+    return answer.response.c();
+  }
+  std::string FileOf(const RandomUpload& upload) const {
+    return absl::StrCat(folder_.File("state/layers/"),
+                        absl::BytesToHexString(IdOf(upload)), ".qgw");
+  }
+
+  const TemporaryFolder folder_;
+  RandomGenerator random_{FreshSeed()};
+};
+
+TEST_F(StateTest, ARestartKeepsNamesAndAnswers) {
+  std::vector<v1::GemmRequest> requests;
+  std::vector<std::string> answers;
+  std::vector<v1::WeightsInfo> listed;
+  {
+    const auto server = Start();
+    const Client client = server->NewClient();
+    for (const NamedSpec& named : AllWireFormats(128, 128)) {
+      MustLoad(client, MakeRandomUpload(named.spec, &random_), named.name);
+      requests.push_back(MakeGemm(named.name, 3, 128, &random_));
+      answers.push_back(MustMultiply(client, requests.back()));
+    }
+    listed = client.List();
+  }
+  const auto server = Start();
+  const Client client = server->NewClient();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(MustMultiply(client, requests[i]), answers[i])
+        << requests[i].weights();
+  }
+  const std::vector<v1::WeightsInfo> again = client.List();
+  ASSERT_THAT(again, SizeIs(listed.size()));
+  for (size_t i = 0; i < listed.size(); ++i) {
+    EXPECT_EQ(again[i].SerializeAsString(), listed[i].SerializeAsString());
+  }
+}
+
+TEST_F(StateTest, ARestartKeepsRebindingsUnloadsAndLayersWithoutAName) {
+  const RandomUpload first = NewUpload();
+  const RandomUpload second = NewUpload();
+  const RandomUpload unnamed = NewUpload();
+  {
+    const auto server = Start();
+    const Client client = server->NewClient();
+    MustLoad(client, first, "a");
+    MustLoad(client, second, "a");
+    MustLoad(client, first, "gone");
+    MustLoad(client, second, "b");
+    MustLoad(client, unnamed, "");
+    ASSERT_TRUE(client.Unload("gone").ok());
+  }
+  EXPECT_FALSE(std::filesystem::exists(FileOf(first)));
+  const auto server = Start();
+  const Client client = server->NewClient();
+  EXPECT_EQ(client.List().size(), 2);
+  const auto held = client.Get("a");
+  ASSERT_TRUE(held.ok());
+  EXPECT_EQ(held.response.weights().id(), absl::BytesToHexString(IdOf(second)));
+  EXPECT_THAT(held.response.weights().names(), ElementsAre("a", "b"));
+  EXPECT_EQ(client.Get("gone").status.error_code(),
+            grpc::StatusCode::NOT_FOUND);
+  const std::string id = absl::BytesToHexString(IdOf(unnamed));
+  ASSERT_TRUE(client.Get(id).ok());
+  ASSERT_TRUE(client.Unload(id).ok());
+  EXPECT_FALSE(std::filesystem::exists(FileOf(unnamed)));
+}
+
+TEST_F(StateTest, AnUploadOfAHeldLayerSendsNothingAfterARestart) {
+  const RandomUpload upload = NewUpload();
+  MustLoad(Start()->NewClient(), upload, "a");
+  const auto server = Start();
+  const Client client = server->NewClient();
+  v1::LoadWeightsRequest header = ToMessages(upload, "b")[0];
+  header.mutable_header()->set_sha256(IdOf(upload));
+  const auto answer = client.Load({header});
+  ASSERT_TRUE(answer.ok()) << answer.status.error_message();
+  EXPECT_TRUE(answer.response.deduplicated());
+  MustMultiply(client, MakeGemm("b", 1, kK, &random_));
+}
+
+TEST_F(StateTest, RequestsOfAllKindsWaitForTheirLayer) {
+  constexpr int kLayers = 24;
+  const auto name = [](int i) { return absl::StrCat("layer", i); };
+  std::vector<RandomUpload> uploads;
+  std::vector<v1::GemmRequest> requests;
+  std::vector<std::string> answers;
+  {
+    const auto server = Start();
+    const Client client = server->NewClient();
+    for (int i = 0; i < kLayers; ++i) {
+      uploads.push_back(NewUpload(2048 + i));
+      MustLoad(client, uploads.back(), name(i));
+      requests.push_back(MakeGemm(name(i), 2, kK, &random_));
+      answers.push_back(MustMultiply(client, requests.back()));
+    }
+  }
+  const auto server = Start();
+  const Client client = server->NewClient();
+  // From the last, which is read last.
+  for (int i = kLayers - 1; i >= 0; --i) {
+    EXPECT_EQ(MustMultiply(client, requests[i]), answers[i]) << name(i);
+  }
+}
+
+TEST_F(StateTest, ADamagedLayerIsLostAndTheRestServes) {
+  const RandomUpload damaged = NewUpload();
+  const RandomUpload sound = NewUpload();
+  {
+    const auto server = Start();
+    MustLoad(server->NewClient(), damaged, "damaged");
+    MustLoad(server->NewClient(), sound, "sound");
+  }
+  {
+    std::fstream file(FileOf(damaged),
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096 + 100);
+    file.put('\xff');
+    file.put('\x00');
+    file.put('\x77');
+  }
+  const auto server = Start();
+  const Client client = server->NewClient();
+  MustMultiply(client, MakeGemm("sound", 1, kK, &random_));
+  const auto answer = client.Gemm(MakeGemm("damaged", 1, kK, &random_));
+  EXPECT_THAT(answer.status.error_code(),
+              AnyOf(grpc::StatusCode::DATA_LOSS, grpc::StatusCode::NOT_FOUND))
+      << answer.status.error_message();
+  MustLoad(client, damaged, "damaged");
+  MustMultiply(client, MakeGemm("damaged", 1, kK, &random_));
+}
+
+TEST_F(StateTest, ABoundOfItsBytesRefusesUploads) {
+  const RandomUpload upload = NewUpload();
+  ServerOptions options;
+  options.state_dir = folder_.File("state");
+  options.state_bytes = 4096;
+  TestServer server(options);
+  const auto answer = server.NewClient().Load(ToMessages(upload, "a"));
+  EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(answer.status.error_message(), HasSubstr("--state_bytes"));
+  EXPECT_THAT(server.NewClient().List(), IsEmpty());
+}
+
+TEST_F(StateTest, OneServerHasTheFolder) {
+  const auto server = Start();
+  ChildServer second({"--listen=127.0.0.1:0", "--backend=cpu",
+                      "--state_dir=" + folder_.File("state")});
+  EXPECT_EQ(second.Wait(), 1);
+  EXPECT_THAT(second.output(), AllOf(HasSubstr("--state_dir"),
+                                     HasSubstr("another process")));
+}
+
+TEST_F(StateTest, FoldersThatCannotBeUsedAreToldOf) {
+  const auto expect = [](const std::string& folder, const std::string& reason) {
+    ChildServer server({"--listen=127.0.0.1:0", "--backend=cpu",
+                        "--state_dir=" + folder});
+    EXPECT_EQ(server.Wait(), 1);
+    EXPECT_THAT(server.output(), AllOf(HasSubstr("--state_dir = \"" + folder),
+                                       HasSubstr(reason)));
+  };
+  std::ofstream(folder_.File("file")) << "content";
+  expect(folder_.File("file"), "Not a directory");
+  expect(folder_.File("none/deeper"), "No such file or directory");
+  expect("/proc", "lock");  // on which nobody writes
+  Start();
+  std::ofstream(folder_.File("state/version"))
+      << "qgemm state directory, version 7\n";
+  expect(folder_.File("state"), "it has version 7; this server reads 1");
+}
+
+}  // namespace
+}  // namespace qgemm
