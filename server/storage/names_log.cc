@@ -26,7 +26,7 @@ constexpr int64_t kHeaderBytes = 16;  // magic, version, checksum of both
 constexpr size_t kPrefixBytes = 8;    // length and checksum of a record's body
 constexpr uint32_t kMostBodyBytes = uint32_t{64} << 20;
 constexpr size_t kIdBytes = 32;
-// Of a log that is written anew: far from kMostBodyBytes.
+// Changes of a record of a log that is written anew: far from kMostBodyBytes.
 constexpr size_t kRecordChanges = 4096;
 // Beyond it the log is read no more: it is ours no longer.
 constexpr int64_t kMostLogBytes = int64_t{1} << 30;

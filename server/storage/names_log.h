@@ -45,7 +45,7 @@ struct NameChange {
   }
 };
 
-// What holds layers at one moment. Not thread-safe.
+// Holders of layers at one moment. Not thread-safe.
 class NameTable {
  public:
   struct Bound {

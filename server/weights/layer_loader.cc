@@ -122,7 +122,7 @@ std::string LayerLoader::AwaitJob() {
     }
     std::string id = std::move(queue.front());
     queue.pop_front();
-    // Of a layer that was in both queues one place is left over.
+    // A layer that was in both queues leaves a place over.
     const auto job = jobs_.find(id);
     if (job == jobs_.end() || job->second.is_running) continue;
     job->second.is_running = true;

@@ -98,7 +98,7 @@ class LayerLoader {
   std::map<std::string, Job> jobs_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> urgent_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> background_ ABSL_GUARDED_BY(mutex_);
-  // Of the start.
+  // Layers of the start.
   std::set<std::string> loading_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> loading_first_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;

@@ -2,7 +2,7 @@
 //
 // Records that the server holds (weights, programs), by id and by name, their
 // owners and their list. What a record is, its memory and its metrics are its
-// store's. named_store_impl.h implements the template.
+// store's. named_store_changes.h and named_store_impl.h implement the template.
 
 #ifndef QGEMM_SERVER_WEIGHTS_NAMED_STORE_H_
 #define QGEMM_SERVER_WEIGHTS_NAMED_STORE_H_
@@ -381,6 +381,7 @@ class NamedStore {
 
 }  // namespace qgemm
 
-#include "server/weights/named_store_impl.h"  // IWYU pragma: export
+#include "server/weights/named_store_changes.h"  // IWYU pragma: export
+#include "server/weights/named_store_impl.h"     // IWYU pragma: export
 
 #endif  // QGEMM_SERVER_WEIGHTS_NAMED_STORE_H_

@@ -102,7 +102,7 @@ class StateKillTest : public ::testing::Test {
     }
   }
 
-  // What the server holds is what was acknowledged, and answers are right.
+  // Expects the server to hold what was acknowledged, and to answer right.
   void Check(const Client& client) {
     std::set<std::string> expected_ids;
     for (auto& names : states_) {

@@ -59,7 +59,7 @@ class WeightsFileTest : public testing::Test {
 };
 
 TEST_F(WeightsFileTest, IsReadAsItWasWritten) {
-  // Of several blocks, the last one short.
+  // It has several blocks, the last one short.
   const RandomLayer layer = MakeRandomLayer(700, 1100, &random_);
   ASSERT_GT(layer.payload.size(), kWeightsFileBlockBytes);
   Write(layer);
