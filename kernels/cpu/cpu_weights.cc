@@ -152,7 +152,7 @@ TileArgs CpuWeights::ArgsOfTile(int64_t tile, int family) const {
   args.zeros = base + layout.zeros_offset + tile * layout.tile_zero_bytes;
   const CpuTables& tables = parts_.tables;
   args.table = family == kFamilyQuantABFloat16 ? tables.rounded.data()
-                                               : tables.exact.data();
+                                               : tables.entries.data();
   args.table_high = tables.high.data();
   args.table_low = tables.has_low ? tables.low.data() : nullptr;
   args.zero_unit = parts_.zero_unit;

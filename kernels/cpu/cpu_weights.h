@@ -48,8 +48,9 @@ absl::StatusOr<PackedLayout> LayoutOf(const WeightsShape& shape);
 
 // A codebook as microkernels read it, 32 entries.
 struct CpuTables {
-  // Divided by a power of two so that no entry exceeds 1, and repeated.
-  std::array<float, 32> exact{};
+  // Divided by a power of two so that no entry exceeds 1, and repeated; to 16
+  // significant bits.
+  std::array<float, 32> entries{};
   // The same, each rounded to bf16.
   std::array<float, 32> rounded{};
   // bf16 parts of the value that a pair's index picks (microkernel.h).

@@ -46,15 +46,22 @@ void SetParts(const std::array<float, 32>& entries, CpuTables& tables) {
   }
 }
 
+// To 16 significant bits, the nearest, so that the lowest byte is zero.
+float RoundEntry(float entry) {
+  const uint32_t bits = FloatBits(entry);
+  return FloatFromBits((bits + 0x7f + (bits >> 8 & 1)) & ~uint32_t{0xff});
+}
+
 // The tables of a layer whose codebook is to be divided by 2^exponent.
 CpuTables TablesOf(const WeightsHeader& header, int exponent) {
   const int entries = 1 << header.bits;
   CpuTables tables;
   for (int i = 0; i < 32; ++i) {
-    tables.exact[i] = std::ldexp(header.codebook[i % entries], -exponent);
-    tables.rounded[i] = RoundTo(FloatType::kBFloat16, tables.exact[i]);
+    const float entry = std::ldexp(header.codebook[i % entries], -exponent);
+    tables.entries[i] = RoundEntry(entry);
+    tables.rounded[i] = RoundTo(FloatType::kBFloat16, entry);
   }
-  std::array<float, 32> picked = tables.exact;
+  std::array<float, 32> picked = tables.entries;
   for (int i = 0; i < 32 && header.has_zeros; ++i) {
     picked[i] = std::ldexp(static_cast<float>(i < 16 ? i : i - 32), -exponent);
   }

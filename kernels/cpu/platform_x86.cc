@@ -85,8 +85,8 @@ MicrokernelTable TableOf(CpuIsa isa) {
     case CpuIsa::kScalar:
       break;
     case CpuIsa::kAvx2:
-      return Join({QuantA32Avx2Rows(), W4A8Avx2Rows(), W16A32Avx2Rows(),
-                   PanelA32Avx2Rows()},
+      return Join({W2W3A32Avx2Rows(), W4W5A32Avx2Rows(), W4A8Avx2Rows(),
+                   W16A32Avx2Rows(), PanelA32Avx2Rows()},
                   F16cHalfConversions());
     case CpuIsa::kAvx512:
       return Join({QuantA32Avx512Rows(), W4A8Avx2Rows(), W16A32Avx512Rows(),

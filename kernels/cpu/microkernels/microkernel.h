@@ -9,9 +9,11 @@
 //                   sum_k a[r][k] * (table[code[lane, k]] - zero[lane, block])
 // Inside a block two halves are summed apart, in rising order, and added: codes
 // of the low and of the high halves of words (code_packing.h), even and odd k
-// of dense weights. Blocks are added in rising order in chains of kChunkBlocks,
-// and chains in rising order. The order depends on nothing else, so a row's
-// bits depend neither on mr nor on the row's place.
+// of dense weights. On AVX2 codes of 4 and 5 bits have four sums a block, as a
+// half's pairs 0, 1, 4, 5, 8 and so on are summed apart from the others. Blocks
+// are added in rising order in chains of kChunkBlocks, and chains in rising
+// order. The order depends on nothing else, so a row's bits depend neither on
+// mr nor on the row's place.
 //
 // That also is what one instruction of AMX does with a block of bf16 pairs, to
 // the last bit: two chains of fused multiply-adds, without subnormals. So where
@@ -54,7 +56,9 @@ struct TileArgs {
   const uint8_t* codes;
   const uint8_t* scales;  // [groups][16] of scale_type
   const uint8_t* zeros;   // [groups][16] bytes, or null
-  const float* table;     // 32 entries, the codebook repeated
+  // 32 entries, the codebook repeated, of 16 significant bits at most: the
+  // lowest byte of each is zero.
+  const float* table;
   // bf16, 32 entries, of what a pair's index picks by its low 5 bits: the
   // codebook repeated or, of layers with zeros, the differences -16 to 15 in
   // two's complement. `table_low` is the rest of each, or null for no rest.
@@ -148,7 +152,8 @@ MicrokernelRows QuantA32ScalarRows();
 MicrokernelRows W4A8ScalarRows();
 MicrokernelRows W16A32ScalarRows();
 
-MicrokernelRows QuantA32Avx2Rows();
+MicrokernelRows W2W3A32Avx2Rows();
+MicrokernelRows W4W5A32Avx2Rows();
 MicrokernelRows W4A8Avx2Rows();
 MicrokernelRows W16A32Avx2Rows();
 MicrokernelRows PanelA32Avx2Rows();

@@ -19,10 +19,10 @@ namespace {
 // registers hold beside weights. Fewer than eight sums would wait for their
 // additions.
 constexpr int kGroup = 6;
-// Rows from which a panel is faster than decoding for each 4 rows. Measured.
-constexpr int kLeastRows = 5;
-constexpr int kLeastRowsOfEightEntries = 12;  // one permute decodes these
-constexpr int kLeastRowsOfDense = 12;
+// Rows from which a panel is faster than decoding for each 2 rows, dense
+// weights for each 4. Measured.
+constexpr int kLeastRows = 3;
+constexpr int kLeastRowsOfDense = 9;
 
 constexpr int kPairs = 16;  // of a half of a block
 
@@ -33,8 +33,8 @@ struct alignas(64) Panel {
 };
 
 template <int kBits, bool kZeros>
-void DecodeCodes(const TileArgs& args, int64_t block, int to, Panel& panel) {
-  const Codebook256 codebook = LoadCodebook(args.table);
+void DecodeCodes(const TileArgs& args, const Codebook256& codebook,
+                 int64_t block, int to, Panel& panel) {
   const int64_t group = block >> args.group_shift;
   for (int side = 0; side < 2; ++side) {
     const int lane = side * kHalfRows;
@@ -46,13 +46,18 @@ void DecodeCodes(const TileArgs& args, int64_t block, int to, Panel& panel) {
       if constexpr (kZeros) weights = _mm256_sub_ps(weights, zeros);
       _mm256_store_ps(panel.weights[to][from.half][from.pair] + lane, weights);
     };
-    VisitCodes<kBits>(args.codes + block * (64 * kBits) + side * 32, add);
+    const uint8_t* codes = args.codes + block * (64 * kBits) + side * 32;
+#pragma GCC unroll 16
+    for (int pair = 0; pair < kPairs; ++pair) {
+      VisitPair<kBits>(codes, pair, add);
+    }
     _mm256_store_ps(panel.scales[to] + lane, LoadScales(args, group, side));
   }
 }
 
 template <int kFamily>
-void DecodeDense(const TileArgs& args, int64_t block, int to, Panel& panel) {
+void DecodeDense(const TileArgs& args, const Codebook256&, int64_t block,
+                 int to, Panel& panel) {
   const uint8_t* elements = args.codes + block * (kBlockElements * 32);
   for (int k = 0; k < kBlockElements; ++k) {
     float* weights = panel.weights[to][k % 2][k / 2];
@@ -68,46 +73,83 @@ void DecodeDense(const TileArgs& args, int64_t block, int to, Panel& panel) {
 template <int kMr>
 using GroupSums = __m256[kMr][2];
 
-// Adds the products of one half of a block and kMr rows of a group.
 template <int kMr>
-QGEMM_INLINE void AddHalf(const float (&weights)[kPairs][kTileRows],
+QGEMM_INLINE void SetZero(GroupSums<kMr>& sums) {
+#pragma GCC unroll 12
+  for (int i = 0; i < 2 * kMr; ++i) sums[i / 2][i % 2] = _mm256_setzero_ps();
+}
+
+// Adds the products of one pair of a half block and kMr rows of a group.
+template <int kMr>
+QGEMM_INLINE void AddPair(const float (&weights)[kTileRows], const float* a,
+                          GroupSums<kMr>& sums) {
+  const __m256 left = _mm256_load_ps(weights);
+  const __m256 right = _mm256_load_ps(weights + kHalfRows);
+#pragma GCC unroll 6
+  for (int r = 0; r < kMr; ++r) {
+    const __m256 value = _mm256_broadcast_ss(a + r);
+    sums[r][0] = _mm256_fmadd_ps(left, value, sums[r][0]);
+    sums[r][1] = _mm256_fmadd_ps(right, value, sums[r][1]);
+  }
+}
+
+// The sums of all pairs of one half of a block.
+template <int kMr>
+QGEMM_INLINE void SumHalf(const float (&weights)[kPairs][kTileRows],
                           const float* a, GroupSums<kMr>& sums) {
+  SetZero<kMr>(sums);
 #pragma GCC unroll 16
   for (int pair = 0; pair < kPairs; ++pair) {
-    const __m256 left = _mm256_load_ps(weights[pair]);
-    const __m256 right = _mm256_load_ps(weights[pair] + kHalfRows);
-#pragma GCC unroll 6
-    for (int r = 0; r < kMr; ++r) {
-      const __m256 value = _mm256_broadcast_ss(a + pair * kGroup + r);
-      sums[r][0] = _mm256_fmadd_ps(left, value, sums[r][0]);
-      sums[r][1] = _mm256_fmadd_ps(right, value, sums[r][1]);
+    AddPair<kMr>(weights[pair], a + pair * kGroup, sums);
+  }
+}
+
+// The same, quarter by quarter.
+template <int kMr>
+QGEMM_INLINE void SumQuarters(const float (&weights)[kPairs][kTileRows],
+                              const float* a, GroupSums<kMr>& sums) {
+  GroupSums<kMr> quarters[2];
+#pragma GCC unroll 2
+  for (int quarter = 0; quarter < 2; ++quarter) {
+    SetZero<kMr>(quarters[quarter]);
+#pragma GCC unroll 8
+    for (int i = 0; i < kPairs / 2; ++i) {
+      const int pair = i / 2 * 4 + 2 * quarter + i % 2;
+      AddPair<kMr>(weights[pair], a + pair * kGroup, quarters[quarter]);
     }
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < 2 * kMr; ++i) {
+    sums[i / 2][i % 2] =
+        _mm256_add_ps(quarters[0][i / 2][i % 2], quarters[1][i / 2][i % 2]);
   }
 }
 
 // Adds the panel's products with kMr rows of a group to their sums. `a` is
 // that of the panel's first block.
-template <int kMr>
+template <int kMr, bool kQuarters>
 void MultiplyGroup(const Panel& panel, int blocks, const float* a,
                    float* sums) {
   alignas(32) float chains[kMr * kTileRows] = {};
   for (int block = 0; block < blocks; ++block) {
-    GroupSums<kMr> low;
-    GroupSums<kMr> high;
-#pragma GCC unroll 12
-    for (int i = 0; i < 2 * kMr; ++i) {
-      low[i / 2][i % 2] = _mm256_setzero_ps();
-      high[i / 2][i % 2] = _mm256_setzero_ps();
+    GroupSums<kMr> halves[2];
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const float* from = a + half * kPairs * kGroup;
+      if constexpr (kQuarters) {
+        SumQuarters<kMr>(panel.weights[block][half], from, halves[half]);
+      } else {
+        SumHalf<kMr>(panel.weights[block][half], from, halves[half]);
+      }
     }
-    AddHalf<kMr>(panel.weights[block][0], a, low);
-    AddHalf<kMr>(panel.weights[block][1], a + kPairs * kGroup, high);
     a += kBlockElements * kGroup;
 #pragma GCC unroll 12
     for (int i = 0; i < 2 * kMr; ++i) {
       float* chain = chains + i * kHalfRows;
       const __m256 scale =
           _mm256_load_ps(panel.scales[block] + i % 2 * kHalfRows);
-      const __m256 sum = _mm256_add_ps(low[i / 2][i % 2], high[i / 2][i % 2]);
+      const __m256 sum =
+          _mm256_add_ps(halves[0][i / 2][i % 2], halves[1][i / 2][i % 2]);
       _mm256_store_ps(chain,
                       _mm256_fmadd_ps(sum, scale, _mm256_load_ps(chain)));
     }
@@ -121,27 +163,28 @@ void MultiplyGroup(const Panel& panel, int blocks, const float* a,
 }
 
 // MultiplyGroup of the first `rows` rows of a group, all if it has fewer.
+template <bool kQuarters>
 void MultiplyRows(const Panel& panel, int blocks, const float* a, int rows,
                   float* sums) {
   switch (rows) {
     case 1:
-      return MultiplyGroup<1>(panel, blocks, a, sums);
+      return MultiplyGroup<1, kQuarters>(panel, blocks, a, sums);
     case 2:
-      return MultiplyGroup<2>(panel, blocks, a, sums);
+      return MultiplyGroup<2, kQuarters>(panel, blocks, a, sums);
     case 3:
-      return MultiplyGroup<3>(panel, blocks, a, sums);
+      return MultiplyGroup<3, kQuarters>(panel, blocks, a, sums);
     case 4:
-      return MultiplyGroup<4>(panel, blocks, a, sums);
+      return MultiplyGroup<4, kQuarters>(panel, blocks, a, sums);
     case 5:
-      return MultiplyGroup<5>(panel, blocks, a, sums);
+      return MultiplyGroup<5, kQuarters>(panel, blocks, a, sums);
     default:
-      return MultiplyGroup<kGroup>(panel, blocks, a, sums);
+      return MultiplyGroup<kGroup, kQuarters>(panel, blocks, a, sums);
   }
 }
 
 // Decodes block `block` of the tile into number `to` of the panel.
-using BlockDecoder = void (*)(const TileArgs& args, int64_t block, int to,
-                              Panel& panel);
+using BlockDecoder = void (*)(const TileArgs& args, const Codebook256& codebook,
+                              int64_t block, int to, Panel& panel);
 
 // Bytes of a tile's weights to ask for beside each group of rows, so that those
 // of the next panel come while this one is multiplied: whole cache lines.
@@ -156,8 +199,10 @@ QGEMM_INLINE void Prefetch(const uint8_t* from, int64_t bytes) {
   }
 }
 
-template <BlockDecoder kDecode>
+template <int kBits, BlockDecoder kDecode>
 void Run(const TileArgs* args) {
+  Codebook256 codebook = {};
+  if constexpr (kBits > 0) codebook = LoadCodebook(args->table);
   Panel panel;
   const int64_t count = args->rows * kTileRows;
   const int64_t prefetch_bytes = PrefetchBytes(*args);
@@ -166,35 +211,36 @@ void Run(const TileArgs* args) {
     const int64_t left = args->blocks - begin;
     const int blocks =
         left < kChunkBlocks ? static_cast<int>(left) : kChunkBlocks;
-    for (int i = 0; i < blocks; ++i) kDecode(*args, begin + i, i, panel);
+    for (int i = 0; i < blocks; ++i)
+      kDecode(*args, codebook, begin + i, i, panel);
     int64_t ahead = (begin + kChunkBlocks) * args->block_bytes;
     for (int row = 0; row < args->rows; row += kGroup) {
       Prefetch(args->codes + ahead, prefetch_bytes);
       ahead += prefetch_bytes;
       const float* a =
           args->packed + (row * args->blocks + begin * kGroup) * kBlockElements;
-      MultiplyRows(panel, blocks, a, args->rows - row,
-                   args->sums + row * kTileRows);
+      MultiplyRows<(kBits > 3)>(panel, blocks, a, args->rows - row,
+                                args->sums + row * kTileRows);
     }
   }
 }
 
-#define QGEMM_ROW(name, family, bits, zeros, least_rows, ...)          \
-  {                                                                    \
-    name "_64x16_avx2", family, bits, zeros, kMaxMr, Run<__VA_ARGS__>, \
-        least_rows, kGroup                                             \
+#define QGEMM_ROW(name, family, bits, zeros, least_rows, ...)                \
+  {                                                                          \
+    name "_64x16_avx2", family, bits, zeros, kMaxMr, Run<bits, __VA_ARGS__>, \
+        least_rows, kGroup                                                   \
   }
-#define QGEMM_ROWS(bits, least_rows)                                    \
-  QGEMM_ROW("w" #bits "a32", kFamilyQuantA32, bits, 0, least_rows,      \
+#define QGEMM_ROWS(bits)                                                \
+  QGEMM_ROW("w" #bits "a32", kFamilyQuantA32, bits, 0, kLeastRows,      \
             DecodeCodes<bits, false>),                                  \
-      QGEMM_ROW("w" #bits "a32z", kFamilyQuantA32, bits, 1, least_rows, \
+      QGEMM_ROW("w" #bits "a32z", kFamilyQuantA32, bits, 1, kLeastRows, \
                 DecodeCodes<bits, true>)
 
 constexpr Microkernel kRows[] = {
-    QGEMM_ROWS(2, kLeastRowsOfEightEntries),
-    QGEMM_ROWS(3, kLeastRowsOfEightEntries),
-    QGEMM_ROWS(4, kLeastRows),
-    QGEMM_ROWS(5, kLeastRows),
+    QGEMM_ROWS(2),
+    QGEMM_ROWS(3),
+    QGEMM_ROWS(4),
+    QGEMM_ROWS(5),
     QGEMM_ROW("wf16a32", kFamilyFloat16, 0, 0, kLeastRowsOfDense,
               DecodeDense<kFamilyFloat16>),
     QGEMM_ROW("wbf16a32", kFamilyBFloat16, 0, 0, kLeastRowsOfDense,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a tile's codes and zeros on AVX2: a lane a weight row, decoded by
-// permutes of 8 entries and blends. Included by files compiled for it alone.
+// Reads a tile's codes and zeros on AVX2: a lane a weight row, half a tile at a
+// time, decoded by permutes of 8 entries and blends. Included by files compiled
+// for it alone.
 
 #ifndef QGEMM_KERNELS_CPU_MICROKERNELS_QUANT_CODES_AVX2_H_
 #define QGEMM_KERNELS_CPU_MICROKERNELS_QUANT_CODES_AVX2_H_
 
 #include <immintrin.h>
+#include <stdint.h>
 
 #include "kernels/cpu/microkernels/microkernel.h"
 #include "kernels/cpu/microkernels/tile_scales_avx2.h"
@@ -53,18 +55,35 @@ QGEMM_INLINE __m256 LoadZeros(const TileArgs& args, int64_t group, int half) {
                        _mm256_set1_ps(args.zero_unit));
 }
 
+// Word `w` of half a block of codes.
+QGEMM_INLINE __m256i LoadWord(const uint8_t* codes, int w) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 64 * w));
+}
+
 // The two codes that a block of 3- or 5-bit codes keeps in the top bits of
 // its words' halves: code 30 in the low half, code 31 in the high one.
 template <int kBits>
-QGEMM_INLINE __m256i SpareCodes(const __m256i (&words)[kBits]) {
+QGEMM_INLINE __m256i SpareCodes(const uint8_t* codes) {
   __m256i spare = _mm256_setzero_si256();
 #pragma GCC unroll 5
   for (int w = 0; w < kBits; ++w) {
-    const __m256i moved = _mm256_srli_epi32(words[w], 15 - w);
+    const __m256i moved = _mm256_srli_epi32(LoadWord(codes, w), 15 - w);
     const __m256i bit = _mm256_set1_epi32(0x00010001 << w);
     spare = _mm256_or_si256(spare, _mm256_and_si256(moved, bit));
   }
   return spare;
+}
+
+// The codes of a pair, moved to bit `to` of their halves, among others.
+template <int kBits>
+QGEMM_INLINE __m256i PairAt(const uint8_t* codes, int pair, int to) {
+  constexpr int kPerHalf = 16 / kBits;
+  const bool is_spare = pair == kPerHalf * kBits;
+  const __m256i from =
+      is_spare ? SpareCodes<kBits>(codes) : LoadWord(codes, pair / kPerHalf);
+  const int right = (is_spare ? 0 : kBits * (pair % kPerHalf)) - to;
+  return right < 0 ? _mm256_slli_epi32(from, -right)
+                   : _mm256_srli_epi32(from, right);
 }
 
 // Element k of a block: number `pair` of its half (PlaceInPairs of
@@ -75,31 +94,29 @@ struct ElementPlace {
   int half;
 };
 
-// Calls add(place, index) for each code of half a block, in the order of its
-// words: the element's code is in the low bits of `index`.
-template <int kBits, typename Add>
-QGEMM_INLINE void VisitCodes(const uint8_t* codes, const Add& add) {
+template <int kBits>
+constexpr ElementPlace PlaceOf(int pair, int half) {
   constexpr int kPerHalf = 16 / kBits;
-  __m256i words[kBits];
+  const int word = pair / kPerHalf;
+  if (word == kBits) return {30 + half, 15, half};
+  return {(2 * word + half) * kPerHalf + pair % kPerHalf, pair, half};
+}
+
+// Calls add(place, index) for both codes of a pair of half a block: the
+// element's code is in the low bits of `index`.
+template <int kBits, typename Add>
+QGEMM_INLINE void VisitPair(const uint8_t* codes, int pair, const Add& add) {
+  add(PlaceOf<kBits>(pair, 0), PairAt<kBits>(codes, pair, 0));
+  add(PlaceOf<kBits>(pair, 1), PairAt<kBits>(codes, pair, -16));
+}
+
+// Asks for the weights that lie ahead of a block.
+template <int kBits>
+QGEMM_INLINE void PrefetchCodes(const uint8_t* block) {
 #pragma GCC unroll 5
   for (int w = 0; w < kBits; ++w) {
-    words[w] =
-        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 64 * w));
-    _mm_prefetch(reinterpret_cast<const char*>(codes) + kPrefetchBytes + 64 * w,
+    _mm_prefetch(reinterpret_cast<const char*>(block) + kPrefetchBytes + 64 * w,
                  _MM_HINT_T0);
-#pragma GCC unroll 16
-    for (int j = 0; j < 2 * kPerHalf; ++j) {
-      const int half = j / kPerHalf;
-      const int pair = w * kPerHalf + j % kPerHalf;
-      const int shift = 16 * half + kBits * (j % kPerHalf);
-      add(ElementPlace{2 * kPerHalf * w + j, pair, half},
-          _mm256_srli_epi32(words[w], shift));
-    }
-  }
-  if constexpr (kPerHalf * kBits < 16) {
-    const __m256i spare = SpareCodes<kBits>(words);
-    add(ElementPlace{30, 15, 0}, spare);
-    add(ElementPlace{31, 15, 1}, _mm256_srli_epi32(spare, 16));
   }
 }
 

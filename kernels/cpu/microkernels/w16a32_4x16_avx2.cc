@@ -39,6 +39,14 @@ QGEMM_INLINE void AddHalfBlock(const uint8_t* weights,
   }
 }
 
+// Asks for the weights that lie ahead of a block.
+QGEMM_INLINE void PrefetchBlock(const uint8_t* weights) {
+  for (int i = 0; i < 32 * kBlockElements; i += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(weights) + kPrefetchBytes + i,
+                 _MM_HINT_T0);
+  }
+}
+
 template <int kMr>
 QGEMM_INLINE void AddToSums(const __m256 (&chain)[2][kMr], float* sums) {
 #pragma GCC unroll 4
@@ -70,6 +78,7 @@ void Run(const TileArgs* args) {
     for (int64_t block = begin; block < end; ++block) {
       const uint8_t* weights = args->codes + block * 1024;
       const int64_t offset = block * kBlockElements;
+      PrefetchBlock(weights);
       AddHalfBlock<kFamily, kMr>(weights, rows, offset, chain[0]);
       AddHalfBlock<kFamily, kMr>(weights + 16, rows, offset, chain[1]);
     }

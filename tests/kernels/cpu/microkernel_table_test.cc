@@ -64,6 +64,7 @@ class Tile {
     }
     zeros_ = RandomBytes(groups * kTileRows, 17, random);
     codes_ = RandomBytes(k * kTileRows, 1 << kernel.bits, random);
+    short_entries_ = RandomInt(0, 1, random) == 1;
     for (int i = 0; i < 32; ++i) AddEntry(i, random);
     SetTableParts();
     for (int64_t i = 0; i < k * kMaxMr; ++i) {
@@ -132,12 +133,16 @@ class Tile {
 
   bool dense() const { return kernel_.bits == 0; }
 
-  // Code i stands for i units where differences from zeros are looked up.
+  // Of 16 significant bits, or 8. Code i stands for i units where differences
+  // from zeros are looked up.
   void AddEntry(int i, RandomGenerator* random) {
     const int code = i % (1 << kernel_.bits);
-    float entry = RandomSigned(random);
+    float entry =
+        FloatFromBits(FloatBits(RandomSigned(random)) & ~uint32_t{0xff});
     if (code != i) entry = table_[code];
-    if (TakesBFloat16(kernel_)) entry = RoundTo(FloatType::kBFloat16, entry);
+    if (TakesBFloat16(kernel_) || short_entries_) {
+      entry = RoundTo(FloatType::kBFloat16, entry);
+    }
     const bool looked_up = TakesBFloat16(kernel_) || TakesFloat16(kernel_);
     if (kernel_.zeros && looked_up) entry = code * kZeroUnit;
     table_.push_back(entry);
@@ -289,6 +294,7 @@ class Tile {
   const Microkernel kernel_;
   const int64_t blocks_;
   int group_shift_;
+  bool short_entries_;
   ScaleType scale_type_;
   std::vector<uint8_t> scales_, zeros_, codes_, packed_;
   std::vector<float> table_, a_, d8_;
