@@ -8,6 +8,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/microkernels/microkernel.h"
+#include "kernels/cpu/microkernels/quant_codes_avx512.h"
 #include "kernels/cpu/microkernels/tile_scales_avx512.h"
 
 namespace qgemm::cpu {
@@ -105,7 +106,7 @@ QGEMM_INLINE void StorePair(int pair, __m512i index,
 }
 
 // A group's zeros, in both halves of each word.
-QGEMM_INLINE __m512i LoadZeros(const TileArgs& args, int64_t block) {
+QGEMM_INLINE __m512i LoadZeroCodes(const TileArgs& args, int64_t block) {
   const uint8_t* zeros = args.zeros + (block >> args.group_shift) * kTileRows;
   const __m512i words = _mm512_cvtepu8_epi32(
       _mm_loadu_si128(reinterpret_cast<const __m128i*>(zeros)));
@@ -121,25 +122,13 @@ QGEMM_INLINE __m512i IndexOf(__m512i moved, __m512i zeros) {
   return moved;
 }
 
-template <int kBits>
-QGEMM_INLINE __m512i SparePair(const __m512i (&words)[kBits]) {
-  __m512i spare = _mm512_setzero_si512();
-#pragma GCC unroll 5
-  for (int w = 0; w < kBits; ++w) {
-    const __m512i moved = _mm512_srli_epi32(words[w], 15 - w);
-    const __m512i bit = _mm512_set1_epi32(0x00010001 << w);
-    spare = _mm512_or_si512(spare, _mm512_and_si512(moved, bit));
-  }
-  return spare;
-}
-
 template <int kBits, bool kZeros, int kTableParts>
 QGEMM_INLINE void DecodeBlock(const TileArgs& args, int64_t block,
                               const Codebook<kTableParts>& codebook,
                               WeightTiles& tiles) {
   constexpr int kPerHalf = 16 / kBits;
   const __m512i zeros =
-      kZeros ? LoadZeros(args, block) : _mm512_setzero_si512();
+      kZeros ? LoadZeroCodes(args, block) : _mm512_setzero_si512();
   const uint8_t* codes = args.codes + block * (64 * kBits);
   __m512i words[kBits];
 #pragma GCC unroll 5
@@ -155,7 +144,7 @@ QGEMM_INLINE void DecodeBlock(const TileArgs& args, int64_t block,
     }
   }
   if constexpr (kPerHalf * kBits < 16) {
-    StorePair(15, SparePair<kBits>(words), codebook, tiles);
+    StorePair(15, SpareCodes<kBits>(words), codebook, tiles);
   }
 }
 
