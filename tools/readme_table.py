@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN = "<!-- table: {} by tools/readme_table.py -->"
 END = "<!-- end of table -->"
 CPU_ROWS = (1, 16)  # M
+CPU_BOUND_ROWS = (1, 16, 64)
 GPU_ROWS = (1, 16, 32, 64)
 GPU_MANY_ROWS = (128, 256, 512, 1024, 4096)
 GATE_UP_70B = (8192, 28672)  # K, N
@@ -51,6 +52,35 @@ def cpu_lines(report, accepts=lambda layer, label: True):
             for m in CPU_ROWS)
         share = 100 * results[1]["roof_fraction"]
         yield f"| {k}×{n} | {label} | {times} | {share:.0f} % |"
+
+
+def bound_cell(result):
+    """Time, share of the nearer bound."""
+    if result is None:
+        return "–"
+    return (f"{result['us']:,.0f} · {100 * result['bound_fraction']:.0f} % "
+            f"{result['bound']}")
+
+
+def cpu_bound_lines(report):
+    """Times of one layer beside its bounds, for a report that has them."""
+    by_label = {}
+    for result in report["results"]:
+        label = result["format"]
+        if result["mode"] != "A16":
+            label += f" {result['mode']}"
+        by_label.setdefault(label, {})[result["m"]] = result
+    first = report["results"][0]
+    peaks = report["peaks"]
+    yield (f"{report['device']} (Zen 4), {report['threads']} threads, "
+           f"{report['isa']}, {first['k']}×{first['n']}, fp16; read roof "
+           f"{report['roof_gbps']:.1f} GB/s, fp32 "
+           f"{peaks['fp32_gflops']:.0f} GFLOP/s, int8 "
+           f"{peaks['int8_gops']:.0f} GOP/s. Microseconds a GEMM, and the "
+           "share of the nearer of these bounds:")
+    yield ""
+    yield from gpu_table("format", list(by_label.items()), CPU_BOUND_ROWS,
+                         bound_cell)
 
 
 def short_cpu_lines(report):
@@ -145,11 +175,15 @@ def short_gpu_lines(report):
 
 
 CPU_REPORT = "bench/results/cpu.json"
+CPU_ZEN4_REPORTS = ("bench/results/cpu-zen4-avx512.json",
+                    "bench/results/cpu-zen4-avx2.json")
 GPU_REPORT = "bench/results/h100.json"
 TABLES = (
     ("README.md", CPU_REPORT, short_cpu_lines),
     ("README.md", GPU_REPORT, short_gpu_lines),
     ("docs/performance.md", CPU_REPORT, cpu_lines),
+    *(("docs/performance.md", report, cpu_bound_lines)
+      for report in CPU_ZEN4_REPORTS),
     ("docs/performance.md", GPU_REPORT, gpu_lines),
 )
 
