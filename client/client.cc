@@ -41,7 +41,7 @@ absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low,
                                                  low, " to ", high));
 }
 
-absl::Status CheckLane(const LaneOptions& lane) {
+absl::Status CheckLane(const ClientLaneOptions& lane) {
   RETURN_IF_ERROR(CheckRange("lane_options.operand_bytes", lane.operand_bytes,
                              1, int64_t{1} << 40));
   RETURN_IF_ERROR(

@@ -90,7 +90,7 @@ absl::StatusOr<OperandBuffer> Client::AllocateOperands(int64_t bytes) {
                      kMaxBufferBytes));
   }
   const bool required = impl_->lane_use() == LaneUse::kRequired;
-  const std::shared_ptr<Lane> lane = impl_->lane_keeper().lane();
+  const std::shared_ptr<ClientLane> lane = impl_->lane_keeper().lane();
   if (lane == nullptr) {
     if (!required) return PlainMemory(bytes);
     return absl::UnavailableError("the server has ended the lane");
@@ -101,9 +101,9 @@ absl::StatusOr<OperandBuffer> Client::AllocateOperands(int64_t bytes) {
     return OperandBuffer(std::move(range), memory, true);
   }
   if (!required) return PlainMemory(bytes);
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the lane has no room for operands of ", bytes,
-                   " bytes; LaneOptions::operand_bytes says how many it has"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the lane has no room for operands of ", bytes,
+      " bytes; ClientLaneOptions::operand_bytes says how many it has"));
 }
 
 }  // namespace qgemm

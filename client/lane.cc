@@ -51,10 +51,9 @@ LaneOutcome Answered(absl::Status status) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Lane>> Lane::Open(const std::string& path,
-                                                 const std::string& token,
-                                                 const LaneOptions& options,
-                                                 absl::Time deadline) {
+absl::StatusOr<std::shared_ptr<ClientLane>> ClientLane::Open(
+    const std::string& path, const std::string& token,
+    const ClientLaneOptions& options, absl::Time deadline) {
   LaneSocket::Wanted wanted;
   wanted.operand_bytes = options.operand_bytes;
   wanted.slots = static_cast<uint32_t>(options.calls);
@@ -64,20 +63,21 @@ absl::StatusOr<std::shared_ptr<Lane>> Lane::Open(const std::string& path,
   ASSIGN_OR_RETURN(std::shared_ptr<LaneSegment> segment,
                    LaneSegment::Map(granted.accept, granted.segment));
   return absl::WrapUnique(
-      new Lane(std::move(granted), std::move(segment), options));
+      new ClientLane(std::move(granted), std::move(segment), options));
 }
 
-Lane::Lane(LaneSocket::Granted granted, std::shared_ptr<LaneSegment> segment,
-           const LaneOptions& options)
+ClientLane::ClientLane(LaneSocket::Granted granted,
+                       std::shared_ptr<LaneSegment> segment,
+                       const ClientLaneOptions& options)
     : socket_(std::move(granted.socket)),
       segment_(std::move(segment)),
       ring_(segment_, std::move(granted.doorbell), options.spin),
-      handles_(socket_.get()) {}
+      targets_(socket_.get()) {}
 
-LaneOutcome Lane::Call(const LaneWork& work) {
+LaneOutcome ClientLane::Call(const LaneWork& work) {
   if (has_abandoned_.load(std::memory_order_relaxed)) FreeAbandoned();
   if (ring_.has_ended()) return Lost();
-  auto handle = handles_.Find(work.target, work.deadline);
+  auto handle = targets_.Find(work.target, work.deadline);
   if (!handle.ok()) {
     if (ring_.has_ended()) return Lost();
     if (absl::IsDeadlineExceeded(handle.status())) {
@@ -93,7 +93,7 @@ LaneOutcome Lane::Call(const LaneWork& work) {
   const auto c_bytes = RowBytes(flight.handle->c_row(), work.c_unit_bytes, m);
   if (a_bytes != TotalOf(work.inputs) || !c_bytes.has_value() ||
       (!work.outputs.empty() && c_bytes != TotalOf(work.outputs))) {
-    handles_.Forget(work.target, flight.handle);
+    targets_.Forget(work.target, flight.handle);
     return LaneOutcome();
   }
   if (work.deadline < absl::InfiniteFuture()) {
@@ -113,9 +113,9 @@ LaneOutcome Lane::Call(const LaneWork& work) {
   return Send(work, entry, std::move(flight));
 }
 
-bool Lane::PlaceOperands(const LaneWork& work, uint64_t a_bytes,
-                         uint64_t c_bytes, lane::RequestEntry* entry,
-                         InFlight* flight) {
+bool ClientLane::PlaceOperands(const LaneWork& work, uint64_t a_bytes,
+                               uint64_t c_bytes, lane::RequestEntry* entry,
+                               InFlight* flight) {
   entry->handle = flight->handle->number();
   entry->a_bytes = a_bytes;
   entry->c_bytes = c_bytes;
@@ -143,8 +143,8 @@ bool Lane::PlaceOperands(const LaneWork& work, uint64_t a_bytes,
   return true;
 }
 
-LaneOutcome Lane::Send(const LaneWork& work, const lane::RequestEntry& entry,
-                       InFlight flight) {
+LaneOutcome ClientLane::Send(const LaneWork& work,
+                             const lane::RequestEntry& entry, InFlight flight) {
   ring_.Publish(flight.slot, entry);
   LaneRing::WaitEnd end = ring_.Wait(flight.slot, work.deadline);
   if (end == LaneRing::WaitEnd::kDeadline) {
@@ -159,8 +159,9 @@ LaneOutcome Lane::Send(const LaneWork& work, const lane::RequestEntry& entry,
   return TakeAnswer(work, entry, std::move(flight));
 }
 
-LaneOutcome Lane::TakeAnswer(const LaneWork& work,
-                             const lane::RequestEntry& entry, InFlight flight) {
+LaneOutcome ClientLane::TakeAnswer(const LaneWork& work,
+                                   const lane::RequestEntry& entry,
+                                   InFlight flight) {
   LaneOutcome outcome = Answered(ring_.StatusOf(flight.slot));
   if (outcome.status.ok()) {
     outcome.timings = ring_.TimingsOf(flight.slot);
@@ -171,14 +172,14 @@ LaneOutcome Lane::TakeAnswer(const LaneWork& work,
   ring_.ReturnSlot(flight.slot);
   if (absl::IsNotFound(outcome.status) ||
       absl::IsInvalidArgument(outcome.status)) {
-    handles_.Forget(work.target, flight.handle);
+    targets_.Forget(work.target, flight.handle);
   }
   // Perhaps the name is bound to another shape by now.
   if (absl::IsInvalidArgument(outcome.status)) return LaneOutcome();
   return outcome;
 }
 
-LaneOutcome Lane::Lost() {
+LaneOutcome ClientLane::Lost() {
   LaneOutcome outcome;
   outcome.end = LaneOutcome::End::kLost;
   MutexLock lock(&mutex_);
@@ -187,13 +188,13 @@ LaneOutcome Lane::Lost() {
   return outcome;
 }
 
-void Lane::Abandon(InFlight flight) {
+void ClientLane::Abandon(InFlight flight) {
   MutexLock lock(&mutex_);
   abandoned_.push_back(std::move(flight));
   has_abandoned_.store(true);
 }
 
-void Lane::FreeAbandoned() {
+void ClientLane::FreeAbandoned() {
   std::vector<InFlight> answered;  // freed without the lock
   MutexLock lock(&mutex_);
   const auto waiting = std::partition(
@@ -207,7 +208,7 @@ void Lane::FreeAbandoned() {
   has_abandoned_.store(!abandoned_.empty());
 }
 
-absl::Status Lane::Serve() {
+absl::Status ClientLane::Serve() {
   const absl::Status end = socket_->Serve();
   {
     MutexLock lock(&mutex_);

@@ -19,22 +19,22 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
-#include "client/lane_handles.h"
 #include "client/lane_ring.h"
 #include "client/lane_segment.h"
 #include "client/lane_socket.h"
+#include "client/lane_targets.h"
 #include "lane/segment.h"
 #include "qgemm/client_options.h"
 #include "qgemm/gemm.h"
 
 namespace qgemm {
 
-// A call as a lane carries it. Borrows for the length of Lane::Call.
+// A call as a lane carries it. Borrows for the length of ClientLane::Call.
 struct LaneWork {
   LaneTarget target;
   // Its m, types, mode, rounding and priority; the lane sets the rest.
   lane::RequestEntry entry;
-  // Bytes of what LaneHandle counts rows in: an element's, or 1.
+  // Bytes of what OpenLaneTarget counts rows in: an element's, or 1.
   int64_t a_unit_bytes = 1;
   int64_t c_unit_bytes = 1;
   // A or the inputs, one behind the other, [m, row] each.
@@ -61,17 +61,16 @@ struct LaneOutcome {
 };
 
 // Thread-safe. A call holds a reference.
-class Lane {
+class ClientLane {
  public:
   // Opens a lane at the server's socket. Errors: those of LaneSocket::Connect
   // and LaneSegment::Map.
-  static absl::StatusOr<std::shared_ptr<Lane>> Open(const std::string& path,
-                                                    const std::string& token,
-                                                    const LaneOptions& options,
-                                                    absl::Time deadline);
+  static absl::StatusOr<std::shared_ptr<ClientLane>> Open(
+      const std::string& path, const std::string& token,
+      const ClientLaneOptions& options, absl::Time deadline);
 
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  ClientLane(const ClientLane&) = delete;
+  ClientLane& operator=(const ClientLane&) = delete;
 
   // Makes the call and waits for its answer. Operands that lie in the lane's
   // memory are used where they are; others are copied. Past the deadline, a
@@ -92,18 +91,19 @@ class Lane {
   void HangUp() { socket_->HangUp(); }
 
  private:
-  // What a request in flight holds.
+  // Resources of a request in flight.
   struct InFlight {
     LaneSlot slot;
-    LaneHandles::HandlePtr handle;
+    LaneTargets::HandlePtr handle;
     LaneSegment::Range a_range;
     LaneSegment::Range c_range;
   };
 
-  Lane(LaneSocket::Granted granted, std::shared_ptr<LaneSegment> segment,
-       const LaneOptions& options);
+  ClientLane(LaneSocket::Granted granted, std::shared_ptr<LaneSegment> segment,
+             const ClientLaneOptions& options);
 
-  // Where A and C are, copied in if need be; false if there is no room.
+  // Finds the places of A and C, and copies A in if need be; false if there is
+  // no room.
   bool PlaceOperands(const LaneWork& work, uint64_t a_bytes, uint64_t c_bytes,
                      lane::RequestEntry* entry, InFlight* flight);
   LaneOutcome Send(const LaneWork& work, const lane::RequestEntry& entry,
@@ -119,7 +119,7 @@ class Lane {
   const std::unique_ptr<LaneSocket> socket_;
   const std::shared_ptr<LaneSegment> segment_;
   LaneRing ring_;
-  LaneHandles handles_;
+  LaneTargets targets_;
   std::atomic<bool> has_abandoned_{false};
   Mutex mutex_;
   std::vector<InFlight> abandoned_ ABSL_GUARDED_BY(mutex_);

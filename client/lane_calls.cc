@@ -46,7 +46,7 @@ bool LaneCalls::IsInUse() const {
 }
 
 LaneOutcome LaneCalls::Attempt(const LaneWork& work) {
-  const std::shared_ptr<Lane> lane = keeper_.lane();
+  const std::shared_ptr<ClientLane> lane = keeper_.lane();
   LaneOutcome outcome;
   if (lane != nullptr) {
     outcome = lane->Call(work);

@@ -25,7 +25,7 @@ LaneKeeper::~LaneKeeper() {
   Join();
 }
 
-absl::StatusOr<std::shared_ptr<Lane>> LaneKeeper::Open(
+absl::StatusOr<std::shared_ptr<ClientLane>> LaneKeeper::Open(
     absl::Time deadline) const {
   ASSIGN_OR_RETURN(const std::string path, find_path_(deadline));
   if (path.empty()) {
@@ -33,19 +33,19 @@ absl::StatusOr<std::shared_ptr<Lane>> LaneKeeper::Open(
         "the server offers no lane to this client; one that does has "
         "--lane_listen");
   }
-  return Lane::Open(path, token_ == nullptr ? "" : token_->token(), options_,
-                    deadline);
+  return ClientLane::Open(path, token_ == nullptr ? "" : token_->token(),
+                          options_, deadline);
 }
 
 absl::Status LaneKeeper::Start(absl::Time deadline) {
-  ASSIGN_OR_RETURN(std::shared_ptr<Lane> lane, Open(deadline));
+  ASSIGN_OR_RETURN(std::shared_ptr<ClientLane> lane, Open(deadline));
   if (Take(lane)) {
     thread_ = std::thread([this, first = std::move(lane)] { Keep(first); });
   }
   return absl::OkStatus();
 }
 
-std::shared_ptr<Lane> LaneKeeper::lane() const {
+std::shared_ptr<ClientLane> LaneKeeper::lane() const {
   MutexLock lock(&mutex_);
   return lane_ == nullptr || lane_->has_ended() ? nullptr : lane_;
 }
@@ -55,7 +55,7 @@ bool LaneKeeper::is_stopped() const {
   return stopped_;
 }
 
-bool LaneKeeper::Take(std::shared_ptr<Lane> lane) {
+bool LaneKeeper::Take(std::shared_ptr<ClientLane> lane) {
   MutexLock lock(&mutex_);
   if (stopped_) return false;
   lane_ = std::move(lane);
@@ -73,7 +73,7 @@ void LaneKeeper::Join() {
   if (thread_.joinable()) thread_.join();
 }
 
-void LaneKeeper::Keep(std::shared_ptr<Lane> current) {
+void LaneKeeper::Keep(std::shared_ptr<ClientLane> current) {
   for (; current != nullptr; current = OpenAgain()) {
     (void)current->Serve();  // its calls are told why
     MutexLock lock(&mutex_);
@@ -81,7 +81,7 @@ void LaneKeeper::Keep(std::shared_ptr<Lane> current) {
   }
 }
 
-std::shared_ptr<Lane> LaneKeeper::OpenAgain() {
+std::shared_ptr<ClientLane> LaneKeeper::OpenAgain() {
   absl::Duration pause = kFirstPause;
   while (Sleep(pause)) {
     const auto opened = Open(absl::Now() + kOpenLimit);

@@ -30,7 +30,7 @@ class LaneKeeper {
 
   // `token` is null if the client has none.
   LaneKeeper(FindPath find_path, std::shared_ptr<TokenSource> token,
-             const LaneOptions& options)
+             const ClientLaneOptions& options)
       : find_path_(std::move(find_path)),
         token_(std::move(token)),
         options_(options) {}
@@ -39,11 +39,11 @@ class LaneKeeper {
   ~LaneKeeper();
 
   // Opens the lane and keeps it from then on, on a thread of its own. Errors:
-  // those of the path and of Lane::Open; nothing is kept then.
+  // those of the path and of ClientLane::Open; nothing is kept then.
   absl::Status Start(absl::Time deadline);
 
   // Null: there is none at the moment.
-  std::shared_ptr<Lane> lane() const;
+  std::shared_ptr<ClientLane> lane() const;
 
   // Ends the lane, and with it all calls on it.
   void RequestStop();
@@ -52,22 +52,22 @@ class LaneKeeper {
   void Join();
 
  private:
-  absl::StatusOr<std::shared_ptr<Lane>> Open(absl::Time deadline) const;
-  void Keep(std::shared_ptr<Lane> current);
+  absl::StatusOr<std::shared_ptr<ClientLane>> Open(absl::Time deadline) const;
+  void Keep(std::shared_ptr<ClientLane> current);
   // The next lane; null: RequestStop came first.
-  std::shared_ptr<Lane> OpenAgain();
+  std::shared_ptr<ClientLane> OpenAgain();
   // False: RequestStop came first.
   bool Sleep(absl::Duration pause);
   // False: RequestStop came first, and the lane is not kept.
-  bool Take(std::shared_ptr<Lane> lane);
+  bool Take(std::shared_ptr<ClientLane> lane);
 
   const FindPath find_path_;
   const std::shared_ptr<TokenSource> token_;
-  const LaneOptions options_;
+  const ClientLaneOptions options_;
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<Lane> lane_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<ClientLane> lane_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

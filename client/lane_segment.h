@@ -7,6 +7,7 @@
 #define QGEMM_CLIENT_LANE_SEGMENT_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -16,11 +17,34 @@
 #include "absl/types/span.h"
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
-#include "client/range_allocator.h"
 #include "lane/messages.h"
 #include "lane/segment.h"
 
 namespace qgemm {
+
+// Divides a range of bytes among its users: offsets alone, no memory. First fit
+// by address; neighbours that are free become one. Offsets and sizes
+// are multiples of `granularity`. Used by one thread at a time.
+class RangeAllocator {
+ public:
+  // The range [0, bytes), of which a rest below `granularity` is never given.
+  RangeAllocator(int64_t bytes, int64_t granularity);
+
+  // The offset of `bytes` bytes, 1 or more; nullopt if no free range has them.
+  std::optional<int64_t> Allocate(int64_t bytes);
+
+  // Gives back what Allocate(bytes) returned as `offset`.
+  void Free(int64_t offset, int64_t bytes);
+
+  int64_t free_bytes() const { return free_bytes_; }
+  // The largest that Allocate gives now.
+  int64_t largest_free() const;
+
+ private:
+  const int64_t granularity_;
+  int64_t free_bytes_;
+  std::map<int64_t, int64_t> free_;  // sizes of free ranges by offset
+};
 
 // Mapped until the last reference goes; a child of fork() does not have it.
 // Thread-safe.
@@ -85,7 +109,7 @@ class LaneSegment : public std::enable_shared_from_this<LaneSegment> {
   // A none range if no free one has so many bytes, 1 or more.
   Range Allocate(int64_t bytes);
 
-  // Where among the operands all of the bytes lie; nullopt if they do not, or
+  // Place of all of the bytes among the operands; nullopt if they do not, or
   // not as the layout aligns them.
   std::optional<uint64_t> OffsetOf(absl::Span<const uint8_t> bytes) const;
 

@@ -277,11 +277,11 @@ TEST_F(LaneEndTest, ChildOfAForkDoesNotHaveTheLanesMemory) {
 }
 
 TEST_F(LaneEndTest, OptionsOutOfRangeAreRefused) {
-  const std::vector<std::function<void(LaneOptions*)>> edits = {
-      [](LaneOptions* lane) { lane->operand_bytes = 0; },
-      [](LaneOptions* lane) { lane->calls = 0; },
-      [](LaneOptions* lane) { lane->calls = 4097; },
-      [](LaneOptions* lane) { lane->spin = -absl::Microseconds(1); },
+  const std::vector<std::function<void(ClientLaneOptions*)>> edits = {
+      [](ClientLaneOptions* lane) { lane->operand_bytes = 0; },
+      [](ClientLaneOptions* lane) { lane->calls = 0; },
+      [](ClientLaneOptions* lane) { lane->calls = 4097; },
+      [](ClientLaneOptions* lane) { lane->spin = -absl::Microseconds(1); },
   };
   for (const auto& edit : edits) {
     ClientOptions options = options_;

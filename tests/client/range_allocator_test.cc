@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "client/range_allocator.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,8 @@
 #include <random>
 #include <utility>
 #include <vector>
+
+#include "client/lane_segment.h"
 
 namespace qgemm {
 namespace {

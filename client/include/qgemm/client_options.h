@@ -61,8 +61,8 @@ struct TlsOptions {
   std::string server_name;
 };
 
-// Whether calls that wait, Gemm and Run, go by a lane: memory that client and
-// server share on one host (docs/lane.md).
+// Use of a lane, memory that client and server share on one host
+// (docs/lane.md), for calls that wait: Gemm and Run.
 enum class LaneUse : uint8_t {
   // If the target is one unix:path, whose server offers a lane to this client;
   // else by gRPC, as all that a lane does not carry.
@@ -73,7 +73,7 @@ enum class LaneUse : uint8_t {
   kRequired,
 };
 
-struct LaneOptions {
+struct ClientLaneOptions {
   // Memory for operands in flight and of AllocateOperands; the server holds it
   // locked, and takes it from the client's quota. Calls that find no room go by
   // gRPC.
@@ -109,7 +109,7 @@ struct ClientOptions {
   absl::Duration connect_timeout = absl::Seconds(10);
   RetryPolicy retry;
   LaneUse lane = LaneUse::kAuto;
-  LaneOptions lane_options;
+  ClientLaneOptions lane_options;
 };
 
 }  // namespace qgemm

@@ -24,7 +24,7 @@ namespace qgemm {
 class OperandBuffer {
  public:
   OperandBuffer() = default;  // no bytes
-  // Of the library: `owner` holds `bytes`.
+  // For the library alone: `owner` holds `bytes`.
   OperandBuffer(std::shared_ptr<void> owner, absl::Span<uint8_t> bytes,
                 bool is_in_lane)
       : owner_(std::move(owner)), bytes_(bytes), is_in_lane_(is_in_lane) {}

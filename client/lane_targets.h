@@ -3,8 +3,8 @@
 // Names of weights and programs as a lane knows them: each is opened on first
 // use and kept.
 
-#ifndef QGEMM_CLIENT_LANE_HANDLES_H_
-#define QGEMM_CLIENT_LANE_HANDLES_H_
+#ifndef QGEMM_CLIENT_LANE_TARGETS_H_
+#define QGEMM_CLIENT_LANE_TARGETS_H_
 
 #include <cstdint>
 #include <memory>
@@ -21,7 +21,7 @@
 
 namespace qgemm {
 
-// What requests name, and whom they count for.
+// Name in a request, and the client it counts for.
 struct LaneTarget {
   lane::HandleKind kind = lane::HandleKind::kWeights;
   absl::string_view name;
@@ -30,18 +30,18 @@ struct LaneTarget {
 
 // An open target. It is closed when the last reference goes, as its number is
 // another's from then on; so whoever has a request in flight has a reference.
-class LaneHandle {
+class OpenLaneTarget {
  public:
   // `socket` must outlive it.
-  LaneHandle(const lane::Opened& opened, LaneSocket* socket)
+  OpenLaneTarget(const lane::Opened& opened, LaneSocket* socket)
       : opened_(opened), socket_(socket) {}
-  LaneHandle(const LaneHandle&) = delete;
-  LaneHandle& operator=(const LaneHandle&) = delete;
-  ~LaneHandle() { socket_->Close(opened_.handle); }
+  OpenLaneTarget(const OpenLaneTarget&) = delete;
+  OpenLaneTarget& operator=(const OpenLaneTarget&) = delete;
+  ~OpenLaneTarget() { socket_->Close(opened_.handle); }
 
   uint32_t number() const { return opened_.handle; }
-  // Of one row, when the target was opened: elements of weights, bytes of a
-  // program's inputs and outputs.
+  // Size of one row, when the target was opened: elements of weights, bytes of
+  // a program's inputs and outputs.
   uint64_t a_row() const {
     return is_program() ? opened_.input_row_bytes : opened_.k;
   }
@@ -57,12 +57,12 @@ class LaneHandle {
 };
 
 // Thread-safe.
-class LaneHandles {
+class LaneTargets {
  public:
-  using HandlePtr = std::shared_ptr<const LaneHandle>;
+  using HandlePtr = std::shared_ptr<const OpenLaneTarget>;
 
   // `socket` must outlive it and all its handles.
-  explicit LaneHandles(LaneSocket* socket) : socket_(socket) {}
+  explicit LaneTargets(LaneSocket* socket) : socket_(socket) {}
 
   // The target's handle; waits for the server if it is not open. Errors: those
   // of LaneSocket::Open.
@@ -78,9 +78,9 @@ class LaneHandles {
 
   LaneSocket* const socket_;
   Mutex mutex_;
-  absl::flat_hash_map<std::string, HandlePtr> handles_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, HandlePtr> targets_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace qgemm
 
-#endif  // QGEMM_CLIENT_LANE_HANDLES_H_
+#endif  // QGEMM_CLIENT_LANE_TARGETS_H_

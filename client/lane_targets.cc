@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "client/lane_handles.h"
+#include "client/lane_targets.h"
 
 #include <utility>
 
@@ -18,13 +18,13 @@ std::string KeyOf(const LaneTarget& target) {
 
 }  // namespace
 
-absl::StatusOr<LaneHandles::HandlePtr> LaneHandles::Find(
+absl::StatusOr<LaneTargets::HandlePtr> LaneTargets::Find(
     const LaneTarget& target, absl::Time deadline) {
   std::string key = KeyOf(target);
   {
     MutexLock lock(&mutex_);
-    const auto found = handles_.find(key);
-    if (found != handles_.end()) return found->second;
+    const auto found = targets_.find(key);
+    if (found != targets_.end()) return found->second;
   }
   auto opened =
       socket_->Open(target.kind, target.name, target.client_id, deadline);
@@ -34,28 +34,28 @@ absl::StatusOr<LaneHandles::HandlePtr> LaneHandles::Find(
         socket_->Open(target.kind, target.name, target.client_id, deadline);
   }
   if (!opened.ok()) return opened.status();
-  auto handle = std::make_shared<const LaneHandle>(*opened, socket_);
+  auto handle = std::make_shared<const OpenLaneTarget>(*opened, socket_);
   MutexLock lock(&mutex_);
   // Two threads may have opened it: one handle stays, the other serves one
   // call.
-  handles_.emplace(std::move(key), handle);
+  targets_.emplace(std::move(key), handle);
   return handle;
 }
 
-void LaneHandles::Forget(const LaneTarget& target, const HandlePtr& handle) {
+void LaneTargets::Forget(const LaneTarget& target, const HandlePtr& handle) {
   const std::string key = KeyOf(target);
   MutexLock lock(&mutex_);
-  const auto found = handles_.find(key);
+  const auto found = targets_.find(key);
   // The caller's reference keeps it from being closed under the lock.
-  if (found != handles_.end() && found->second == handle) {
-    handles_.erase(found);
+  if (found != targets_.end() && found->second == handle) {
+    targets_.erase(found);
   }
 }
 
-void LaneHandles::ForgetAll() {
+void LaneTargets::ForgetAll() {
   absl::flat_hash_map<std::string, HandlePtr> forgotten;  // outlives the lock
   MutexLock lock(&mutex_);
-  forgotten.swap(handles_);
+  forgotten.swap(targets_);
 }
 
 }  // namespace qgemm
