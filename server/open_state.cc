@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-
-#include "server/open_state.h"
+//
+// The state directory as the server's options describe it.
 
 #include <sys/stat.h>
 
@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "server/part_options.h"
 
 namespace qgemm {
 namespace {

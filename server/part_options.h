@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Settings of the server's parts, made of those of the whole.
+// Settings of the server's parts, made of those of the whole, and the state
+// directory that they describe (open_state.cc).
 
 #ifndef QGEMM_SERVER_PART_OPTIONS_H_
 #define QGEMM_SERVER_PART_OPTIONS_H_
 
 #include <cstdint>
+#include <memory>
+#include <string>
 
+#include "absl/status/statusor.h"
 #include "kernels/backends/backends.h"
 #include "kernels/matrix/backend.h"
 #include "server/health/health_monitor.h"
@@ -15,6 +19,9 @@
 #include "server/rpc/rpc_options.h"
 #include "server/scheduling/launch_planner.h"
 #include "server/server_options.h"
+#include "server/storage/file_system.h"
+#include "server/storage/state_directory.h"
+#include "server/weights/layer_loader.h"
 
 namespace qgemm {
 
@@ -34,6 +41,21 @@ RpcOptions ToRpcOptions(const ServerOptions& options);
 // Without its socket's file.
 LaneOptions ToLaneOptions(const ServerOptions& options);
 HealthMonitorOptions ToMonitorOptions(const ServerOptions& options);
+LayerLoaderOptions ToLoaderOptions(const ServerOptions& options);
+
+// Both null without --state_dir.
+struct OpenedState {
+  std::unique_ptr<FileSystem> files;
+  std::unique_ptr<StateDirectory> directory;  // uses the files
+};
+
+// Makes the folder if it is not there, opens the directory, and logs what it
+// found. Errors, which name the flag: StateDirectory::Open's.
+absl::StatusOr<OpenedState> OpenState(const ServerOptions& options);
+
+// Says what --ready awaits; empty once there is nothing. The text stays the
+// same while layers come.
+std::string AwaitedLayers(ReadyWhen ready, const LoadingLayers& loading);
 
 }  // namespace qgemm
 

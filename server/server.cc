@@ -33,7 +33,6 @@
 #include "server/net/listen.h"
 #include "server/net/listener.h"
 #include "server/net/peer_table.h"
-#include "server/open_state.h"
 #include "server/part_options.h"
 #include "server/programs/program_store.h"
 #include "server/rpc/call_registry.h"
@@ -114,7 +113,11 @@ class GrpcServer final : public Server {
         state_(std::move(state)),
         store_({WeightsBudget(options, *backend_), options.max_layers,
                 options.max_names},
-               &metrics_, state_.directory.get()),
+               &metrics_,
+               {state_.directory.get(),
+                &clock_,
+                options.pin_names,
+                {options.min_residency}}),
         loader_(state_.directory == nullptr
                     ? nullptr
                     : std::make_unique<LayerLoader>(backend_.get(), &store_,
@@ -294,8 +297,8 @@ class GrpcServer final : public Server {
   }
 
   ServerParts MakeParts() {
-    return {backend_.get(), &store_,       &scheduler_, &metrics_,
-            &clock_,        &peers_,       &programs_,  access_.get(),
+    return {backend_.get(), &store_,      &scheduler_, &metrics_,
+            &clock_,        &peers_,      &programs_,  access_.get(),
             loader_.get(),  parked_.get()};
   }
 

@@ -170,8 +170,11 @@ void AddStateFlags(CLI::App* app, ServerOptions* options) {
            "Bytes of the layers' files in that folder; uploads beyond them are "
            "refused with RESOURCE_EXHAUSTED. 0: no bound but the disk's.");
   AddOption(app, "pin_names", &options->pin_names,
-            "Names whose layers are read first from that folder. May be given "
-            "several times, or with commas.");
+            "Names whose layers are read first from that folder, and stay in "
+            "memory. May be given several times, or with commas.");
+  AddDuration(app, "min_residency", &options->min_residency,
+              "A layer that was used less long ago does not leave memory for "
+              "another.");
   AddChoice(app, "ready", &options->ready,
             {{"all", ReadyWhen::kAll},
              {"pinned", ReadyWhen::kPinned},

@@ -85,8 +85,10 @@ struct ServerOptions {
 
   std::string state_dir;    // folder; empty = nothing outlives the server
   int64_t state_bytes = 0;  // of the layers' files; 0 = no bound
-  // Names whose layers are read first at the start.
+  // Names whose layers are read first at the start, and stay in memory.
   std::vector<std::string> pin_names;
+  // A layer that was used less long ago does not leave memory for another.
+  absl::Duration min_residency = absl::Seconds(1);
   ReadyWhen ready = ReadyWhen::kAll;
 
   // A launch that takes longer hangs: the server has failed. 0 = no watchdog.

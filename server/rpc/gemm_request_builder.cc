@@ -186,8 +186,8 @@ absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
   AdmittedRequest& request = *builder.request_;
   ASSIGN_OR_RETURN(request.signature, ToSignature(message));
   RETURN_IF_ERROR(builder.SetClient(message, peer));
-  ASSIGN_OR_RETURN(request.layer, services.store->Find(peer.principal.get(),
-                                                       message.weights()));
+  ASSIGN_OR_RETURN(request.layer, services.store->FindToUse(
+                                      peer.principal.get(), message.weights()));
   request.weights = request.layer->resident;
   request.traffic = {request.layer->traffic, peer.usage->traffic};
   GemmShape shape;

@@ -106,13 +106,13 @@ LoadingLayers LayerLoader::loading() const {
 
 void LayerLoader::Run() {
   while (true) {
-    const std::string id = AwaitJob();
-    if (id.empty()) return;
-    EndJob(id, Load(id));
+    const std::optional<Picked> picked = AwaitJob();
+    if (!picked.has_value()) return;
+    EndJob(*picked, Load(*picked));
   }
 }
 
-std::string LayerLoader::AwaitJob() {
+std::optional<LayerLoader::Picked> LayerLoader::AwaitJob() {
   MutexLock lock(&mutex_);
   while (!stopping_) {
     std::deque<std::string>& queue = urgent_.empty() ? background_ : urgent_;
@@ -126,16 +126,25 @@ std::string LayerLoader::AwaitJob() {
     const auto job = jobs_.find(id);
     if (job == jobs_.end() || job->second.is_running) continue;
     job->second.is_running = true;
-    return id;
+    return Picked{std::move(id), job->second.is_urgent};
   }
-  return "";
+  return std::nullopt;
 }
 
-void LayerLoader::EndJob(const std::string& id, const Result& result) {
+void LayerLoader::EndJob(const Picked& picked, const Result& result) {
+  const std::string& id = picked.id;
   std::vector<Loaded> waiting;
   {
     MutexLock lock(&mutex_);
     const auto job = jobs_.find(id);
+    // Somebody has asked for it meanwhile: others leave memory for it then.
+    if (absl::IsResourceExhausted(result.status()) && !picked.is_urgent &&
+        job->second.is_urgent && !stopping_) {
+      job->second.is_running = false;
+      urgent_.push_back(id);
+      changed_.Signal();
+      return;
+    }
     waiting = std::move(job->second.waiting);
     jobs_.erase(job);
     loading_.erase(id);
@@ -144,10 +153,11 @@ void LayerLoader::EndJob(const std::string& id, const Result& result) {
   for (Loaded& loaded : waiting) loaded(result);
 }
 
-LayerLoader::Result LayerLoader::Load(const std::string& id) {
+LayerLoader::Result LayerLoader::Load(const Picked& picked) {
+  const std::string& id = picked.id;
   ASSIGN_OR_RETURN(const auto held, store_->Find(kAnybody, id));
   if (held->resident != nullptr) return held;
-  Result loaded = LoadFrom(held);
+  Result loaded = LoadFrom(held, picked.is_urgent);
   const absl::Status& status = loaded.status();
   if (absl::IsDataLoss(status)) {
     Forget(id, status);
@@ -160,12 +170,12 @@ LayerLoader::Result LayerLoader::Load(const std::string& id) {
 }
 
 LayerLoader::Result LayerLoader::LoadFrom(
-    const std::shared_ptr<const Weights>& held) {
-  const int64_t layer_bytes =
-      backend_->EstimateResidentBytes(ShapeOf(held->spec)) + kLayerRecordBytes;
-  ASSIGN_OR_RETURN(
-      ByteReservation reservation,
-      store_->Reserve(kAnybody, layer_bytes + DecoderBytes(held->spec)));
+    const std::shared_ptr<const Weights>& held, bool is_urgent) {
+  const int64_t bytes = backend_->EstimateResidentBytes(ShapeOf(held->spec)) +
+                        kLayerRecordBytes + DecoderBytes(held->spec);
+  ASSIGN_OR_RETURN(ByteReservation reservation,
+                   is_urgent ? store_->Reserve(kAnybody, bytes)
+                             : store_->ReserveFree(bytes));
   ASSIGN_OR_RETURN(auto resident, Build(*held));
   RETURN_IF_ERROR(WeightStore::Resize(
       kAnybody, resident->resident_bytes() + kLayerRecordBytes, &reservation));

@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -78,12 +79,18 @@ class LayerLoader {
     std::vector<Loaded> waiting;
   };
 
+  struct Picked {
+    std::string id;
+    bool is_urgent = false;
+  };
+
   void Run();
-  // The next layer to bring, whose job runs from then on; empty once stopped.
-  std::string AwaitJob();
-  void EndJob(const std::string& id, const Result& result);
-  Result Load(const std::string& id);
-  Result LoadFrom(const std::shared_ptr<const Weights>& held);
+  // The next layer to bring, whose job runs from then on; none once stopped.
+  std::optional<Picked> AwaitJob();
+  void EndJob(const Picked& picked, const Result& result);
+  // Others leave memory for an urgent one.
+  Result Load(const Picked& picked);
+  Result LoadFrom(const std::shared_ptr<const Weights>& held, bool is_urgent);
   absl::StatusOr<std::shared_ptr<const ResidentWeights>> Build(
       const Weights& held);
   // Forgets a layer whose file is damaged, unless it has a sound one by now.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -128,27 +129,28 @@ std::vector<HeldItem> ItemsOf(const Weights& weights) {
 }
 
 WeightStore::WeightStore(const StoreLimits& limits, ServerMetrics* metrics,
-                         StateDirectory* state)
+                         StateTier state)
     : metrics_(metrics),
-      state_(state),
+      state_(std::move(state)),
       limits_(limits),
       budget_(ToBudgetOptions(limits.budget_bytes, metrics)),
-      layers_(
-          ToNamedStoreOptions(limits, &budget_, &accounts_, metrics, state)) {
+      layers_(ToNamedStoreOptions(limits, &budget_, &accounts_, metrics,
+                                  state_.directory)) {
   if (metrics_ != nullptr) metrics_->SetWeightsBudget(limits.budget_bytes);
 }
 
 absl::Status WeightStore::Restore() {
-  if (state_ == nullptr) return absl::OkStatus();
+  if (state() == nullptr) return absl::OkStatus();
   std::map<std::string, std::shared_ptr<const Weights>> layers;
-  for (StoredLayer& stored : state_->layers()) {
+  for (StoredLayer& stored : state()->layers()) {
     Weights weights;
     weights.id = stored.id;
     weights.spec = stored.spec;
     weights.uploaded_bytes = TotalBytes(stored.spec);
+    weights.use = std::make_shared<LayerUse>();
     layers[stored.id] = std::make_shared<const Weights>(std::move(weights));
   }
-  for (const NameChange& change : state_->table().Changes()) {
+  for (const NameChange& change : state()->table().Changes()) {
     const auto layer = layers.find(change.id);
     CHECK(layer != layers.end());  // the directory dropped such names
     RETURN_IF_ERROR(layers_.Restore(layer->second, change.name, change.owner));
@@ -158,8 +160,8 @@ absl::Status WeightStore::Restore() {
 
 absl::StatusOr<std::unique_ptr<StateDirectory::Upload>> WeightStore::BeginFile(
     const Principal* caller, const WeightsSpec& spec) {
-  if (state_ == nullptr) return nullptr;
-  auto file = state_->Begin(spec);
+  if (state() == nullptr) return nullptr;
+  auto file = state()->Begin(spec);
   if (file.ok()) return file;
   const absl::Status error = InWords("store the upload", file.status());
   if (ManagesAll(caller) || !absl::IsResourceExhausted(error)) return error;
@@ -171,7 +173,7 @@ absl::StatusOr<std::unique_ptr<StateDirectory::Upload>> WeightStore::BeginFile(
 absl::StatusOr<StateDirectory::FileHold> WeightStore::KeepFile(
     std::unique_ptr<StateDirectory::Upload> file, const Sha256Digest& id) {
   if (file == nullptr) return StateDirectory::FileHold();
-  auto kept = state_->Keep(std::move(file), id);
+  auto kept = state()->Keep(std::move(file), id);
   if (!kept.ok()) return InWords("store the upload", kept.status());
   return kept;
 }
@@ -196,7 +198,54 @@ std::shared_ptr<const Weights> WeightStore::MakeResident(
 
 absl::StatusOr<ByteReservation> WeightStore::Reserve(const Principal* caller,
                                                      int64_t bytes) {
+  absl::StatusOr<ByteReservation> reserved =
+      ReserveFor(caller, bytes, &budget_);
+  if (reserved.ok() || state() == nullptr) return reserved;
+  MakeRoom(bytes);
   return ReserveFor(caller, bytes, &budget_);
+}
+
+absl::StatusOr<ByteReservation> WeightStore::ReserveFree(int64_t bytes) {
+  return budget_.Reserve(bytes);
+}
+
+void WeightStore::MakeRoom(int64_t bytes) {
+  MutexLock lock(&room_mutex_);
+  const int64_t needed_bytes =
+      budget_.used_bytes() + bytes - budget_.limit_bytes();
+  std::set<std::string> pinned;
+  for (const std::string& name : state_.pin_names) {
+    const auto layer = Find(kAnybody, name);
+    if (layer.ok()) pinned.insert((*layer)->id);
+  }
+  std::vector<std::shared_ptr<const Weights>> resident;
+  std::vector<EvictionCandidate> candidates;
+  for (auto& layer : layers_.records()) {
+    if (layer->resident == nullptr) continue;
+    EvictionCandidate candidate;
+    candidate.bytes = layer->resident->resident_bytes() + kLayerRecordBytes;
+    candidate.last_use = layer->use->last();
+    candidate.is_pinned = pinned.count(layer->id) != 0;
+    candidate.is_in_use = layer->resident.use_count() > 1;
+    candidate.is_on_disk = state()->Has(layer->id);
+    candidates.push_back(candidate);
+    resident.push_back(std::move(layer));
+  }
+  for (const size_t victim : ChooseVictims(
+           candidates, needed_bytes, state_.clock->Now(), state_.eviction)) {
+    auto on_disk = std::make_shared<Weights>(*resident[victim]);
+    on_disk->resident = nullptr;
+    layers_.Replace(resident[victim], on_disk);
+  }
+}
+
+absl::StatusOr<std::shared_ptr<const Weights>> WeightStore::FindToUse(
+    const Principal* caller, absl::string_view name_or_id) const {
+  auto found = Find(caller, name_or_id);
+  if (found.ok() && state_.clock != nullptr) {
+    (*found)->use->Touch(state_.clock->Now());
+  }
+  return found;
 }
 
 absl::Status WeightStore::Resize(const Principal* caller, int64_t bytes,
@@ -210,6 +259,7 @@ absl::StatusOr<std::shared_ptr<const Weights>> WeightStore::Commit(
     const NameBinding& binding) {
   CHECK(weights.resident != nullptr);
   weights.traffic = TrafficOf(weights.id, binding.name, metrics_);
+  weights.use = std::make_shared<LayerUse>();
   weights.resident = WithBudget(std::move(weights.resident),
                                 std::move(reservation), weights.traffic);
   return layers_.Commit(

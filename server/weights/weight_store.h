@@ -7,6 +7,7 @@
 #ifndef QGEMM_SERVER_WEIGHTS_WEIGHT_STORE_H_
 #define QGEMM_SERVER_WEIGHTS_WEIGHT_STORE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,18 +16,38 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/byte_budget.h"
+#include "base/clock.h"
+#include "base/mutex.h"
 #include "base/sha256.h"
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/backend.h"
 #include "server/metrics/server_metrics.h"
 #include "server/metrics/traffic.h"
 #include "server/storage/state_directory.h"
+#include "server/weights/eviction.h"
 #include "server/weights/name_binding.h"
 #include "server/weights/named_store.h"
 #include "server/weights/owners.h"
 
 namespace qgemm {
+
+// Last request for a layer. Thread-safe.
+class LayerUse {
+ public:
+  void Touch(absl::Time now) {
+    last_.store(absl::ToUnixNanos(now), std::memory_order_relaxed);
+  }
+  // The infinite past if there was none.
+  absl::Time last() const {
+    const int64_t last = last_.load(std::memory_order_relaxed);
+    return last == 0 ? absl::InfinitePast() : absl::FromUnixNanos(last);
+  }
+
+ private:
+  std::atomic<int64_t> last_{0};
+};
 
 // One layer that the server holds. Immutable: one that is brought from the disk
 // has another record then.
@@ -38,6 +59,8 @@ struct Weights {
   int64_t uploaded_bytes = 0;
   // Counts its requests; set by the store, null if it has no metrics.
   std::shared_ptr<Traffic> traffic = nullptr;
+  // Set by the store; of all records of the layer.
+  std::shared_ptr<LayerUse> use = nullptr;
 };
 
 // Memory that counts for a client that holds the layer.
@@ -48,6 +71,15 @@ struct StoreLimits {
   int64_t budget_bytes = 0;    // --weights_budget_bytes; 0 = no limit
   int64_t max_layers = 65536;  // --max_layers
   int64_t max_names = 131072;  // --max_names
+};
+
+// The disk on which layers and names outlive the process, and to which layers
+// leave memory that others need. All must outlive the store.
+struct StateTier {
+  StateDirectory* directory = nullptr;
+  const Clock* clock = nullptr;
+  std::vector<std::string> pin_names;  // of layers that stay in memory
+  EvictionRule eviction;
 };
 
 // Bytes of the budget that a layer takes beside its ResidentWeights, and that
@@ -66,12 +98,11 @@ class WeightStore {
  public:
   // The budget bounds resident weights, names and uploads in progress.
   // `metrics` may be null, else must outlive the store and every pointer to its
-  // weights. `state` is where names and layers outlive the process: every
-  // change of what is held is there before it is made. Null: they do not; else
-  // it must outlive the store.
+  // weights. With a state directory every change of what is held is there
+  // before it is made.
   explicit WeightStore(const StoreLimits& limits,
                        ServerMetrics* metrics = nullptr,
-                       StateDirectory* state = nullptr);
+                       StateTier state = StateTier());
 
   // Holds all that the state directory has, on the disk alone. Once, at the
   // start. Errors: RESOURCE_EXHAUSTED (the budget has no room for the names).
@@ -79,9 +110,12 @@ class WeightStore {
 
   // Takes `bytes` of the budget. RESOURCE_EXHAUSTED names the bytes asked for,
   // the bytes in use and the budget; the latter two are others' too, and left
-  // out for a caller who does not manage all.
+  // out for a caller who does not manage all. With a state directory layers
+  // leave memory for it, as ChooseVictims says.
   absl::StatusOr<ByteReservation> Reserve(const Principal* caller,
                                           int64_t bytes);
+  // The same, if there is room without that.
+  absl::StatusOr<ByteReservation> ReserveFree(int64_t bytes);
   // The same for more bytes of a reservation, or fewer.
   static absl::Status Resize(const Principal* caller, int64_t bytes,
                              ByteReservation* reservation);
@@ -120,6 +154,9 @@ class WeightStore {
       const Principal* caller, absl::string_view name_or_id) const {
     return layers_.Find(caller, name_or_id);
   }
+  // The same for a request, which counts as a use of the layer.
+  absl::StatusOr<std::shared_ptr<const Weights>> FindToUse(
+      const Principal* caller, absl::string_view name_or_id) const;
   // With its names that come after `names_after`, in the order of bytes.
   absl::StatusOr<NamedWeights> Get(const Principal* caller,
                                    absl::string_view name_or_id,
@@ -157,7 +194,7 @@ class WeightStore {
   }
 
   // Null without one.
-  StateDirectory* state() const { return state_; }
+  StateDirectory* state() const { return state_.directory; }
 
   // Drops a name, or for an id the caller's names of it, as NamedStore::Unload
   // does. Returns true if the caller finds the weights no more.
@@ -179,12 +216,16 @@ class WeightStore {
   OwnerAccounts* accounts() { return &accounts_; }
 
  private:
+  // Sends layers to the disk so that so many bytes come back, if that can be.
+  void MakeRoom(int64_t bytes);
+
   ServerMetrics* const metrics_;
-  StateDirectory* const state_;
+  const StateTier state_;
   const StoreLimits limits_;
   ByteBudget budget_;
   OwnerAccounts accounts_;
   NamedStore<Weights> layers_;
+  Mutex room_mutex_;  // one makes room at a time
 };
 
 }  // namespace qgemm

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kill -9 at random moments of uploads, bindings and unloads:
-// what was acknowledged is there after each, whole, and nothing else is.
+// kill -9 at random moments of uploads, bindings, unloads and evictions: what
+// was acknowledged is there after each, whole, and nothing else is.
 // QGEMM_KILLS in the environment sets their number.
 
 #include <grpcpp/grpcpp.h>
@@ -138,6 +138,8 @@ class StateKillTest : public ::testing::Test {
 TEST_F(StateKillTest, KeepsWhatWasAcknowledgedAndNothingElse) {
   const std::vector<std::string> flags = {
       "--listen=127.0.0.1:0", "--backend=cpu", "--ready=none",
+      // Some layers only are in memory at one time.
+      "--weights_budget_bytes=1500KiB", "--min_residency=0",
       "--state_dir=" + folder_.File("state")};
   for (int kill = 0; kill < Kills() && !HasFailure(); ++kill) {
     ChildServer server(flags);

@@ -163,6 +163,60 @@ TEST_F(StateTest, RequestsOfAllKindsWaitForTheirLayer) {
   }
 }
 
+TEST_F(StateTest, LayersLeaveMemoryForOthersAndComeBack) {
+  constexpr int kLayers = 12;
+  const auto name = [](int i) { return absl::StrCat("layer", i); };
+  ServerOptions options;
+  options.state_dir = folder_.File("state");
+  options.min_residency = absl::ZeroDuration();
+  options.pin_names = {name(0)};
+  options.backend.kind = BackendKind::kCpu;
+  options.weights_budget_bytes = 600 << 10;  // some three of the layers
+  std::vector<v1::GemmRequest> requests;
+  std::vector<std::string> answers;
+  for (int round = 0; round < 2; ++round) {
+    TestServer server(options);
+    const Client client = server.NewClient();
+    for (int i = 0; i < kLayers && round == 0; ++i) {
+      MustLoad(client, NewUpload(2048), name(i));
+      requests.push_back(MakeGemm(name(i), 2, kK, &random_));
+      answers.push_back(MustMultiply(client, requests.back()));
+    }
+    for (int step = 0; step < 60; ++step) {
+      const int64_t i = RandomInt(0, kLayers - 1, &random_);
+      EXPECT_EQ(MustMultiply(client, requests[i]), answers[i]) << name(i);
+      EXPECT_LE(client.Info().weights_bytes(), 600 << 10);
+      if (round == 0 || step > 0) {
+        EXPECT_GT(client.Get(name(0)).response.weights().resident_bytes(), 0);
+      }
+    }
+    int on_disk = 0;
+    for (const v1::WeightsInfo& info : client.List()) {
+      on_disk += info.resident_bytes() == 0 ? 1 : 0;
+    }
+    EXPECT_GT(on_disk, 0);
+    EXPECT_LT(on_disk, kLayers);
+  }
+}
+
+TEST_F(StateTest, LayersJustUsedDoNotLeaveMemory) {
+  ServerOptions options;
+  options.state_dir = folder_.File("state");
+  options.min_residency = absl::Hours(1);
+  options.backend.kind = BackendKind::kCpu;
+  options.weights_budget_bytes = 600 << 10;
+  TestServer server(options);
+  const Client client = server.NewClient();
+  grpc::Status refused;
+  for (int i = 0; i < 12 && refused.ok(); ++i) {
+    const std::string name = absl::StrCat("layer", i);
+    const auto answer = client.Load(ToMessages(NewUpload(2048), name));
+    refused = answer.status;
+    if (refused.ok()) MustMultiply(client, MakeGemm(name, 1, kK, &random_));
+  }
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
 TEST_F(StateTest, ADamagedLayerIsLostAndTheRestServes) {
   const RandomUpload damaged = NewUpload();
   const RandomUpload sound = NewUpload();
@@ -207,14 +261,14 @@ TEST_F(StateTest, OneServerHasTheFolder) {
   ChildServer second({"--listen=127.0.0.1:0", "--backend=cpu",
                       "--state_dir=" + folder_.File("state")});
   EXPECT_EQ(second.Wait(), 1);
-  EXPECT_THAT(second.output(), AllOf(HasSubstr("--state_dir"),
-                                     HasSubstr("another process")));
+  EXPECT_THAT(second.output(),
+              AllOf(HasSubstr("--state_dir"), HasSubstr("another process")));
 }
 
 TEST_F(StateTest, FoldersThatCannotBeUsedAreToldOf) {
   const auto expect = [](const std::string& folder, const std::string& reason) {
-    ChildServer server({"--listen=127.0.0.1:0", "--backend=cpu",
-                        "--state_dir=" + folder});
+    ChildServer server(
+        {"--listen=127.0.0.1:0", "--backend=cpu", "--state_dir=" + folder});
     EXPECT_EQ(server.Wait(), 1);
     EXPECT_THAT(server.output(), AllOf(HasSubstr("--state_dir = \"" + folder),
                                        HasSubstr(reason)));

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "server/weights/eviction.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace qgemm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
+
+// A layer of 10 bytes on the disk.
+EvictionCandidate UsedAgo(absl::Duration ago) {
+  EvictionCandidate layer;
+  layer.bytes = 10;
+  layer.last_use = kNow - ago;
+  layer.is_on_disk = true;
+  return layer;
+}
+
+std::vector<size_t> Choose(const std::vector<EvictionCandidate>& layers,
+                           int64_t bytes) {
+  return ChooseVictims(layers, bytes, kNow, {absl::Seconds(1)});
+}
+
+TEST(Eviction, TakesThoseUsedLongestAgoAndNoMoreThanNeeded) {
+  const std::vector<EvictionCandidate> layers = {
+      UsedAgo(absl::Seconds(5)), UsedAgo(absl::Seconds(9)),
+      UsedAgo(absl::Seconds(7)), UsedAgo(absl::InfiniteDuration())};
+  EXPECT_THAT(Choose(layers, 1), ElementsAre(3));
+  EXPECT_THAT(Choose(layers, 10), ElementsAre(3));
+  EXPECT_THAT(Choose(layers, 11), ElementsAre(3, 1));
+  EXPECT_THAT(Choose(layers, 40), ElementsAre(3, 1, 2, 0));
+  EXPECT_THAT(Choose(layers, 41), IsEmpty());
+}
+
+TEST(Eviction, LeavesWhatIsPinnedInUseOrNotOnTheDisk) {
+  std::vector<EvictionCandidate> layers(4, UsedAgo(absl::Seconds(9)));
+  layers[0].is_pinned = true;
+  layers[1].is_in_use = true;
+  layers[2].is_on_disk = false;
+  EXPECT_THAT(Choose(layers, 10), ElementsAre(3));
+  EXPECT_THAT(Choose(layers, 11), IsEmpty());
+}
+
+TEST(Eviction, LeavesWhatWasJustUsed) {
+  const std::vector<EvictionCandidate> layers = {
+      UsedAgo(absl::Milliseconds(999)), UsedAgo(absl::Seconds(1)),
+      UsedAgo(-absl::Seconds(1))};
+  EXPECT_THAT(Choose(layers, 10), ElementsAre(1));
+  EXPECT_THAT(Choose(layers, 20), IsEmpty());
+}
+
+TEST(Eviction, NothingIsNeededForNothing) {
+  EXPECT_THAT(Choose({UsedAgo(absl::Seconds(9))}, 0), IsEmpty());
+  EXPECT_THAT(Choose({}, 1), IsEmpty());
+}
+
+}  // namespace
+}  // namespace qgemm
