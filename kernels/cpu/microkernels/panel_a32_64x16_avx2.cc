@@ -125,13 +125,36 @@ QGEMM_INLINE void SumQuarters(const float (&weights)[kPairs][kTileRows],
   }
 }
 
+// Weights of the next panel, asked for while this one is multiplied: some cache
+// lines a block, as more at once would hold up its loads.
+struct Ahead {
+  const uint8_t* next;
+  const uint8_t* end;
+  int64_t block_bytes;  // to ask for beside a block of a group
+
+  Ahead(const TileArgs& args, int64_t block)
+      : next(args.codes + block * args.block_bytes),
+        end(next + args.block_bytes * kChunkBlocks) {
+    const int64_t groups = (args.rows + kGroup - 1) / kGroup;
+    block_bytes = (args.block_bytes / groups + 63) & -64;
+  }
+
+  void Prefetch() {
+    const uint8_t* until = next + block_bytes;
+    for (; next < until && next < end; next += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T0);
+    }
+  }
+};
+
 // Adds the panel's products with kMr rows of a group to their sums. `a` is
 // that of the panel's first block.
 template <int kMr, bool kQuarters>
-void MultiplyGroup(const Panel& panel, int blocks, const float* a,
+void MultiplyGroup(const Panel& panel, int blocks, const float* a, Ahead& ahead,
                    float* sums) {
   alignas(32) float chains[kMr * kTileRows] = {};
   for (int block = 0; block < blocks; ++block) {
+    ahead.Prefetch();
     GroupSums<kMr> halves[2];
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
@@ -165,20 +188,20 @@ void MultiplyGroup(const Panel& panel, int blocks, const float* a,
 // MultiplyGroup of the first `rows` rows of a group, all if it has fewer.
 template <bool kQuarters>
 void MultiplyRows(const Panel& panel, int blocks, const float* a, int rows,
-                  float* sums) {
+                  Ahead& ahead, float* sums) {
   switch (rows) {
     case 1:
-      return MultiplyGroup<1, kQuarters>(panel, blocks, a, sums);
+      return MultiplyGroup<1, kQuarters>(panel, blocks, a, ahead, sums);
     case 2:
-      return MultiplyGroup<2, kQuarters>(panel, blocks, a, sums);
+      return MultiplyGroup<2, kQuarters>(panel, blocks, a, ahead, sums);
     case 3:
-      return MultiplyGroup<3, kQuarters>(panel, blocks, a, sums);
+      return MultiplyGroup<3, kQuarters>(panel, blocks, a, ahead, sums);
     case 4:
-      return MultiplyGroup<4, kQuarters>(panel, blocks, a, sums);
+      return MultiplyGroup<4, kQuarters>(panel, blocks, a, ahead, sums);
     case 5:
-      return MultiplyGroup<5, kQuarters>(panel, blocks, a, sums);
+      return MultiplyGroup<5, kQuarters>(panel, blocks, a, ahead, sums);
     default:
-      return MultiplyGroup<kGroup, kQuarters>(panel, blocks, a, sums);
+      return MultiplyGroup<kGroup, kQuarters>(panel, blocks, a, ahead, sums);
   }
 }
 
@@ -186,26 +209,12 @@ void MultiplyRows(const Panel& panel, int blocks, const float* a, int rows,
 using BlockDecoder = void (*)(const TileArgs& args, const Codebook256& codebook,
                               int64_t block, int to, Panel& panel);
 
-// Bytes of a tile's weights to ask for beside each group of rows, so that those
-// of the next panel come while this one is multiplied: whole cache lines.
-int64_t PrefetchBytes(const TileArgs& args) {
-  const int64_t groups = (args.rows + kGroup - 1) / kGroup;
-  return (args.block_bytes * kChunkBlocks / groups + 63) & -64;
-}
-
-QGEMM_INLINE void Prefetch(const uint8_t* from, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(from) + i, _MM_HINT_T0);
-  }
-}
-
 template <int kBits, BlockDecoder kDecode>
 void Run(const TileArgs* args) {
   Codebook256 codebook = {};
   if constexpr (kBits > 0) codebook = LoadCodebook(args->table);
   Panel panel;
   const int64_t count = args->rows * kTileRows;
-  const int64_t prefetch_bytes = PrefetchBytes(*args);
   for (int64_t i = 0; i < count; ++i) args->sums[i] = 0;
   for (int64_t begin = 0; begin < args->blocks; begin += kChunkBlocks) {
     const int64_t left = args->blocks - begin;
@@ -213,13 +222,11 @@ void Run(const TileArgs* args) {
         left < kChunkBlocks ? static_cast<int>(left) : kChunkBlocks;
     for (int i = 0; i < blocks; ++i)
       kDecode(*args, codebook, begin + i, i, panel);
-    int64_t ahead = (begin + kChunkBlocks) * args->block_bytes;
+    Ahead ahead(*args, begin + kChunkBlocks);
     for (int row = 0; row < args->rows; row += kGroup) {
-      Prefetch(args->codes + ahead, prefetch_bytes);
-      ahead += prefetch_bytes;
       const float* a =
           args->packed + (row * args->blocks + begin * kGroup) * kBlockElements;
-      MultiplyRows<(kBits > 3)>(panel, blocks, a, args->rows - row,
+      MultiplyRows<(kBits > 3)>(panel, blocks, a, args->rows - row, ahead,
                                 args->sums + row * kTileRows);
     }
   }

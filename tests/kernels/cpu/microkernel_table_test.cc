@@ -133,8 +133,8 @@ class Tile {
 
   bool dense() const { return kernel_.bits == 0; }
 
-  // Of 16 significant bits, or 8. Code i stands for i units where differences
-  // from zeros are looked up.
+  // Entries have 16 significant bits, or 8. Code i stands for i units where
+  // differences from zeros are looked up.
   void AddEntry(int i, RandomGenerator* random) {
     const int code = i % (1 << kernel_.bits);
     float entry =
