@@ -59,7 +59,7 @@ class FakeLane {
 
   // Without a handler the answer is A, repeated or cut to the size of C.
   void set_handler(Handler handler);
-  // What a name is opened as; other names are NOT_FOUND.
+  // Shape that a name is opened with; other names are NOT_FOUND.
   void set_shape(const std::string& name, Shape shape);
   // Lanes that are opened from now on end at once with this; OK: they do not.
   void set_refusal(absl::Status refusal);

@@ -60,7 +60,7 @@ class LaneFixture : public testing::Test {
     return request;
   }
 
-  // What the lane answers to Request().
+  // Answer of the lane to Request().
   std::string LaneAnswer() const {
     return std::string(a_.begin(), a_.begin() + kCBytes);
   }

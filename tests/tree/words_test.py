@@ -29,7 +29,6 @@ WORDS = {
     r"(Chain|Block)Adder": "ScaledMainloop, BlockScaledMainloop",
     r"row_?moves": "HostTransfer",
     r"upload_?lane": "UploadContext",
-    r"client_?lane|lane_?ring": "ClientQueue, DrrRing",
     r"EndAtHome|at home\b": "PostCompletions; name the executor",
     r"not_?offered": "UnimplementedService",
     r"GemmIntake|TakeGemm": "GemmRequestBuilder",
