@@ -114,10 +114,8 @@ class GrpcServer final : public Server {
         store_({WeightsBudget(options, *backend_), options.max_layers,
                 options.max_names},
                &metrics_,
-               {state_.directory.get(),
-                &clock_,
-                options.pin_names,
-                {options.min_residency}}),
+               {state_.directory.get(), &clock_, options.pin_names,
+                options.eviction}),
         loader_(state_.directory == nullptr
                     ? nullptr
                     : std::make_unique<LayerLoader>(backend_.get(), &store_,

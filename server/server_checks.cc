@@ -191,10 +191,11 @@ absl::Status Validate(const ServerOptions& options) {
   RETURN_IF_ERROR(CheckNames("ready_names", options.ready_names));
   RETURN_IF_ERROR(CheckRange("state_bytes", options.state_bytes, 0, kMaxInt64));
   RETURN_IF_ERROR(CheckNames("pin_names", options.pin_names));
-  if (options.min_residency < absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--min_residency = ", absl::FormatDuration(options.min_residency),
-        " is negative; 0 lets every layer go"));
+  if (options.eviction.min_residency < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--min_residency = ",
+                     absl::FormatDuration(options.eviction.min_residency),
+                     " is negative; 0 lets every layer go"));
   }
   return CheckSchedulerOptions(options.scheduler);
 }

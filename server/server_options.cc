@@ -172,7 +172,7 @@ void AddStateFlags(CLI::App* app, ServerOptions* options) {
   AddOption(app, "pin_names", &options->pin_names,
             "Names whose layers are read first from that folder, and stay in "
             "memory. May be given several times, or with commas.");
-  AddDuration(app, "min_residency", &options->min_residency,
+  AddDuration(app, "min_residency", &options->eviction.min_residency,
               "A layer that was used less long ago does not leave memory for "
               "another.");
   AddChoice(app, "ready", &options->ready,

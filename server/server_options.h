@@ -24,6 +24,7 @@
 #include "server/rpc/stream_ledger.h"
 #include "server/scheduling/launch_planner.h"
 #include "server/tls/certificate_set.h"
+#include "server/weights/eviction.h"
 
 namespace CLI {
 class App;
@@ -87,8 +88,7 @@ struct ServerOptions {
   int64_t state_bytes = 0;  // of the layers' files; 0 = no bound
   // Names whose layers are read first at the start, and stay in memory.
   std::vector<std::string> pin_names;
-  // A layer that was used less long ago does not leave memory for another.
-  absl::Duration min_residency = absl::Seconds(1);
+  EvictionRule eviction;
   ReadyWhen ready = ReadyWhen::kAll;
 
   // A launch that takes longer hangs: the server has failed. 0 = no watchdog.

@@ -28,7 +28,7 @@ struct EvictionCandidate {
 struct EvictionRule {
   // A layer that was used less long ago stays: it would be brought back at
   // once, at the cost of another that is in use.
-  absl::Duration min_residency;
+  absl::Duration min_residency = absl::Seconds(1);
 };
 
 // Returns the indices of the layers to drop so that at least `needed_bytes`

@@ -168,7 +168,7 @@ TEST_F(StateTest, LayersLeaveMemoryForOthersAndComeBack) {
   const auto name = [](int i) { return absl::StrCat("layer", i); };
   ServerOptions options;
   options.state_dir = folder_.File("state");
-  options.min_residency = absl::ZeroDuration();
+  options.eviction.min_residency = absl::ZeroDuration();
   options.pin_names = {name(0)};
   options.backend.kind = BackendKind::kCpu;
   options.weights_budget_bytes = 600 << 10;  // some three of the layers
@@ -202,7 +202,7 @@ TEST_F(StateTest, LayersLeaveMemoryForOthersAndComeBack) {
 TEST_F(StateTest, LayersJustUsedDoNotLeaveMemory) {
   ServerOptions options;
   options.state_dir = folder_.File("state");
-  options.min_residency = absl::Hours(1);
+  options.eviction.min_residency = absl::Hours(1);
   options.backend.kind = BackendKind::kCpu;
   options.weights_budget_bytes = 600 << 10;
   TestServer server(options);

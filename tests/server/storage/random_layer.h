@@ -26,7 +26,7 @@ struct RandomLayer {
   std::string id() const { return ToHex(digest); }
 };
 
-// A dense layer with a bias: two sections.
+// A dense layer of finite values with a bias: two sections.
 inline RandomLayer MakeRandomLayer(int64_t n, int64_t k,
                                    RandomGenerator* random) {
   RandomLayer layer;
@@ -35,7 +35,11 @@ inline RandomLayer MakeRandomLayer(int64_t n, int64_t k,
   layer.spec.k = k;
   layer.spec.has_bias = true;
   layer.payload.resize(TotalBytes(layer.spec));
-  for (char& byte : layer.payload) byte = static_cast<char>((*random)());
+  // No exponent is that of an infinity, neither in the bias nor in the weights.
+  for (size_t i = 0; i < layer.payload.size(); ++i) {
+    const int mask = i % 2 == 1 ? 0x3f : 0xff;
+    layer.payload[i] = static_cast<char>((*random)() & mask);
+  }
   Sha256 hash;
   hash.Update(CanonicalText(layer.spec));
   hash.Update(layer.payload);
