@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a side of a lane sleeps without missing what the other side publishes.
+// Sleep of a lane's side, which misses nothing that the other side publishes.
 
 #ifndef QGEMM_LANE_DOORBELL_H_
 #define QGEMM_LANE_DOORBELL_H_

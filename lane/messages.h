@@ -41,7 +41,7 @@ enum class MessageKind : uint16_t {
 struct MessageHeader {
   uint32_t magic = kMagic;
   MessageKind kind = MessageKind::kHello;
-  // Of the protocol. The server refuses what it does not know, with
+  // Version of the protocol. The server refuses what it does not know, with
   // UNIMPLEMENTED and its own version.
   uint16_t version = kVersion;
   uint32_t sequence = 0;  // the client's choice; an answer has its request's

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Settings of the server's parts, made of those of the whole, and the state
-// directory that they describe (open_state.cc).
+// directory and listeners that they describe (open_state.cc,
+// open_listeners.cc).
 
 #ifndef QGEMM_SERVER_PART_OPTIONS_H_
 #define QGEMM_SERVER_PART_OPTIONS_H_
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/backends/backends.h"
@@ -16,6 +18,7 @@
 #include "server/health/health_monitor.h"
 #include "server/lane/lane_service.h"
 #include "server/net/connection_table.h"
+#include "server/net/listener.h"
 #include "server/rpc/rpc_options.h"
 #include "server/scheduling/launch_planner.h"
 #include "server/server_options.h"
@@ -42,6 +45,18 @@ RpcOptions ToRpcOptions(const ServerOptions& options);
 LaneOptions ToLaneOptions(const ServerOptions& options);
 HealthMonitorOptions ToMonitorOptions(const ServerOptions& options);
 LayerLoaderOptions ToLoaderOptions(const ServerOptions& options);
+
+// Returns the numeric address of --metrics_listen; an error unless it is a
+// loopback one.
+absl::StatusOr<std::string> ResolveMetricsListen(const std::string& text);
+
+// Errors: INVALID_ARGUMENT, which names the flag.
+absl::StatusOr<SocketFileOptions> ToSocketFile(const ServerOptions& options);
+
+// One for each address of --listen. Errors: those of the flags, and the
+// system's.
+absl::StatusOr<std::vector<Listener>> OpenListeners(
+    const ServerOptions& options);
 
 // Both null without --state_dir.
 struct OpenedState {

@@ -53,39 +53,6 @@ constexpr absl::Duration kLaunchPatience = absl::Seconds(2);
 // then the server closes them.
 constexpr absl::Duration kConnectionGracePeriod = absl::Seconds(1);
 
-// Returns the numeric address of --metrics_listen; an error unless it is a
-// loopback one.
-absl::StatusOr<std::string> ResolveMetricsListen(const std::string& text) {
-  ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(text));
-  if (address.kind != ListenAddress::Kind::kTcp) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--metrics_listen = \"", text,
-                     "\" is not host:port; the endpoint serves TCP only"));
-  }
-  ASSIGN_OR_RETURN(address, Resolve(address));
-  return address.ToString();
-}
-
-absl::StatusOr<SocketFileOptions> ToSocketFile(const ServerOptions& options) {
-  SocketFileOptions file;
-  ASSIGN_OR_RETURN(file.mode, ParseSocketMode(options.socket_mode));
-  ASSIGN_OR_RETURN(file.group, ParseSocketGroup(options.socket_group));
-  return file;
-}
-
-absl::StatusOr<std::vector<Listener>> OpenListeners(
-    const ServerOptions& options) {
-  ASSIGN_OR_RETURN(const SocketFileOptions file, ToSocketFile(options));
-  std::vector<Listener> listeners;
-  for (const std::string& text : options.listen) {
-    ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(text));
-    ASSIGN_OR_RETURN(address, Resolve(address));
-    ASSIGN_OR_RETURN(Listener listener, Listener::Open(address, file));
-    listeners.push_back(std::move(listener));
-  }
-  return listeners;
-}
-
 bool HasTls(const Listener& listener) {
   return listener.address().kind == ListenAddress::Kind::kTls;
 }

@@ -100,7 +100,7 @@ class Lane {
   const LaneHandles& handles() const { return handles_; }
   CompletionWriter& completions() { return completions_; }
 
-  // Of the poller's thread.
+  // Belongs to the poller's thread.
   RequestReader& requests() { return requests_; }
 
   // Says, once, why the lane must end: the client broke the protocol. Nothing

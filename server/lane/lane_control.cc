@@ -180,6 +180,7 @@ void LaneControl::OnReadable(uint64_t id) {
     if (!received->packet.has_value()) return;
     const absl::Status handled = Handle(*received->packet, connection);
     if (handled.ok()) continue;
+    if (connection->lane == nullptr) return End(id, "refused", handled);
     return End(id, absl::IsUnavailable(handled) ? "unread" : "packet", handled);
   }
 }

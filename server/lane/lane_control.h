@@ -56,7 +56,7 @@ class LaneControl {
   void Notify();
 
  private:
-  // What the quota counts for a connection.
+  // Bytes that the quota counts for a connection, and for whom.
   struct Counted {
     std::string identity;
     int64_t bytes = 0;

@@ -26,7 +26,7 @@
 namespace qgemm {
 namespace {
 
-// Of every Linux on x86-64, and at least of others.
+// Size on every Linux on x86-64, and the least of others.
 constexpr int64_t kPageBytes = 4096;
 
 int64_t UpToPage(int64_t bytes) {

@@ -58,7 +58,7 @@ struct RpcOptions {
   bool enable_freeze = false;
   bool enable_faults = false;
   std::string version;
-  // Of the lanes' socket, for clients of this host; empty: there is none.
+  // Path of the lanes' socket, for clients of this host; empty: there is none.
   std::string lane_path;
 };
 

@@ -65,8 +65,12 @@ TEST_F(HeldLaneTest, ADrainAnswersWhatWasAcceptedToSleepers) {
   std::vector<lane::RequestEntry> entries;
   for (uint32_t slot = 0; slot < 4; ++slot) entries.push_back(Publish(slot));
   server_.backend().WaitForHeld(1);
-  // All four have been taken once the server sleeps again.
-  while (lane_->head().server_sleeps.load() == 0) std::this_thread::yield();
+  // Requests are taken in order: once this one is refused, all have been.
+  lane::RequestEntry refused = entry_;
+  refused.slot = 6;
+  refused.m = 0;
+  lane_->Publish(refused);
+  ASSERT_TRUE(lane_->WaitForSlot(refused.slot, refused.cookie));
   std::vector<std::thread> sleepers;
   for (const lane::RequestEntry& entry : entries) {
     sleepers.emplace_back([this, &entry] {
@@ -77,7 +81,7 @@ TEST_F(HeldLaneTest, ADrainAnswersWhatWasAcceptedToSleepers) {
   }
   std::thread drain(
       [this] { server_.test_server().server().Drain(absl::InfiniteFuture()); });
-  // What comes from now on is refused, once the drain has begun.
+  // Requests are refused from now on, once the drain has begun.
   lane::RequestEntry late = entry_;
   late.slot = 7;
   late.c_offset += 7 * 4096;

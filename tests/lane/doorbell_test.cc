@@ -8,225 +8,183 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <thread>
+#include <utility>
 #include <vector>
-
-#include "base/check.h"
-#include "base/mutex.h"
 
 namespace qgemm {
 namespace {
 
-// Lets one of some threads run until its next step, as a list of choices says,
-// and counts the choices that there were.
-class Interleaving {
- public:
-  struct Choice {
-    size_t chosen = 0;
-    size_t enabled = 0;
+// The words, and how far each thread has come: the results of its steps, each a
+// read or a write that others see.
+struct World {
+  struct Thread {
+    std::vector<uint32_t> results;
+    bool waits = false;  // its next step waits for a wake
+    bool ended = false;
   };
 
-  explicit Interleaving(std::vector<Choice> prefix)
-      : choices_(std::move(prefix)) {}
+  uint32_t sleeps = 0;
+  uint32_t published = 0;
+  int wakes = 0;  // pending, as an eventfd counts them
+  std::vector<Thread> threads;
+};
 
-  // Runs the threads to their ends; false if all that are left are blocked for
-  // ever.
-  bool Run(const std::vector<std::function<void()>>& programs) {
-    states_.assign(programs.size(), {});
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < programs.size(); ++i) {
-      threads.emplace_back([this, i, &programs] {
-        Await(i);
-        programs[i]();
-        MutexLock lock(&mutex_);
-        states_[i].ended = true;
-        running_ = kNobody;
-        changed_.SignalAll();
-      });
+// Takes one step of a thread: runs its program from the start, with the results
+// that its earlier steps had, until one step more is done.
+class Step {
+ public:
+  Step(World* world, size_t thread)
+      : world_(*world), thread_(world->threads[thread]) {}
+
+  // A step of the program; `waits` if it needs a wake. Once the one step is
+  // done the others do nothing.
+  uint32_t Do(const std::function<uint32_t(World&)>& action,
+              bool waits = false) {
+    if (next_ < thread_.results.size() && !stopped_) {
+      return thread_.results[next_++];
     }
-    const bool ended = Schedule();
-    for (std::thread& thread : threads) thread.join();
-    return ended;
+    if (done_) {
+      if (!stopped_) thread_.waits = waits;
+      stopped_ = true;
+      return 0;
+    }
+    done_ = true;
+    thread_.waits = false;
+    thread_.results.push_back(action(world_));
+    return thread_.results[next_++];
   }
 
-  // A step of thread `i`: one read or write that others see.
-  void Step(size_t i) {
-    {
-      MutexLock lock(&mutex_);
-      running_ = kNobody;
-      changed_.SignalAll();
-    }
-    Await(i);
-  }
+  // True once the program has to return.
+  bool stopped() const { return stopped_; }
 
-  // Blocks thread `i` until `ready`; false if that never comes.
-  bool Block(size_t i, std::function<bool()> ready) {
-    {
-      MutexLock lock(&mutex_);
-      states_[i].ready = std::move(ready);
-    }
-    Step(i);
-    MutexLock lock(&mutex_);
-    states_[i].ready = nullptr;
-    return !stuck_;
-  }
-
-  // The choices of the run that comes next in the order of all; empty after the
-  // last.
-  std::vector<Choice> Next() const {
-    std::vector<Choice> next = choices_;
-    while (!next.empty() && next.back().chosen + 1 == next.back().enabled) {
-      next.pop_back();
-    }
-    if (!next.empty()) ++next.back().chosen;
-    return next;
+  void EndUnlessStopped() {
+    if (!stopped_) thread_.ended = true;
   }
 
  private:
-  static constexpr size_t kNobody = ~size_t{0};
-
-  struct State {
-    bool ended = false;
-    std::function<bool()> ready;  // null: it can go on
-  };
-
-  void Await(size_t i) {
-    MutexLock lock(&mutex_);
-    while (running_ != i) changed_.Wait(&mutex_);
-  }
-
-  bool Schedule() {
-    for (size_t step = 0;; ++step) {
-      MutexLock lock(&mutex_);
-      while (running_ != kNobody) changed_.Wait(&mutex_);
-      std::vector<size_t> enabled;
-      size_t left = 0;
-      for (size_t i = 0; i < states_.size(); ++i) {
-        if (states_[i].ended) continue;
-        ++left;
-        if (stuck_ || states_[i].ready == nullptr || states_[i].ready()) {
-          enabled.push_back(i);
-        }
-      }
-      if (left == 0) return !stuck_;
-      if (enabled.empty()) {
-        stuck_ = true;  // lets the blocked ones see that, and end
-        continue;
-      }
-      if (step == choices_.size()) choices_.push_back({0, 0});
-      choices_[step].enabled = enabled.size();
-      running_ = enabled[choices_[step].chosen];
-      changed_.SignalAll();
-    }
-  }
-
-  Mutex mutex_;
-  CondVar changed_;
-  std::vector<State> states_;
-  std::vector<Choice> choices_;
-  size_t running_ = kNobody;
-  bool stuck_ = false;
+  World& world_;
+  World::Thread& thread_;
+  size_t next_ = 0;
+  bool done_ = false;
+  bool stopped_ = false;
 };
-
-thread_local Interleaving* interleaving = nullptr;
-thread_local size_t self = 0;
 
 // std::atomic<uint32_t> as far as the protocol uses it, sequentially
 // consistent.
 class ModelWord {
  public:
+  ModelWord(Step* step, uint32_t World::*word) : step_(*step), word_(word) {}
+
   uint32_t load() const {
-    interleaving->Step(self);
-    return value_;
+    return step_.Do([this](World& world) { return world.*word_; });
   }
   void store(uint32_t value) {
-    interleaving->Step(self);
-    value_ = value;
-  }
-  void add(uint32_t value) {
-    interleaving->Step(self);
-    value_ += value;
+    step_.Do([this, value](World& world) { return world.*word_ = value; });
   }
 
  private:
-  uint32_t value_ = 0;
+  Step& step_;
+  uint32_t World::*const word_;
 };
 
-using FallAsleepFunction =
-    std::function<bool(ModelWord& sleeps, const std::function<bool()>&)>;
-
-struct Outcome {
-  int runs = 0;
-  int stuck = 0;
-};
+using HasNews = std::function<bool()>;
+using FallAsleep = std::function<bool(ModelWord& sleeps, const HasNews&)>;
 
 // One waiter that wants all news of some publishers.
-Outcome RunAll(int publishers, int news_each, const FallAsleepFunction& sleep) {
-  Outcome outcome;
-  std::vector<Interleaving::Choice> prefix;
-  do {
-    Interleaving run(prefix);
-    ModelWord sleeps;
-    ModelWord published;
-    int wakes = 0;  // pending, as an eventfd counts them
-    const auto enter = [&run](size_t i) {
-      interleaving = &run;
-      self = i;
-    };
-    std::vector<std::function<void()>> programs;
-    programs.push_back([&] {
-      enter(0);
-      const auto wanted = static_cast<uint32_t>(publishers * news_each);
-      uint32_t seen = 0;
-      while (seen < wanted) {
-        const uint32_t now = published.load();
-        if (now != seen) {
-          seen = now;
-          continue;
-        }
-        const bool asleep =
-            sleep(sleeps, [&] { return published.load() != seen; });
-        if (!asleep) continue;
-        if (!run.Block(0, [&wakes] { return wakes > 0; })) return;
-        wakes = 0;
-        lane::StayAwake(sleeps);
-      }
-    });
-    for (int i = 0; i < publishers; ++i) {
-      programs.push_back([&, i] {
-        enter(i + 1);
-        for (int each = 0; each < news_each; ++each) {
-          published.add(1);
-          if (lane::MustWake(sleeps)) ++wakes;
-        }
-      });
+class Model {
+ public:
+  Model(int publishers, int news_each, FallAsleep fall_asleep)
+      : publishers_(publishers),
+        news_each_(news_each),
+        fall_asleep_(std::move(fall_asleep)) {}
+
+  void Explore() {
+    World world;
+    world.threads.resize(1 + publishers_);
+    Explore(world);
+  }
+
+  int64_t ends() const { return ends_; }
+  // Interleavings after which the waiter sleeps for ever.
+  int64_t stuck() const { return stuck_; }
+
+ private:
+  void Explore(const World& world) {
+    bool any = false;
+    bool all_ended = true;
+    for (size_t i = 0; i < world.threads.size(); ++i) {
+      const World::Thread& thread = world.threads[i];
+      all_ended = all_ended && thread.ended;
+      if (thread.ended || (thread.waits && world.wakes == 0)) continue;
+      any = true;
+      World after = world;
+      Step step(&after, i);
+      i == 0 ? Wait(&step) : Publish(&step);
+      step.EndUnlessStopped();
+      Explore(after);
     }
-    if (!run.Run(programs)) ++outcome.stuck;
-    ++outcome.runs;
-    prefix = run.Next();
-  } while (!prefix.empty());
-  return outcome;
-}
+    if (any) return;
+    ++ends_;
+    if (!all_ended) ++stuck_;
+  }
+
+  void Wait(Step* step) const {
+    ModelWord sleeps(step, &World::sleeps);
+    const ModelWord published(step, &World::published);
+    const auto wanted = static_cast<uint32_t>(publishers_ * news_each_);
+    uint32_t seen = 0;
+    while (seen < wanted && !step->stopped()) {
+      const uint32_t now = published.load();
+      if (now != seen) {
+        seen = now;
+        continue;
+      }
+      if (!fall_asleep_(sleeps, [&] { return published.load() != seen; })) {
+        continue;
+      }
+      constexpr bool kWaits = true;
+      step->Do([](World& world) -> uint32_t { return world.wakes = 0; },
+               kWaits);
+      lane::StayAwake(sleeps);
+    }
+  }
+
+  void Publish(Step* step) const {
+    const ModelWord sleeps(step, &World::sleeps);
+    for (int i = 0; i < news_each_ && !step->stopped(); ++i) {
+      step->Do([](World& world) { return ++world.published; });
+      if (!lane::MustWake(sleeps)) continue;
+      step->Do([](World& world) -> uint32_t { return ++world.wakes; });
+    }
+  }
+
+  const int publishers_;
+  const int news_each_;
+  const FallAsleep fall_asleep_;
+  int64_t ends_ = 0;
+  int64_t stuck_ = 0;
+};
 
 TEST(DoorbellTest, NoNewsAreMissedInAnyInterleaving) {
-  const auto protocol = &lane::FallAsleep<ModelWord, std::function<bool()>>;
   for (const auto& [publishers, news] :
-       {std::pair(1, 1), std::pair(1, 2), std::pair(2, 1)}) {
-    const Outcome outcome = RunAll(publishers, news, protocol);
-    EXPECT_GT(outcome.runs, 5);
-    EXPECT_EQ(outcome.stuck, 0) << "of " << outcome.runs;
+       {std::pair(1, 1), std::pair(1, 2), std::pair(1, 3), std::pair(2, 1)}) {
+    Model model(publishers, news, &lane::FallAsleep<ModelWord, HasNews>);
+    model.Explore();
+    EXPECT_GT(model.ends(), 5);
+    EXPECT_EQ(model.stuck(), 0) << "of " << model.ends();
   }
 }
 
 TEST(DoorbellTest, TheModelFindsASleepThatLooksForNewsTooEarly) {
-  const Outcome outcome = RunAll(
-      1, 1, [](ModelWord& sleeps, const std::function<bool()>& has_news) {
-        if (has_news()) return false;
-        sleeps.store(1);
-        return true;
-      });
-  EXPECT_GT(outcome.stuck, 0);
+  Model model(1, 1, [](ModelWord& sleeps, const HasNews& has_news) {
+    if (has_news()) return false;
+    sleeps.store(1);
+    return true;
+  });
+  model.Explore();
+  EXPECT_GT(model.stuck(), 0);
 }
 
 }  // namespace
