@@ -29,6 +29,16 @@ absl::Status CheckResultBytes(uint64_t c_bytes, const GemmSizes& sizes) {
                    " rows has ", sizes.c_bytes));
 }
 
+GemmServices ToGemmServices(const LaneParts& parts) {
+  GemmServices services;
+  services.backend = parts.backend;
+  services.store = parts.store;
+  services.programs = parts.programs;
+  services.scheduler = parts.scheduler;
+  services.parked = parts.parked;
+  return services;
+}
+
 }  // namespace
 
 // A request until its completion is written.
@@ -56,7 +66,7 @@ LaneRequests::LaneRequests(const LaneParts& parts, absl::Duration slow_request,
                            int answer_threads)
     : parts_(parts),
       slow_request_(slow_request),
-      services_{parts.backend, parts.store, parts.programs, parts.scheduler},
+      services_(ToGemmServices(parts)),
       answers_(answer_threads) {}
 
 void LaneRequests::Serve(const std::shared_ptr<Lane>& lane,

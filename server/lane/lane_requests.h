@@ -40,6 +40,8 @@ struct LaneParts {
   const Clock* clock = nullptr;
   PeerTable* peers = nullptr;
   const AccessControl* access = nullptr;  // null: everybody may everything
+  // Takes requests whose layers are on the disk; null if none can be.
+  ParkedRequests* parked = nullptr;
 };
 
 // Thread-safe; Serve on one thread at a time.

@@ -129,6 +129,33 @@ TEST_F(HeldLaneTest, RequestsThatWaitAreDroppedWithTheirClient) {
   EXPECT_LE(server_.backend().enqueued(), enqueued + 1);
 }
 
+// Its first request comes while the layer is read.
+TEST(LaneStateTest, AnswersForALayerThatComesFromTheDisk) {
+  constexpr int64_t kSize = 2048;
+  const TemporaryFolder folder;
+  ServerOptions options = LaneServerOptions(folder);
+  options.state_dir = folder.File("state");
+  RandomGenerator random(FreshSeed());
+  const v1::GemmRequest request = MakeGemm("layer", 2, kSize, &random);
+  std::string expected;
+  {
+    TestServer server(options);
+    const Client client = server.NewClient();
+    LoadLayer(client, kSize, kSize, &random);
+    expected = client.Gemm(request).response.c();
+  }
+  const TestServer server(options);
+  RawLane lane(folder.File("lane"));
+  ASSERT_TRUE(lane.Hello(kLaneBytes).ok());
+  const auto opened = lane.Open(lane::HandleKind::kWeights, "layer");
+  ASSERT_TRUE(opened.ok()) << opened.text;
+  const lane::RequestEntry entry =
+      ToEntry(request, kSize, opened.message.handle, lane);
+  ASSERT_TRUE(lane.Call(entry));
+  EXPECT_EQ(lane.completion(0).code, 0u) << lane.MessageOf(0);
+  EXPECT_EQ(ResultOf(entry, lane), expected);
+}
+
 TEST(LaneProcessTest, SigtermEndsAnIdleServerWithSleepingLanes) {
   const TemporaryFolder folder;
   ChildServer server({"--listen=127.0.0.1:0", "--backend=cpu",

@@ -14,26 +14,27 @@ namespace qgemm::cpu {
 namespace {
 
 // Four activations, in every lane.
-QGEMM_INLINE __m256i Broadcast4(const int8_t *q8) {
+QGEMM_INLINE __m256i Broadcast4(const int8_t* q8) {
   int32_t word;
   __builtin_memcpy(&word, q8, sizeof(word));
   return _mm256_set1_epi32(word);
 }
 
 // Sums of products of each half of the tile with each activation row.
-template <int kMr> using HalfSums = __m256i[2][kMr];
+template <int kMr>
+using HalfSums = __m256i[2][kMr];
 
 // Adds the products of one word a weight row, `q8` those of the first row.
 template <int kMr>
-QGEMM_INLINE void AddWord(const uint8_t *codes, const int8_t *q8,
-                          int64_t q8_stride, HalfSums<kMr> &sums) {
+QGEMM_INLINE void AddWord(const uint8_t* codes, const int8_t* q8,
+                          int64_t q8_stride, HalfSums<kMr>& sums) {
   const __m256i nibble = _mm256_set1_epi8(15);
   __m256i even[2];
   __m256i odd[2];
 #pragma GCC unroll 2
   for (int half = 0; half < 2; ++half) {
-    const __m256i word = _mm256_loadu_si256(
-        reinterpret_cast<const __m256i *>(codes + 32 * half));
+    const __m256i word =
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 32 * half));
     even[half] = _mm256_and_si256(word, nibble);
     odd[half] = _mm256_and_si256(_mm256_srli_epi32(word, 4), nibble);
   }
@@ -43,7 +44,7 @@ QGEMM_INLINE void AddWord(const uint8_t *codes, const int8_t *q8,
     const __m256i odd_q8 = Broadcast4(q8 + r * q8_stride + 4);
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
-      __m256i &sum = sums[half][r];
+      __m256i& sum = sums[half][r];
       sum = _mm256_add_epi16(
           sum, _mm256_add_epi16(_mm256_maddubs_epi16(even[half], even_q8),
                                 _mm256_maddubs_epi16(odd[half], odd_q8)));
@@ -54,7 +55,7 @@ QGEMM_INLINE void AddWord(const uint8_t *codes, const int8_t *q8,
 }
 
 template <int kMr>
-QGEMM_INLINE void AddBlock(const TileArgs &args, int64_t block,
+QGEMM_INLINE void AddBlock(const TileArgs& args, int64_t block,
                            __m256 (&chain)[2][kMr]) {
   HalfSums<kMr> sums;
 #pragma GCC unroll 8
@@ -63,8 +64,8 @@ QGEMM_INLINE void AddBlock(const TileArgs &args, int64_t block,
   }
 #pragma GCC unroll 4
   for (int w = 0; w < 4; ++w) {
-    const uint8_t *codes = args.codes + block * 256 + 64 * w;
-    _mm_prefetch(reinterpret_cast<const char *>(codes) + kPrefetchBytes,
+    const uint8_t* codes = args.codes + block * 256 + 64 * w;
+    _mm_prefetch(reinterpret_cast<const char*>(codes) + kPrefetchBytes,
                  _MM_HINT_T0);
     AddWord<kMr>(codes, args.q8 + block * kBlockElements + 8 * w,
                  args.q8_stride, sums);
@@ -86,9 +87,9 @@ QGEMM_INLINE void AddBlock(const TileArgs &args, int64_t block,
   }
 }
 
-template <int kMr> void Run(const TileArgs *args) {
-  for (int i = 0; i < kMr * kTileRows; ++i)
-    args->sums[i] = 0;
+template <int kMr>
+void Run(const TileArgs* args) {
+  for (int i = 0; i < kMr * kTileRows; ++i) args->sums[i] = 0;
   for (int64_t begin = 0; begin < args->blocks; begin += kChunkBlocks) {
     const int64_t left = args->blocks - begin;
     const int64_t end = begin + (left < kChunkBlocks ? left : kChunkBlocks);
@@ -102,7 +103,7 @@ template <int kMr> void Run(const TileArgs *args) {
     }
 #pragma GCC unroll 8
     for (int i = 0; i < 2 * kMr; ++i) {
-      float *sum = args->sums + i % kMr * kTileRows + i / kMr * kHalfRows;
+      float* sum = args->sums + i % kMr * kTileRows + i / kMr * kHalfRows;
       const __m256 added = chain[i / kMr][i % kMr];
       _mm256_storeu_ps(sum, _mm256_add_ps(_mm256_loadu_ps(sum), added));
     }
@@ -115,10 +116,10 @@ constexpr Microkernel kRows[] = {
     {"w4a8_1x16_avx2", kFamilyW4A8, 4, 0, 1, Run<1>},
 };
 
-} // namespace
+}  // namespace
 
 MicrokernelRows W4A8Avx2Rows() {
   return {kRows, sizeof(kRows) / sizeof(kRows[0])};
 }
 
-} // namespace qgemm::cpu
+}  // namespace qgemm::cpu

@@ -246,9 +246,8 @@ TEST(ParseCanonicalText, RefusesEveryOtherText) {
       // n=70 and the like are texts of other specs.
       EXPECT_TRUE(!parsed.ok() || CanonicalText(*parsed) == other) << other;
     }
-    EXPECT_FALSE(
-        ParseCanonicalText(text.substr(0, i), WeightsLimits()).ok() &&
-        i < text.size());
+    EXPECT_FALSE(ParseCanonicalText(text.substr(0, i), WeightsLimits()).ok() &&
+                 i < text.size());
   }
   EXPECT_FALSE(ParseCanonicalText(text + text, WeightsLimits()).ok());
   EXPECT_FALSE(
