@@ -137,7 +137,7 @@ bool ClientLane::PlaceOperands(const LaneWork& work, uint64_t a_bytes,
   entry->a_offset = flight->a_range.offset();
   uint8_t* to = flight->a_range.bytes().data();
   for (const auto& input : work.inputs) {
-    std::memcpy(to, input.data(), input.size());
+    if (!input.empty()) std::memcpy(to, input.data(), input.size());
     to += input.size();
   }
   return true;

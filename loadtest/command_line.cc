@@ -91,13 +91,16 @@ absl::StatusOr<std::set<absl::StatusCode>> ParseCodes(absl::string_view text) {
 
 void AddConnections(CLI::App* app, LoadtestOptions* options) {
   options->connection.AddTo(app);
-  AddChoice(app, "transport", &options->transport,
-            {{"call", TransportKind::kCall},
-             {"stream", TransportKind::kStream},
-             {"null", TransportKind::kNull}},
-            "call: a call a request; stream: requests pipelined over one "
-            "GemmStream a connection; null: no server, every request is "
-            "answered at once (the limit of the generator itself)");
+  AddChoice(
+      app, "transport", &options->transport,
+      {{"call", TransportKind::kCall},
+       {"stream", TransportKind::kStream},
+       {"lane", TransportKind::kLane},
+       {"null", TransportKind::kNull}},
+      "call: a call a request; stream: requests pipelined over one "
+      "GemmStream a connection; lane: by memory shared with a server on "
+      "this host, of --server=unix:PATH; null: no server, every request is "
+      "answered at once (the limit of the generator itself)");
   AddTime(app, "connect_timeout", &options->connect_timeout,
           absl::Milliseconds(1), "Time for the server to accept connections");
   AddRanged(

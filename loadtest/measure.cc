@@ -34,6 +34,8 @@ OpenTransport TransportsFor(const LoadtestOptions& options,
   switch (options.transport) {
     case TransportKind::kNull:
       return NullTransports();
+    case TransportKind::kLane:
+      return LaneTransports(transport, &messages);
     case TransportKind::kStream:
       return StreamTransports(transport, &messages);
     default:

@@ -51,6 +51,14 @@ absl::Status CheckTransport(const LoadtestOptions& options) {
         "--transport=stream sends whole Gemms: --program_walk and --parts go "
         "with --transport=call");
   }
+  const Disturbances& disturbances = options.request.disturbances;
+  if (options.transport == TransportKind::kLane &&
+      (!absl::StartsWith(server, "unix:") || absl::StrContains(server, ',') ||
+       options.request.parts > 1 || disturbances.cancel_share > 0)) {
+    return Refuse(
+        "--transport=lane: needs --server=unix:PATH of one server; --parts and "
+        "--cancel_rate go with --transport=call");
+  }
   return absl::OkStatus();
 }
 

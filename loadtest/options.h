@@ -38,6 +38,7 @@ inline constexpr int kMaxConcurrency = 1 << 16;
 enum class TransportKind : uint8_t {
   kCall,    // a call a request, over TCP or a Unix socket as --server says
   kStream,  // pipelined over one GemmStream a connection
+  kLane,    // by memory that server and load test share
   kNull,    // no server: every request is answered at once, empty
 };
 

@@ -79,8 +79,8 @@ LAYERS = (
     ("loadtest/schedule", "base"),
     ("loadtest/workload", "kernels/formats kernels/matrix base"),
     ("loadtest/report", "client/include/qgemm base"),
-    ("loadtest/engine", "loadtest/schedule loadtest/report client rpc proto "
-                        "base"),
+    ("loadtest/engine", "loadtest/schedule loadtest/report client lane rpc "
+                        "proto base"),
     ("loadtest/verify", "loadtest/report loadtest/workload kernels/matrix "
                         "base"),
     ("loadtest", "loadtest client rpc proto kernels/formats kernels/matrix "

@@ -207,8 +207,8 @@ class Backend {
   // and nothing else.
   // Errors: UNIMPLEMENTED if the backend computes in its own memory alone,
   // RESOURCE_EXHAUSTED.
-  virtual absl::StatusOr<StagingLease> LeaseHostMemory(
-      uint8_t* /*data*/, int64_t /*size_bytes*/) {
+  virtual absl::StatusOr<StagingLease> LeaseHostMemory(uint8_t* /*data*/,
+                                                       int64_t /*size_bytes*/) {
     return absl::UnimplementedError(
         "the backend computes in its own memory alone; cpu does not");
   }

@@ -43,6 +43,11 @@ class MessageSet {
   const grpc::ByteBuffer& message(int number) const {
     return messages_[number].bytes;
   }
+  // The request of a message that AddRun made; the set owns its inputs.
+  bool is_run(int number) const {
+    return messages_[number].method == &run_method_;
+  }
+  const RunRequest& run(int number) const { return messages_[number].run; }
   // The request of a message that AddGemm made; the set owns A.
   const GemmRequest& gemm(int number) const { return messages_[number].gemm; }
   // "/package.Service/Method".
@@ -55,6 +60,7 @@ class MessageSet {
     const std::string* method;
     grpc::ByteBuffer bytes;  // borrows A, and keeps it alive
     GemmRequest gemm;
+    RunRequest run;
   };
 
   const std::string gemm_method_ = "/qgemm.v1.Qgemm/Gemm";

@@ -27,7 +27,7 @@ LaneClient::LaneClient(const CallGate* gate,
 
 CallGate::Admission LaneClient::Judge() const {
   Credentials shown;
-  if (!authorization_.empty()) shown.authorization.push_back(authorization_);
+  shown.authorization.assign(authorization_.empty() ? 0 : 1, authorization_);
   shown.user = connection_->user;
   return gate_->Admit(kLaneRpc, connection_, shown);
 }

@@ -308,14 +308,10 @@ class QgemmService::Handlers {
     return services;
   }
   GemmServices Gemm(const ServerParts& parts) {
-    return {parts.backend,
-            parts.store,
-            parts.programs,
-            parts.scheduler,
-            &answer_executor_,
-            &copiers_,
-            parts.parked,
-            options_.max_client_staging_bytes};
+    return {parts.backend,     parts.store,
+            parts.programs,    parts.scheduler,
+            &answer_executor_, &copiers_,
+            parts.parked,      options_.max_client_staging_bytes};
   }
 
   const RpcOptions options_;

@@ -359,8 +359,7 @@ void FakeLane::Complete(LaneState* state, const Request& request) {
   completion.kernel_ns = answer.kernel_ns;
   completion.message_bytes = static_cast<uint32_t>(
       std::min<size_t>(answer.status.message().size(), lane::kMaxMessageBytes));
-  std::memcpy(completion.message, answer.status.message().data(),
-              completion.message_bytes);
+  answer.status.message().copy(completion.message, completion.message_bytes);
   completion.retry_delay_ns = absl::ToInt64Nanoseconds(answer.retry_delay);
   completion.cookie.store(request.entry.cookie);
   if (lane::MustWake(completion.sleeps)) {

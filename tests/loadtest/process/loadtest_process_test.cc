@@ -56,13 +56,14 @@ class LoadtestProcessTest : public testing::Test {
     server_ = std::make_unique<ChildProcess>(
         "server/qgemm_server",
         std::vector<std::string>{"--listen=" + target(), "--backend=cpu",
+                                 "--lane_listen=unix:" + Path("lane"),
                                  "--enable_echo", "--enable_freeze"});
     server_->WaitForOutput("serving on ");
   }
 
   ~LoadtestProcessTest() override {
     server_.reset();
-    for (const char* file : {"socket", "report", "file"}) {
+    for (const char* file : {"socket", "lane", "report", "file"}) {
       unlink(Path(file).c_str());
     }
     rmdir(folder_.c_str());
@@ -352,7 +353,8 @@ TEST_F(LoadtestProcessTest, NonsenseFlagsSayWhatIsLegal) {
            {"--find_peak", "--slo"},
            {"--walk=gpt-9", "llama3-8b"},
            {"--no_such_flag=1", "--help"},
-           {"--transport=udp", "stream"}}) {
+           {"--transport=udp", "stream"},
+           {"--transport=lane", "--server=unix:PATH"}}) {
     std::vector<std::string> flags = {flag};
     if (flag.rfind("--walk", 0) != 0) flags.push_back("--synthetic=64x64");
     EXPECT_EQ(Run(flags), static_cast<int>(Verdict::kUsage)) << flag;
@@ -397,6 +399,13 @@ TEST_F(LoadtestProcessTest, AFullDiskIsAnExitCodeAndTheTableStillComes) {
   EXPECT_EQ(process.Wait(), static_cast<int>(Verdict::kNotWritten));
   EXPECT_THAT(process.output(),
               AllOf(HasSubstr("throughput"), HasSubstr("/dev/full")));
+}
+
+TEST_F(LoadtestProcessTest, LanesGiveTheSameBits) {
+  EXPECT_EQ(Run(Brief({"--synthetic=256x128", "--transport=lane",
+                       "--concurrency=4", "--verify=all"})),
+            0)
+      << last_output_;
 }
 
 TEST_F(LoadtestProcessTest, TheGeneratorAloneNeedsNoServer) {
