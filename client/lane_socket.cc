@@ -171,6 +171,10 @@ absl::StatusOr<LaneSocket::Granted> LaneSocket::Connect(const std::string& path,
   if (received.packet.empty()) {
     return absl::UnavailableError("the lane's server hung up");
   }
+  if (const auto end = Read<lane::End>(received.packet, MessageKind::kEnd)) {
+    RETURN_IF_ERROR(StatusOf(*end, received.packet));
+    return absl::UnavailableError("the server ended the lane");
+  }
   const auto accept = Read<lane::Accept>(received.packet, MessageKind::kAccept);
   if (!accept.has_value()) {
     return absl::InternalError(absl::StrCat("the lane's server answered ",

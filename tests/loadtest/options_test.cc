@@ -130,9 +130,12 @@ TEST(OptionsTest, PartsHaveConnectionsOfTheirOwn) {
   EXPECT_EQ(Options({"--m=64", "--parts=4", "--concurrency=2"}).channels, 8);
 }
 
-TEST(OptionsTest, TransportsAreCallsStreamsOrNone) {
+TEST(OptionsTest, TransportsAreCallsStreamsLanesOrNone) {
   EXPECT_EQ(Options().transport, TransportKind::kCall);
   EXPECT_EQ(Options({"--transport=stream"}).transport, TransportKind::kStream);
+  EXPECT_EQ(
+      Options({"--transport=lane", "--server=unix:/run/qgemm.sock"}).transport,
+      TransportKind::kLane);
   EXPECT_EQ(Options({"--transport=null"}).transport, TransportKind::kNull);
 }
 
