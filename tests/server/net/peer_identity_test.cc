@@ -97,7 +97,9 @@ TEST_P(PeerIdentityTest, IsTheUserWhoConnects) {
 TEST_P(PeerIdentityTest, IsAnotherForAnotherUser) {
   if (!CanBeAnotherUser()) GTEST_SKIP() << "only root can be another user";
   ASSERT_EQ(chmod(folder_.path().c_str(), 0755), 0);
-  const Listener listener = NewListener({0777, {}});
+  SocketFileOptions options;
+  options.mode = 0777;
+  const Listener listener = NewListener(options);
   const OtherUsersClient client(listener.address());
   const Peer peer = PeerOfNext(listener);
   EXPECT_EQ(peer.identity, absl::StrCat("uid ", kOtherUser));
