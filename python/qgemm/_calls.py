@@ -32,6 +32,19 @@ class Call(Generic[T]):
     rows: int = 1  # that it counts for, where servers share calls
 
 
+@dataclasses.dataclass(frozen=True)
+class LaneWork:
+    """What a lane sends of a Gemm or a Run beside rows and operands."""
+
+    method: str
+    name: str
+    client_id: str
+    a_unit: int  # bytes of what rows are counted in: an element's, or 1
+    c_unit: int
+    # Of A and C, the mode, the rounding and the priority.
+    numbers: tuple[int, int, int, int, int]
+
+
 class Compute:
     """A Gemm or a Run: its message without the operand, the operand's parts, which
     are the caller's memory, and what becomes of the answer."""
@@ -62,6 +75,19 @@ class Compute:
         self.begin(len(data))
         self.write(0, data)
         return self.result()
+
+    def lane_work(self) -> Optional[LaneWork]:
+        """None: a lane cannot carry it."""
+        raise NotImplementedError
+
+    def note_times(self, queue: int, to_device: int, kernel: int, to_host: int,
+                   total: int, rows: int, requests: int) -> None:
+        """The times of an answer that came by a lane."""
+        if self._timings is not None:
+            self.note(pb.Timings(
+                queue_ns=queue, host_to_device_ns=to_device, kernel_ns=kernel,
+                device_to_host_ns=to_host, total_ns=total, launch_rows=rows,
+                launch_requests=requests))
 
     def note(self, timings: pb.Timings) -> None:
         if self._timings is not None:
@@ -129,6 +155,16 @@ class Gemm(Compute):
         head = _gemm_head(weights, rows, operand.type, dtype, mode, rounding, priority,
                           client_id)
         super().__init__(head, rows, [operand.view], timings)
+        self._work = (weights, client_id, operand.type, dtype, mode, rounding, priority)
+
+    def lane_work(self) -> Optional[LaneWork]:
+        weights, client_id, a_type, c_type, mode, rounding, priority = self._work
+        return LaneWork(
+            self.method, weights, client_id, arrays.STORAGE[a_type].itemsize,
+            arrays.STORAGE[c_type].itemsize,
+            (arrays.FLOAT_TYPE[a_type], arrays.FLOAT_TYPE[c_type], MODES[mode],
+             0 if rounding is None else arrays.FLOAT_TYPE[rounding],
+             PRIORITIES[priority]))
 
     def whole(self, data: memoryview) -> Any:
         if self._out is not None or self._is_torch or self._type == "bf16":
@@ -173,6 +209,11 @@ class Run(Compute):
                              priority=PRIORITIES[priority], client_id=client_id)
         super().__init__(head.SerializeToString(), rows,
                          [operand.view for operand in operands], timings)
+        self._work = None if time_ops else LaneWork(
+            self.method, program.id, client_id, 1, 1, (0, 0, 0, 0, head.priority))
+
+    def lane_work(self) -> Optional[LaneWork]:
+        return self._work
 
     def _make(self, size: int) -> list[arrays.Result]:
         return [arrays.Result((*self._leading, value.width), value.type,

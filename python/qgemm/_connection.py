@@ -87,8 +87,12 @@ class Token:
         return bool(self._text)
 
     def metadata(self) -> Optional[tuple[tuple[str, str], ...]]:
-        if not self._text:
-            return None
+        text = self.text
+        return (("authorization", f"Bearer {text}"),) if text else None
+
+    @property
+    def text(self) -> str:
+        """The token now; "" if there is none."""
         now = time.monotonic()
         if self._file is not None and now >= self._next_look:
             self._next_look = now + TOKEN_REFRESH_SECONDS
@@ -97,7 +101,7 @@ class Token:
                     self._text = opened.read().strip() or self._text
             except (OSError, UnicodeDecodeError):
                 pass
-        return (("authorization", f"Bearer {self._text}"),)
+        return self._text or ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +113,7 @@ class Options:
     max_message_bytes: int = 64 << 20
     retry: RetryPolicy = RetryPolicy()
     timeout: Optional[float] = 60.0
+    lane: str = "off"
 
 
 class Server:

@@ -8,8 +8,9 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union, overload
 
 import grpc
 
-from qgemm import _connection, _requests, _upload, arrays, errors, formats
-from qgemm._calls import Call, Gemm, Run, T
+from qgemm import (_connection, _lane, _lane_keeper, _lane_parts, _requests, _upload,
+                   arrays, errors, formats)
+from qgemm._calls import Call, Compute, Gemm, Run, T
 from qgemm._connection import (Attempts, Options, Pool, RetryPolicy, Server, Targets,
                                Tls, Token)
 from qgemm._requests import Page
@@ -23,7 +24,7 @@ def connect(targets: Targets, *, tls: Union[Tls, bool] = False,
             token: Optional[str] = None, token_file: Optional[str] = None,
             timeout: Optional[float] = 60.0, connect_timeout: float = 10.0,
             max_message_bytes: int = 64 << 20,
-            retry: RetryPolicy = RetryPolicy()) -> "Client":
+            retry: RetryPolicy = RetryPolicy(), lane: str = "auto") -> "Client":
     """A client of a server, once it accepts.
 
     targets: "unix:PATH", "HOST:PORT", "tls:HOST:PORT" or "dns:///NAME:PORT"; several,
@@ -32,12 +33,16 @@ def connect(targets: Targets, *, tls: Union[Tls, bool] = False,
     sent with each call. timeout: seconds of a call that names none; None: no limit.
     connect_timeout: seconds to wait for the first server that accepts.
     max_message_bytes: of a request or answer; the server has its own limit.
+    lane: "auto" has gemm and run go by memory shared with the server (docs/lane.md),
+    if it is one, at unix:PATH, and offers that; "required" raises without; or "off".
 
     Raises Unavailable with gRPC's reason if no server accepts in time."""
-    options = Options(tls, Token(token, token_file), max_message_bytes, retry, timeout)
+    options = Options(tls, Token(token, token_file), max_message_bytes, retry, timeout,
+                      lane)
     client = Client(targets, options)
     try:
         client.wait(connect_timeout)
+        client.open_lane(connect_timeout)
     except BaseException:
         client.close()
         raise
@@ -56,6 +61,7 @@ class Client:
     def __init__(self, targets: Targets, options: Options) -> None:
         self._options = options
         self._pool = Pool(targets, options, grpc)
+        self._lane: Optional[_lane_keeper.Keeper] = None
 
     def __enter__(self) -> "Client":
         return self
@@ -66,6 +72,8 @@ class Client:
     def close(self) -> None:
         """Ends calls in progress, and all that follow, with Cancelled."""
         self._pool.closed = True
+        if self._lane is not None:
+            self._lane.close()
         for server in self._pool.servers:
             server.channel.close()
 
@@ -79,6 +87,32 @@ class Client:
             except errors.Unavailable:
                 if time.monotonic() >= deadline:
                     raise
+
+    def open_lane(self, timeout: float) -> None:
+        """Opens the lane, if there is to be one. Of `connect`."""
+        use, servers = self._options.lane, self._pool.servers
+        if use not in ("auto", "off", "required"):
+            raise ValueError(f"lane is {use!r}; expected auto, off or required")
+        is_local = len(servers) == 1 and servers[0].address.startswith("unix:")
+        if use == "required" and not is_local:
+            raise ValueError("lane is required; it needs one target unix:PATH")
+        if use == "off" or not is_local:
+            return
+        keeper = _lane_keeper.Keeper(self._lane_path, lambda: self._options.token.text,
+                              use == "required")
+        try:
+            keeper.open(timeout if use == "required" else
+                        min(timeout, _lane_keeper.OPEN_SECONDS))
+        except errors.Error:
+            if use == "required":
+                raise
+            return
+        self._lane = keeper
+
+    @property
+    def has_lane(self) -> bool:
+        """True if gemm and run go by a lane now."""
+        return self._lane is not None and self._lane.lane() is not None
 
     # Weights --------------------------------------------------------------------
 
@@ -145,7 +179,7 @@ class Client:
         fp32 x in mode A16. timings: filled with the server's times."""
         if isinstance(weights, str):
             compute = Gemm(weights, x, out=out, **options)
-            return self._unary(compute.call(), timeout)
+            return self._compute(compute, timeout)
         operand = arrays.as_operand(x)
         calls = [Gemm(name, operand, **options).call() for name in weights]
         return self._all_at_once(calls, timeout)
@@ -160,7 +194,7 @@ class Client:
         asks for timings.op_ns. options: priority, client_id and timings, as gemm's."""
         loaded = self.program(program) if isinstance(program, str) else program
         compute = Run(loaded, inputs, outs=outs, time_ops=time_ops, **options)
-        return self._unary(compute.call(), timeout)
+        return self._compute(compute, timeout)
 
     def stream(self, window: int = 128) -> "Stream":
         """A stream for many requests over one call, and for operands beyond
@@ -204,6 +238,38 @@ class Client:
     def _to_every(self, call: Call[T]) -> T:
         return _connection.to_every(
             self._pool, lambda server: self._unary(call, only=server))
+
+    def _lane_path(self, timeout: float) -> str:
+        try:
+            answer = self._pool.servers[0].method("unary_unary", "GetServerInfo")(
+                b"", timeout=timeout, metadata=self._pool.metadata())
+        except grpc.RpcError as failed:
+            raise errors.of_call(failed) from None
+        return str(pb.GetServerInfoResponse.FromString(answer).lane_path)
+
+    def _compute(self, compute: Compute, timeout: Optional[float]) -> Any:
+        """By the lane, if there is one that carries the call; else by gRPC."""
+        keeper = self._lane
+        if keeper is None:
+            return self._unary(compute.call(), timeout)
+        attempts = self._attempts(timeout)
+        while True:
+            attempts.begin(compute.rows)  # there is one server, which counts none
+            try:
+                lane = keeper.lane()
+                if lane is None:
+                    raise _lane_parts.Lost("there is none now")
+                return lane.call(compute, attempts.remaining())
+            except _lane.NotCarried:
+                break
+            except _lane_parts.Lost as lost:
+                error: errors.Error = errors.Unavailable(f"the lane: {lost}")
+            except errors.Error as failed:
+                error = failed
+            if error.code == "UNAVAILABLE" and not keeper.is_required:
+                break
+            time.sleep(attempts.pause_after(error))
+        return self._unary(compute.call(), attempts.remaining())
 
     def _unary(self, call: Call[T], timeout: Optional[float] = None,
                only: Optional[Server] = None) -> T:
