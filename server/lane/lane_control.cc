@@ -91,7 +91,9 @@ void LaneControl::Watch(int fd, uint64_t id) const {
 
 void LaneControl::Run() {
   std::array<epoll_event, 16> events;
-  while (true) {
+  // Looked at before each wait too: one read may take the notices of Refuse and
+  // of Stop.
+  while (!stopping_.load()) {
     const int timeout =
         NeedsSweeps()
             ? static_cast<int>(absl::ToInt64Milliseconds(kSweepInterval))
