@@ -63,6 +63,7 @@ absl::Time CommonOptions::Deadline() const { return absl::Now() + timeout; }
 
 absl::StatusOr<std::unique_ptr<Client>> CommonOptions::Connect() const {
   ClientOptions options;
+  options.lane = LaneUse::kOff;  // to look for one would be a call more
   connection.ApplyTo(&options);
   options.connect_timeout = connect_timeout;
   options.max_message_bytes = max_message_bytes;

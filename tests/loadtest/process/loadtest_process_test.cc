@@ -353,8 +353,7 @@ TEST_F(LoadtestProcessTest, NonsenseFlagsSayWhatIsLegal) {
            {"--find_peak", "--slo"},
            {"--walk=gpt-9", "llama3-8b"},
            {"--no_such_flag=1", "--help"},
-           {"--transport=udp", "stream"},
-           {"--transport=lane", "--server=unix:PATH"}}) {
+           {"--transport=udp", "stream"}}) {
     std::vector<std::string> flags = {flag};
     if (flag.rfind("--walk", 0) != 0) flags.push_back("--synthetic=64x64");
     EXPECT_EQ(Run(flags), static_cast<int>(Verdict::kUsage)) << flag;
