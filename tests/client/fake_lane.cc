@@ -352,6 +352,9 @@ void FakeLane::Complete(LaneState* state, const Request& request) {
       request.c[i] = request.a[i % request.a.size()];
     }
   }
+  // C is written before whoever calls last_request from now on looks at it, in
+  // TSan's eyes too, to which the cookie of another mapping is another.
+  { const MutexLock lock(&mutex_); }
   lane::Completion& completion = reinterpret_cast<lane::Completion*>(
       state->base + state->accept.completions_offset)[request.entry.slot];
   CHECK_NE(completion.cookie.load(), request.entry.cookie);
