@@ -13,6 +13,7 @@
 #include "base/host_memory.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "kernels/cuda/launch/decode_group.h"
 #include "kernels/cuda/launch/gemm.h"
 #include "kernels/cuda/plan/smem_layout.h"
 #include "kernels/cuda/plan/tuning.h"
@@ -56,6 +57,7 @@ absl::StatusOr<Device> PrepareDevice(int index) {
   ASSIGN_OR_RETURN(Device device, OpenDevice(index));
   RETURN_IF_ERROR(CheckSharedMemory(device.traits));
   RETURN_IF_ERROR(ToStatus(PrepareDecodeGemm(device), "prepare kernels"));
+  RETURN_IF_ERROR(ToStatus(PrepareDecodeGroup(device), "prepare kernels"));
   RETURN_IF_ERROR(ToStatus(PreparePrefillGemm(device), "prepare kernels"));
   return device;
 }

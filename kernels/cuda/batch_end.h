@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kernels/cuda/launch/batch_stamps.h"
+#include "kernels/cuda/plan/wait_estimate.h"
 #include "kernels/cuda/runtime/buffers.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/matrix/backend.h"
@@ -38,6 +40,9 @@ class BatchEnd {
   static absl::StatusOr<BatchEnd> Create(cudaStream_t stream);
 
   void Begin();
+  // Lets waits for this batch sleep, as waits for its like have shown.
+  // `estimate` must live until the wait is over.
+  void SleepBy(WaitEstimate* estimate) { estimate_ = estimate; }
 
   // Sets the next mark: the start, then the ends of each pass's copies in,
   // kernels and copies out.
@@ -60,7 +65,7 @@ class BatchEnd {
 
   // As LaunchContext has them.
   WaitEnd SpinUntilDone(absl::Duration limit,
-                        const std::atomic<bool>& given_up) const;
+                        const std::atomic<bool>& given_up);
   absl::StatusOr<BatchTimings> Wait();
 
  private:
@@ -70,6 +75,9 @@ class BatchEnd {
         stamps_(std::move(stamps)) {}
 
   bool IsStamped() const;
+  // Returns when it is time to look for the end.
+  ObservedWait Sleep() const;
+  WaitEnd Look(absl::Duration limit, const std::atomic<bool>& given_up) const;
   absl::Status WaitForStamps() const;
   absl::Status Synchronize() const;
   BatchTimings StampedTimings() const;
@@ -79,6 +87,8 @@ class BatchEnd {
   PinnedBuffer stamps_;    // a BatchStamps
   uint64_t sequence_ = 0;
   bool has_stamps_ = false;
+  std::chrono::steady_clock::time_point begin_;
+  WaitEstimate* estimate_ = nullptr;  // null: waits do not sleep
   std::vector<Event> marks_;
   size_t marked_ = 0;
 };

@@ -8,6 +8,7 @@
 
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "kernels/cuda/launch/decode_group.h"
 #include "kernels/cuda/launch/program_rows.h"
 #include "kernels/cuda/launch/row_ops.h"
 #include "kernels/cuda/runtime/cuda_status.h"
@@ -34,6 +35,58 @@ bool KernelsMove(const CheckedProgram& program) {
     ++(is_input ? inputs : outputs);
   }
   return inputs <= kMaxMovedValues && outputs <= kMaxMovedValues;
+}
+
+// A GEMM whose operand and result stand as the program has them shares
+// launches of the decode kernel.
+FusionFacts FactsOf(const GemmJob& job) {
+  FusionFacts facts;
+  const BatchShape& shape = job.shape;
+  if (shape.shared_path != KernelPath::kDecode || shape.rounded_row_bytes > 0 ||
+      shape.prepared_row_bytes > 0 || job.weights->n() % kGroupColumns != 0) {
+    return facts;
+  }
+  const TileLayout& layout = job.weights->tiled().layout;
+  facts.kernel = GroupKernelOf(layout, job.operand_type);
+  facts.computes_norms = ComputesNorms(layout);
+  return facts;
+}
+
+// True if blocks that multiply one can multiply the other as well.
+bool HaveOneShape(const CudaWeights& a, const CudaWeights& b) {
+  return a.n() == b.n() && a.k() == b.k() &&
+         a.tiled().layout.tile_config == b.tiled().layout.tile_config &&
+         a.codebook() == b.codebook();
+}
+
+std::vector<FusionFacts> FactsOfOps(absl::Span<const ProgramStep> steps,
+                                    absl::Span<const GemmJob> jobs,
+                                    const Device& device) {
+  std::vector<FusionFacts> facts(jobs.size());
+  if (!HasDecodeGroups(device)) return facts;
+  for (const ProgramStep& step : steps) {
+    if (!step.is_gemm) continue;
+    const int64_t op = step.first_op;
+    facts[op] = FactsOf(jobs[op]);
+    if (facts[op].kernel == FusionFacts::kNoKernel) continue;
+    facts[op].pair_class = op;
+    for (int64_t other = 0; other < op; ++other) {
+      if (facts[other].pair_class == other &&
+          HaveOneShape(*jobs[other].weights, *jobs[op].weights)) {
+        facts[op].pair_class = other;
+      }
+    }
+  }
+  return facts;
+}
+
+// The step of each op.
+std::vector<int64_t> StepOfEachOp(absl::Span<const FusedStep> steps) {
+  std::vector<int64_t> result;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    result.insert(result.end(), steps[i].ops, static_cast<int64_t>(i));
+  }
+  return result;
 }
 
 int64_t MaxRecordedRows(absl::Span<const ProgramStep> steps,
@@ -69,13 +122,22 @@ CudaProgram::CudaProgram(std::shared_ptr<const CheckedProgram> program,
       layout_(LayOutValues(this->program(), StepOfEachOp(steps_))),
       serial_(NextSerial()),
       jobs_(this->program().ops().size()) {
+  MakeJobs(environment);
+  fused_steps_ =
+      FuseSteps(this->program(), FactsOfOps(steps_, jobs_, *environment.device),
+                kMaxRowOps);
+  fused_layout_ = LayOutValues(this->program(), StepOfEachOp(fused_steps_));
+  is_moved_by_kernels_ = KernelsMove(this->program());
+  if (is_moved_by_kernels_) max_recorded_rows_ = MaxRecordedRows(steps_, jobs_);
+}
+
+void CudaProgram::MakeJobs(const LaunchEnvironment& environment) {
   for (const ProgramStep& step : steps_) {
     if (!step.is_gemm) continue;
     const int64_t op = step.first_op;
-    jobs_[op] =
-        MakeGemmJob(std::static_pointer_cast<const CudaWeights>(
-                        this->weights()[this->program().weights_of(op)]),
-                    this->program().signature_of(op), environment);
+    jobs_[op] = MakeGemmJob(std::static_pointer_cast<const CudaWeights>(
+                                weights()[program().weights_of(op)]),
+                            program().signature_of(op), environment);
     // Rows stand where the program's values do; only cuBLASLt, which writes
     // padded rows, has a buffer of its own for them.
     BatchShape& shape = jobs_[op].shape;
@@ -85,8 +147,6 @@ CudaProgram::CudaProgram(std::shared_ptr<const CheckedProgram> program,
     shape.a_row_bytes = 0;
     if (environment.cublas == nullptr) shape.c_row_bytes = 0;
   }
-  is_moved_by_kernels_ = KernelsMove(this->program());
-  if (is_moved_by_kernels_) max_recorded_rows_ = MaxRecordedRows(steps_, jobs_);
 }
 
 absl::Status CudaProgram::UploadConstants() {

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/cuda/gemm_launcher.h"
+#include "kernels/cuda/plan/program_fusion.h"
 #include "kernels/cuda/plan/program_plan.h"
 #include "kernels/cuda/runtime/buffers.h"
 #include "kernels/programs/program_runner.h"
@@ -31,8 +32,12 @@ class CudaProgram final : public CompiledProgram {
 
   int64_t resident_bytes() const override { return constants_.size_bytes(); }
 
-  const ValueLayout& layout() const { return layout_; }
+  // Its ops one by one, as any batch can run them, and the places of values.
   const std::vector<ProgramStep>& steps() const { return steps_; }
+  const ValueLayout& layout() const { return layout_; }
+  // Its ops as recorded batches run them, and the places of values there.
+  const std::vector<FusedStep>& fused_steps() const { return fused_steps_; }
+  const ValueLayout& fused_layout() const { return fused_layout_; }
   // Only of a GEMM.
   const GemmJob& job_of(int64_t op) const { return jobs_[op]; }
   // A constant's row on the device.
@@ -55,12 +60,15 @@ class CudaProgram final : public CompiledProgram {
   CudaProgram(std::shared_ptr<const CheckedProgram> program,
               WeightsOfProgram weights, const LaunchEnvironment& environment);
 
+  void MakeJobs(const LaunchEnvironment& environment);
   absl::Status UploadConstants();
 
   const std::vector<ProgramStep> steps_;
   const ValueLayout layout_;
   const uint64_t serial_;
   std::vector<GemmJob> jobs_;  // by op
+  std::vector<FusedStep> fused_steps_;
+  ValueLayout fused_layout_;
   int64_t read_ahead_bytes_ = 0;
   bool is_moved_by_kernels_ = false;
   int64_t max_recorded_rows_ = 0;

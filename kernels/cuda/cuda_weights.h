@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/byte_budget.h"
 #include "kernels/cuda/layout/dense_layout.h"
@@ -44,7 +45,8 @@ struct CudaWeightsParts {
   float largest_scale = 0;
   // DecodeKernelMaxM of a quantized layer.
   int64_t decode_kernel_max_m = 0;
-  DenseWeights dense;  // of a dense layer
+  std::vector<float> codebook;  // as on the device
+  DenseWeights dense;           // of a dense layer
 };
 
 // Immutable and thread-safe. The memory goes back with the last reference:
@@ -60,6 +62,7 @@ class CudaWeights final : public ResidentWeights {
   const WeightsShape& shape() const { return parts_.shape; }
   // Only of a quantized layer.
   const TiledWeights& tiled() const { return parts_.tiled; }
+  const std::vector<float>& codebook() const { return parts_.codebook; }
   float largest_scale() const { return parts_.largest_scale; }
   // True if few rows, too, are multiplied by cuBLASLt: a dense layer, or one
   // that has no decode kernel on the device.

@@ -114,9 +114,9 @@ absl::Status CudaWeightsBuilder::CopyVectors(const WeightsHeader& header) {
   RETURN_IF_ERROR(
       uploader_->Copy(layout.permutation_offset, BytesOf(header.permutation)));
   // Divided by a power of two, so that no entry exceeds 1.
-  std::vector<float> codebook = header.codebook;
-  for (float& value : codebook) value *= parts_.tiled.zero_unit;
-  return uploader_->Copy(layout.codebook_offset, BytesOf(codebook));
+  parts_.codebook = header.codebook;
+  for (float& value : parts_.codebook) value *= parts_.tiled.zero_unit;
+  return uploader_->Copy(layout.codebook_offset, BytesOf(parts_.codebook));
 }
 
 absl::Status CudaWeightsBuilder::WriteCodes(const CodePanel& panel) {

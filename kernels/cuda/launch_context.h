@@ -43,11 +43,11 @@ class LaunchContext {
   // True if the launch is so short that Wait() should spin rather than block.
   bool is_short() const { return end_.is_short(); }
 
-  // Spins until the device is done with what was enqueued, or has failed at
-  // it, for no longer than `limit` and until `given_up` is set. Wait returns at
-  // once after kDone.
+  // Looks, after a sleep where it is known how long the batch takes, until the
+  // device is done with what was enqueued, or has failed at it, for no longer
+  // than `limit` and until `given_up` is set. Wait returns at once after kDone.
   WaitEnd SpinUntilDone(absl::Duration limit,
-                        const std::atomic<bool>& given_up) const {
+                        const std::atomic<bool>& given_up) {
     return end_.SpinUntilDone(limit, given_up);
   }
 

@@ -23,6 +23,10 @@ int64_t PassRows(const CudaProgram& program) {
   return std::max<int64_t>(1, fitting);
 }
 
+int CounterCount(const CudaProgram& program) {
+  return static_cast<int>(program.fused_steps().size()) * kGroupCounters;
+}
+
 bool KernelsMove(const CudaProgram& program, int64_t rows) {
   const CheckedProgram& checked = program.program();
   return program.is_moved_by_kernels() && rows <= kMaxTableRows &&
@@ -35,6 +39,7 @@ bool KernelsMove(const CudaProgram& program, int64_t rows) {
 absl::Status ProgramLauncher::Enqueue(const ProgramBatch& batch,
                                       const LaunchEnvironment& environment) {
   program_ = static_cast<const CudaProgram*>(batch.program.get());
+  layout_ = &program_->layout();
   passes_.Make(batch.segments, PassRows(*program_));
   const auto pass_of = [&](const RowPass& pass) {
     return Pass{batch, environment,
@@ -80,7 +85,7 @@ void ProgramLauncher::SetRows(int64_t rows) {
 
 absl::Status ProgramLauncher::ReserveFor(int64_t rows,
                                          const LaunchEnvironment& environment) {
-  PlaceValues(program_->program(), program_->layout(), rows, places_);
+  PlaceValues(program_->program(), *layout_, rows, places_);
   int64_t scratch_bytes = 0;
   for (const ProgramStep& step : program_->steps()) {
     if (!step.is_gemm) continue;
@@ -88,12 +93,15 @@ absl::Status ProgramLauncher::ReserveFor(int64_t rows,
     scratch_bytes = std::max(scratch_bytes, plan_.scratch_bytes());
   }
   const int64_t value_bytes = places_.bytes + program_->read_ahead_bytes();
+  const int64_t counter_bytes = CounterCount(*program_) * sizeof(unsigned);
   if (value_bytes <= values_.size_bytes() &&
-      scratch_bytes <= gemm_scratch_.size_bytes()) {
+      scratch_bytes <= gemm_scratch_.size_bytes() &&
+      counter_bytes <= counters_.size_bytes()) {
     return absl::OkStatus();
   }
   // Recordings have the addresses.
   recorded_.Clear();
+  RETURN_IF_ERROR(Reserve(counter_bytes, counters_));
   RETURN_IF_ERROR(Reserve(value_bytes, values_));
   return Reserve(scratch_bytes, gemm_scratch_);
 }
@@ -118,18 +126,21 @@ absl::Status ProgramLauncher::FillTable(const Pass& pass, int64_t rows) {
 }
 
 absl::Status ProgramLauncher::EnqueueRecorded(const Pass& pass, int64_t rows) {
+  layout_ = &program_->fused_layout();
   SetRows(rows);
   RETURN_IF_ERROR(ReserveFor(rows, pass.environment));
   RETURN_IF_ERROR(FillTable(pass, rows));
   const RecordedKey key = {program_->serial(), rows};
-  const Graph* graph = recorded_.Find(key);
-  if (graph == nullptr) {
-    ASSIGN_OR_RETURN(Graph recorded, Graph::Record(stream_, [&] {
+  RecordedBatch* recorded = recorded_.Find(key);
+  if (recorded == nullptr) {
+    ASSIGN_OR_RETURN(Graph graph, Graph::Record(stream_, [&] {
                        return EnqueueByKernels(pass.environment, rows);
                      }));
-    graph = recorded_.Add(key, std::move(recorded));
+    recorded = recorded_.Add(key, std::move(graph));
+  } else {
+    end_.SleepBy(&recorded->wait);
   }
-  RETURN_IF_ERROR(graph->Launch(stream_));
+  RETURN_IF_ERROR(recorded->graph.Launch(stream_));
   end_.ExpectStamps();
   return absl::OkStatus();
 }
@@ -137,12 +148,17 @@ absl::Status ProgramLauncher::EnqueueRecorded(const Pass& pass, int64_t rows) {
 absl::Status ProgramLauncher::EnqueueByKernels(
     const LaunchEnvironment& environment, int64_t rows) {
   auto* const table = reinterpret_cast<RowTable*>(device_table_.data());
-  RETURN_IF_ERROR(ToStatus(
-      LaunchGatherProgramRows(Moved(ValuePlace::Memory::kInputs), rows,
-                              reinterpret_cast<const RowTable*>(table_.data()),
-                              table, end_.progress(), stream_),
-      "gather a program's inputs"));
-  RETURN_IF_ERROR(EnqueueSteps(environment, rows));
+  const bool fuses = layout_ == &program_->fused_layout();
+  const BatchBeginArgs begin = {
+      reinterpret_cast<const RowTable*>(table_.data()), table,
+      reinterpret_cast<unsigned*>(counters_.data()),
+      fuses ? CounterCount(*program_) : 0, end_.progress()};
+  RETURN_IF_ERROR(
+      ToStatus(LaunchGatherProgramRows(Moved(ValuePlace::Memory::kInputs), rows,
+                                       begin, stream_),
+               "gather a program's inputs"));
+  RETURN_IF_ERROR(fuses ? EnqueueFusedSteps(environment, rows)
+                        : EnqueueSteps(environment, rows));
   RETURN_IF_ERROR(ToStatus(
       LaunchScatterProgramRows(Moved(ValuePlace::Memory::kOutputs), rows, table,
                                {end_.progress(), end_.stamps()}, stream_),
@@ -167,7 +183,7 @@ absl::Status ProgramLauncher::Copy(const Pass& pass,
   absl::Status status;
   ForEachMoved(memory, [&](ValueNumber number) {
     const int64_t row_bytes = program_->program().values()[number].row_bytes();
-    const int64_t before = program_->layout().places[number].offset;
+    const int64_t before = layout_->places[number].offset;
     for (const RowPiece& piece : pass.pieces) {
       const ProgramSegment& segment = pass.batch.segments[piece.segment];
       const int64_t host = before * segment.m + piece.number * row_bytes;
@@ -189,10 +205,74 @@ absl::Status ProgramLauncher::Copy(const Pass& pass,
 absl::Status ProgramLauncher::EnqueueSteps(const LaunchEnvironment& environment,
                                            int64_t rows) {
   for (const ProgramStep& step : program_->steps()) {
-    RETURN_IF_ERROR(step.is_gemm ? EnqueueGemmOp(step.first_op, environment)
-                                 : EnqueueRowOps(step, rows));
+    RETURN_IF_ERROR(step.is_gemm
+                        ? EnqueueGemmOp(step.first_op, environment)
+                        : EnqueueRowOps(step.first_op, step.ops, rows));
   }
   return absl::OkStatus();
+}
+
+absl::Status ProgramLauncher::EnqueueFusedSteps(
+    const LaunchEnvironment& environment, int64_t rows) {
+  const std::vector<FusedStep>& steps = program_->fused_steps();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const FusedStep& step = steps[i];
+    if (step.is_grouped) {
+      RETURN_IF_ERROR(EnqueueGroup(i, environment, rows));
+    } else if (step.gemms.empty()) {
+      RETURN_IF_ERROR(EnqueueRowOps(step.first_op, step.ops, rows));
+    } else {
+      RETURN_IF_ERROR(EnqueueGemmOp(step.first_op, environment));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProgramLauncher::EnqueueGroup(int64_t step,
+                                           const LaunchEnvironment& environment,
+                                           int64_t rows) {
+  const FusedStep& fused = program_->fused_steps()[step];
+  DecodeGroupOperands group;
+  for (const GroupedGemmPart& part : fused.gemms) {
+    group.gemms[group.count++] = GroupedGemmOf(part, rows);
+  }
+  if (fused.norm != FusedStep::kNoNorm) group.norm = RowOpOf(fused.norm);
+  group.counters =
+      reinterpret_cast<unsigned*>(counters_.data()) + step * kGroupCounters;
+  return ToStatus(LaunchDecodeGroup(*environment.device, group, stream_),
+                  "launch a group of decode kernels");
+}
+
+DecodeGroupGemm ProgramLauncher::GroupedGemmOf(const GroupedGemmPart& part,
+                                               int64_t rows) const {
+  const GemmJob& job = program_->job_of(part.op);
+  const DeviceMatrix product = MatrixOf(program_->program().result_of(part.op));
+  DecodeGroupGemm gemm;
+  gemm.operands.weights = job.weights->tiled();
+  gemm.operands.a = AddressOf(program_->program().ops()[part.op].x);
+  gemm.operands.lda = job.weights->k();
+  gemm.operands.a_type = job.operand_type;
+  gemm.operands.c = part.stores ? product.elements : nullptr;
+  gemm.operands.c_type = job.c_type;
+  gemm.operands.m = rows;
+  gemm.pair = static_cast<int>(part.pair);
+  gemm.ends_for_pair = part.ends_for_pair;
+  for (const EpiloguePart& each : part.epilogue) {
+    const ProgramOp& declared = program_->program().ops()[each.op];
+    GroupedOp& op = gemm.ops[gemm.op_count++];
+    op = {declared.kind,
+          declared.activation,
+          declared.low,
+          declared.high,
+          MatrixOf(each.other),
+          each.awaited != EpiloguePart::kNothing,
+          MatrixOf(program_->program().result_of(each.op))};
+    if (!each.stores) op.result.elements = nullptr;
+    if (each.awaited != EpiloguePart::kNothing) {
+      gemm.awaited = static_cast<int>(each.awaited);
+    }
+  }
+  return gemm;
 }
 
 void ProgramLauncher::PlanGemm(int64_t op,
@@ -228,11 +308,11 @@ absl::Status ProgramLauncher::EnqueueGemmOp(
   return absl::OkStatus();
 }
 
-absl::Status ProgramLauncher::EnqueueRowOps(const ProgramStep& step,
+absl::Status ProgramLauncher::EnqueueRowOps(int64_t first, int64_t count,
                                             int64_t rows) {
   RowOps ops;
-  for (int64_t op = 0; op < step.ops; ++op) {
-    ops.ops[ops.count++] = RowOpOf(step.first_op + op);
+  for (int64_t op = first; op < first + count; ++op) {
+    ops.ops[ops.count++] = RowOpOf(op);
   }
   ops.rows = rows;
   return ToStatus(LaunchRowOps(ops, stream_), "launch row-wise ops");
@@ -296,7 +376,7 @@ MovedValues ProgramLauncher::Moved(ValuePlace::Memory memory) const {
   ForEachMoved(memory, [&](ValueNumber number) {
     moved.values[moved.count++] = {
         AddressOf(number), program_->program().values()[number].row_bytes(),
-        program_->layout().places[number].offset};
+        layout_->places[number].offset};
   });
   return moved;
 }

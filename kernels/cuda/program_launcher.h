@@ -18,6 +18,7 @@
 #include "kernels/cuda/cublas_gemm.h"
 #include "kernels/cuda/cuda_program.h"
 #include "kernels/cuda/gemm_launcher.h"
+#include "kernels/cuda/launch/decode_group.h"
 #include "kernels/cuda/launch/program_rows.h"
 #include "kernels/cuda/launch/row_ops.h"
 #include "kernels/cuda/plan/launch_plan.h"
@@ -67,9 +68,16 @@ class ProgramLauncher {
   absl::Status Copy(const Pass& pass, ValuePlace::Memory memory);
 
   absl::Status EnqueueSteps(const LaunchEnvironment& environment, int64_t rows);
+  absl::Status EnqueueFusedSteps(const LaunchEnvironment& environment,
+                                 int64_t rows);
+  absl::Status EnqueueGroup(int64_t step, const LaunchEnvironment& environment,
+                            int64_t rows);
+  DecodeGroupGemm GroupedGemmOf(const GroupedGemmPart& part,
+                                int64_t rows) const;
   void PlanGemm(int64_t op, const LaunchEnvironment& environment);
   absl::Status EnqueueGemmOp(int64_t op, const LaunchEnvironment& environment);
-  absl::Status EnqueueRowOps(const ProgramStep& step, int64_t rows);
+  // Ops [first, first + count).
+  absl::Status EnqueueRowOps(int64_t first, int64_t count, int64_t rows);
   DeviceRowOp RowOpOf(int64_t op) const;
   DeviceMatrix MatrixOf(ValueNumber number) const;
   uint8_t* AddressOf(ValueNumber number) const;
@@ -83,6 +91,7 @@ class ProgramLauncher {
   CublasScratch& cublas_scratch_;
 
   const CudaProgram* program_ = nullptr;  // of the batch
+  const ValueLayout* layout_ = nullptr;   // of the program, as the batch runs
   RowPasses passes_;
   ValueMemory places_;
   DeviceBuffer values_;
@@ -92,6 +101,7 @@ class ProgramLauncher {
   DeviceBuffer gemm_scratch_;
   PinnedBuffer table_;         // a RowTable
   DeviceBuffer device_table_;  // another
+  DeviceBuffer counters_;      // of recorded batches' groups
   RecordedBatches recorded_;
 };
 

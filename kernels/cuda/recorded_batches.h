@@ -11,12 +11,18 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "kernels/cuda/plan/wait_estimate.h"
 #include "kernels/cuda/runtime/graph.h"
 
 namespace qgemm::cuda {
 
 // A CudaProgram::serial() and a RecordedRows().
 using RecordedKey = std::pair<uint64_t, int64_t>;
+
+struct RecordedBatch {
+  Graph graph;
+  WaitEstimate wait;
+};
 
 class RecordedBatches {
  public:
@@ -26,25 +32,25 @@ class RecordedBatches {
 
   // Null if there is none. The pointer is good until the next call of Add or
   // Clear.
-  const Graph* Find(const RecordedKey& key) {
+  RecordedBatch* Find(const RecordedKey& key) {
     const auto found = graphs_.find(key);
     if (found == graphs_.end()) return nullptr;
     found->second.used = ++uses_;
-    return &found->second.graph;
+    return &found->second.batch;
   }
 
-  const Graph* Add(const RecordedKey& key, Graph graph) {
+  RecordedBatch* Add(const RecordedKey& key, Graph graph) {
     if (graphs_.size() == kMax) DropOldest();
     Entry& entry = graphs_[key];
-    entry = {std::move(graph), ++uses_};
-    return &entry.graph;
+    entry = {{std::move(graph), WaitEstimate()}, ++uses_};
+    return &entry.batch;
   }
 
   void Clear() { graphs_.clear(); }
 
  private:
   struct Entry {
-    Graph graph;
+    RecordedBatch batch;
     uint64_t used = 0;
   };
 

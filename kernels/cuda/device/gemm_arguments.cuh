@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/layout/tile_config.h"
 #include "kernels/cuda/plan/smem_layout.h"
 
 namespace qgemm::cuda {
@@ -72,17 +73,21 @@ SmemLayoutOf(const GemmArguments& args, int codes, int tile_m) {
 
 struct BlockWork {
   int64_t n_block;
-  int rank;   // in the cluster
-  int begin;  // column tiles
+  int rank;        // among those that share K
+  int first_rank;  // place in the cluster of the first of them
+  int begin;       // column tiles
   int end;
   int first_m;  // row of A
   int rows;     // of A that there are
 };
 
-__device__ __forceinline__ BlockWork WorkOf(const GemmArguments& args) {
+// The work of a block, by its place among those of the GEMM.
+__device__ __forceinline__ BlockWork WorkOf(const GemmArguments& args,
+                                            unsigned block) {
   BlockWork work;
-  work.n_block = blockIdx.x / args.split_k;
-  work.rank = blockIdx.x % args.split_k;
+  work.n_block = block / args.split_k;
+  work.rank = block % args.split_k;
+  work.first_rank = 0;
   work.begin = work.rank * args.k_tiles / args.split_k;
   work.end = (work.rank + 1) * args.k_tiles / args.split_k;
   work.first_m = blockIdx.y * kDecodeBlockM;

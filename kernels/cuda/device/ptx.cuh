@@ -151,6 +151,35 @@ __device__ __forceinline__ void GridDependencyWait() {
 #endif
 }
 
+// Orders this thread's accesses of global memory with those of TMA.
+__device__ __forceinline__ void AsyncProxyFence() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+}
+
+// A counter in global memory, by which blocks of a launch wait for others. Who
+// adds to it releases what the threads did that it met at a barrier before;
+// who sees the sum acquires it.
+__device__ __forceinline__ void ReleaseCount(unsigned* counter) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter)
+               : "memory");
+#endif
+}
+__device__ __forceinline__ void AwaitCount(const unsigned* counter,
+                                           unsigned count) {
+#if __CUDA_ARCH__ >= 900
+  unsigned seen = 0;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                 : "=r"(seen)
+                 : "l"(counter)
+                 : "memory");
+  } while (seen < count);
+#endif
+}
+
 // Says that this thread has come so far; its writes are seen by those that
 // wait for all threads of the cluster.
 __device__ __forceinline__ void ClusterArrive() {

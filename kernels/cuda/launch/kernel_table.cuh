@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The instances of a kernel family for one kind of codes, as a table. Each kind
-// is compiled by an action of its own (decode_gemm_kernels.cu,
-// prefill_gemm_kernels.cu), so that they compile side by side.
+// is compiled by an action of its own (decode_gemm_kernels.cu and such), so
+// that they compile side by side.
 
 #ifndef QGEMM_KERNELS_CUDA_LAUNCH_KERNEL_TABLE_CUH_
 #define QGEMM_KERNELS_CUDA_LAUNCH_KERNEL_TABLE_CUH_

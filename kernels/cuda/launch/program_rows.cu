@@ -107,11 +107,16 @@ __device__ __forceinline__ void MoveElements(const MovedElements& elements,
 
 __global__ void __launch_bounds__(kGatherThreads)
     GatherProgramRows(const __grid_constant__ MovedElements inputs,
-                      const RowTable* host_table, RowTable* table,
-                      BatchProgress* progress) {
+                      const __grid_constant__ BatchBeginArgs begin_args) {
   LaunchDependents();
-  StampGatherBegin(progress);
-  const HostRow row = BringRow(host_table, table);
+  StampGatherBegin(begin_args.progress);
+  const HostRow row = BringRow(begin_args.host_table, begin_args.table);
+  if (blockIdx.x == 0) {
+    for (int i = threadIdx.x; i < begin_args.counter_count;
+         i += kGatherThreads) {
+      begin_args.counters[i] = 0;
+    }
+  }
   const int64_t end = row.inputs == nullptr ? 0 : inputs.first[inputs.count];
   for (int64_t begin = 0; begin < end; begin += kGatherThreads * kLoads) {
     MoveElements<kGatherThreads>(
@@ -120,7 +125,7 @@ __global__ void __launch_bounds__(kGatherThreads)
                       value.device + blockIdx.x * value.row_bytes + offset};
         });
   }
-  StampGatherEnd(progress);
+  StampGatherEnd(begin_args.progress);
 }
 
 __global__ void __launch_bounds__(kScatterThreads)
@@ -173,12 +178,11 @@ MovedElements ElementsOf(const MovedValues& moved) {
 }  // namespace
 
 cudaError_t LaunchGatherProgramRows(const MovedValues& inputs, int64_t rows,
-                                    const RowTable* host_table, RowTable* table,
-                                    BatchProgress* progress,
+                                    const BatchBeginArgs& begin,
                                     cudaStream_t stream) {
   if (!IsLegal(inputs, rows)) return cudaErrorInvalidValue;
   GatherProgramRows<<<static_cast<unsigned>(rows), kGatherThreads, 0, stream>>>(
-      ElementsOf(inputs), host_table, table, progress);
+      ElementsOf(inputs), begin);
   return cudaGetLastError();
 }
 

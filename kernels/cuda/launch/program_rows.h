@@ -59,12 +59,20 @@ struct BatchEndArgs {
   BatchStamps* stamps = nullptr;
 };
 
-// Brings the inputs of the first `rows` rows of `host_table`, pinned, to the
-// device, and the rows and the sequence to `table` there. Errors:
+// Places that the first kernel of a batch reads and writes to.
+struct BatchBeginArgs {
+  const RowTable* host_table = nullptr;  // pinned
+  RowTable* table = nullptr;             // on the device
+  unsigned* counters = nullptr;          // that it sets to 0
+  int counter_count = 0;
+  BatchProgress* progress = nullptr;
+};
+
+// Brings the inputs of the first `rows` rows of the host's table to the device,
+// and the rows and the sequence to the table there. Errors:
 // cudaErrorInvalidValue.
 cudaError_t LaunchGatherProgramRows(const MovedValues& inputs, int64_t rows,
-                                    const RowTable* host_table, RowTable* table,
-                                    BatchProgress* progress,
+                                    const BatchBeginArgs& begin,
                                     cudaStream_t stream);
 
 // Takes the outputs of those rows to the host, then writes the stamps. Errors:

@@ -77,8 +77,11 @@ __device__ __forceinline__ DeviceRow RowOf(const DeviceMatrix& matrix,
 
 __device__ __forceinline__ ColumnwiseArgs ColumnwiseOf(const DeviceRowOp& op,
                                                        int64_t row) {
-  return {op.kind,  op.activation,    op.low,           op.high,
-          op.begin, RowOf(op.x, row), RowOf(op.y, row), RowOf(op.result, row)};
+  return {{op.kind, op.activation, op.low, op.high},
+          op.begin,
+          RowOf(op.x, row),
+          RowOf(op.y, row),
+          RowOf(op.result, row)};
 }
 
 __device__ __forceinline__ NormArgs NormOf(const DeviceRowOp& op, int64_t row) {

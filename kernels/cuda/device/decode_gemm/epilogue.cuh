@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the sums of warps and blocks to C. The rows of a row block fall to the
+// From the sums of warps and blocks to results, four columns of one row each,
+// which go to a `Store`. The rows of a row block fall to the
 // blocks of the cluster in equal parts; a block adds up the sums of its warps,
 // sends each to the block that its row falls to, and adds up what it receives.
 // The order is always that of the columns.
@@ -50,34 +51,91 @@ __device__ __forceinline__ void StoreFour(Out* c, const float4& values,
   }
 }
 
+// Stores results to C.
+struct StoreResults {
+  // Columns [n, n + 4) of row m, as far as there are.
+  __device__ __forceinline__ void operator()(const GemmArguments& args, int m,
+                                             int64_t n,
+                                             const float4& values) const {
+    const int64_t left = args.n - n;
+    const int64_t index = int64_t{m} * args.n + n;
+    if (args.result == ResultType::kFloat16) {
+      StoreFour(static_cast<__half*>(args.c) + index, values,
+                args.vectorized_store, left);
+    } else if (args.result == ResultType::kBFloat16) {
+      StoreFour(static_cast<__nv_bfloat16*>(args.c) + index, values,
+                args.vectorized_store, left);
+    } else {
+      StoreFour(static_cast<float*>(args.c) + index, values,
+                args.vectorized_store, left);
+    }
+  }
+};
+
 __device__ __forceinline__ float4 operator+(const float4& a, const float4& b) {
   return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
 
+// The sums of warps that alternate along K, each `stride` floats from the next.
+__device__ __forceinline__ float4 SumOfWarps(const float* sums, int k_warps,
+                                             int stride) {
+  float4 parts[kMaxGroups];
+#pragma unroll
+  for (int w = 0; w < kMaxGroups; ++w) {
+    parts[w] = w < k_warps ? *reinterpret_cast<const float4*>(sums + w * stride)
+                           : float4{0, 0, 0, 0};
+  }
+  return (parts[0] + parts[1]) + (parts[2] + parts[3]);
+}
+
+// From sums to results, of columns [n, n + 4) as far as there are.
+__device__ __forceinline__ void ScaleSums(const GemmArguments& args, int64_t n,
+                                          float4& sums) {
+  float* const values[4] = {&sums.x, &sums.y, &sums.z, &sums.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    float& value = *values[i];
+    value *= args.factor;
+    if (n + i >= args.n) continue;
+    if (args.row_scales != nullptr) value *= args.row_scales[n + i];
+    if (args.bias != nullptr) value += args.bias[n + i];
+  }
+}
+
+// Rows of a row block that fall to a block of `part`. The last ranks have fewer
+// than others, or none.
+__device__ __forceinline__ int RowsOf(const GemmArguments& args, int part,
+                                      int rank) {
+  const int left = args.n_tiles * 16 - rank * part;
+  return left <= 0 ? 0 : left < part ? left : part;
+}
+
+// Bytes that a block receives.
+__device__ __forceinline__ uint32_t ReceivedBytesOf(const GemmArguments& args,
+                                                    const BlockWork& work) {
+  const int part = RowsOfRank(args.n_tiles, args.split_k);
+  return (args.split_k - 1) * work.rows * RowsOf(args, part, work.rank) * 4;
+}
+
 // Called by all threads of a block that multiplied, together.
 // Rows go by fours, one thread each.
-template <int kTileM>
+template <int kTileM, typename Store>
 class DecodeEpilogue {
  public:
   __device__ __forceinline__ DecodeEpilogue(const GemmArguments& args,
                                             const BlockWork& work,
                                             const DecodeSmemLayout& smem,
-                                            char* shared, int threads)
+                                            char* shared, int threads,
+                                            const Store& store)
       : args_(args),
         work_(work),
+        store_(store),
         sums_(reinterpret_cast<float*>(shared)),
         received_(reinterpret_cast<float*>(shared + smem.received)),
         barrier_(SharedAddress(shared) + smem.barriers +
                  args.slots * kBarrierBytes),
         threads_(threads),
         part_(RowsOfRank(args.n_tiles, args.split_k)) {}
-
-  // Bytes that the block receives.
-  static __device__ __forceinline__ uint32_t
-  ReceivedBytesOf(const GemmArguments& args, const BlockWork& work) {
-    const int part = RowsOfRank(args.n_tiles, args.split_k);
-    return (args.split_k - 1) * work.rows * RowsOf(args, part, work.rank) * 4;
-  }
 
   // The sums of all warps are in shared memory.
   __device__ __forceinline__ void Run() {
@@ -101,13 +159,6 @@ class DecodeEpilogue {
   }
 
  private:
-  // The last ranks have fewer rows than others, or none.
-  static __device__ __forceinline__ int RowsOf(const GemmArguments& args,
-                                               int part, int rank) {
-    const int left = args.n_tiles * 16 - rank * part;
-    return left <= 0 ? 0 : left < part ? left : part;
-  }
-
   __device__ __forceinline__ int stride() const {
     return SumStride(args_.n_tiles);
   }
@@ -123,16 +174,8 @@ class DecodeEpilogue {
   }
 
   __device__ __forceinline__ float4 SumOfWarps(int m, int row) const {
-    const float* from = sums_ + m * stride() + row;
-    float4 parts[kMaxGroups];
-#pragma unroll
-    for (int w = 0; w < kMaxGroups; ++w) {
-      parts[w] =
-          w < args_.k_warps
-              ? *reinterpret_cast<const float4*>(from + w * kTileM * stride())
-              : float4{0, 0, 0, 0};
-    }
-    return (parts[0] + parts[1]) + (parts[2] + parts[3]);
+    return qgemm::cuda::SumOfWarps(sums_ + m * stride() + row, args_.k_warps,
+                                   kTileM * stride());
   }
 
   // The place in the block of `rank` for the sums that `source` sends.
@@ -156,8 +199,9 @@ class DecodeEpilogue {
         *reinterpret_cast<float4*>(sums_ + m * stride() + row) = sum;
       } else {
         const int place = Place(work_.rank, rank, m, row % part_);
-        SendFloats(ClusterAddress(received + place * 4, rank), sum,
-                   ClusterAddress(barrier_, rank));
+        const int block = work_.first_rank + rank;
+        SendFloats(ClusterAddress(received + place * 4, block), sum,
+                   ClusterAddress(barrier_, block));
       }
     });
     NamedBarrier(kConsumersBarrier, threads_);
@@ -166,32 +210,14 @@ class DecodeEpilogue {
 
   __device__ __forceinline__ void Finish(int m, int row, float4 sum) const {
     const int64_t n = work_.n_block * args_.n_tiles * 16 + row;
-    const int64_t left = args_.n - n;
-    if (left <= 0) return;
-    float* const values[4] = {&sum.x, &sum.y, &sum.z, &sum.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      float& value = *values[i];
-      value *= args_.factor;
-      if (i >= left) continue;
-      if (args_.row_scales != nullptr) value *= args_.row_scales[n + i];
-      if (args_.bias != nullptr) value += args_.bias[n + i];
-    }
-    const int64_t index = int64_t{work_.first_m + m} * args_.n + n;
-    if (args_.result == ResultType::kFloat16) {
-      StoreFour(static_cast<__half*>(args_.c) + index, sum,
-                args_.vectorized_store, left);
-    } else if (args_.result == ResultType::kBFloat16) {
-      StoreFour(static_cast<__nv_bfloat16*>(args_.c) + index, sum,
-                args_.vectorized_store, left);
-    } else {
-      StoreFour(static_cast<float*>(args_.c) + index, sum,
-                args_.vectorized_store, left);
-    }
+    if (n >= args_.n) return;
+    ScaleSums(args_, n, sum);
+    store_(args_, work_.first_m + m, n, sum);
   }
 
   const GemmArguments& args_;
   const BlockWork& work_;
+  const Store& store_;
   float* const sums_;  // [k_warps][kTileM][stride]
   float* const received_;
   const uint32_t barrier_;

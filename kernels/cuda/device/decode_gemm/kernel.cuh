@@ -41,7 +41,6 @@ struct BlockShape {
 };
 
 // Sets up the barriers; called by the four warps that bring stages.
-template <int kTileM>
 __device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
                                               const BlockWork& work,
                                               const Ring& ring, int thread) {
@@ -54,8 +53,7 @@ __device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
     }
     if (thread == 0 && args.split_k > 1) {
       BarrierInit(ring.Full(args.slots), 1);
-      BarrierArriveExpect(ring.Full(args.slots),
-                          DecodeEpilogue<kTileM>::ReceivedBytesOf(args, work));
+      BarrierArriveExpect(ring.Full(args.slots), ReceivedBytesOf(args, work));
     }
     BarrierInitFence();
   }
@@ -64,21 +62,23 @@ __device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
 
 // The part of the warps that bring stages. The barriers of a cluster do not
 // count threads that have left.
-template <int kMTiles>
+template <int kMTiles, typename Wait, typename Source>
 __device__ __forceinline__ void Produce(const GemmArguments& args,
                                         const DecodeSmemLayout& smem,
                                         const BlockWork& work, const Ring& ring,
-                                        const char* shared) {
+                                        const char* shared, const Wait& wait,
+                                        const Source& source) {
   constexpr int kThreads = kGroupWarps * 32;
   const BlockShape block(args);
   const int thread = threadIdx.x - block.consumers;
-  SetUpBarriers<kMTiles * 8>(args, work, ring, thread);
+  SetUpBarriers(args, work, ring, thread);
   NamedBarrierArrive(kBlockBarrier, block.consumers + kThreads);
   NamedBarrier(kProducersBarrier, kThreads);
   if (args.split_k > 1) ClusterArrive();
   const uint32_t base = SharedAddress(shared);
-  const DecodeProducer<kMTiles> producer(args, work, ring, base + smem.weights,
-                                         base + smem.activations);
+  const DecodeProducer<kMTiles, Wait, Source> producer(
+      args, work, ring, base + smem.weights, base + smem.activations, wait,
+      source);
 #if __CUDA_ARCH__ >= 900
   if (thread % 32 == 0 && thread / 32 < producer.kLanes) {
     producer.Run(thread / 32);
@@ -98,16 +98,11 @@ __device__ __forceinline__ void PrefetchKernelParams(
                "r"(static_cast<int>(args.vectorized_store)));
 }
 
-// The part of the warps that multiply.
-template <int kCodes, ScaleKind kScale, bool kZeros, typename T, int kMTiles>
-__device__ __forceinline__ void Consume(const GemmArguments& args,
-                                        const DecodeSmemLayout& smem,
-                                        const BlockWork& work, const Ring& ring,
-                                        char* shared) {
-  constexpr int kTileM = kMTiles * 8;
-  const BlockShape block(args);
-  if (args.split_k > 1) ClusterArrive();
-  PrefetchKernelParams(args);
+// Fills the decode table, and waits for the barriers of the ring.
+template <int kCodes, bool kZeros, typename T>
+__device__ __forceinline__ void SetUpTable(const GemmArguments& args,
+                                           const BlockShape& block,
+                                           char* shared) {
   if constexpr (kCodes != kTernaryCodes) {
     FillTable<kCodes, T>(args.codebook, args.table_scale,
                          kZeros ? IntegerBase<T>::kValue : 0.0f, threadIdx.x,
@@ -115,6 +110,22 @@ __device__ __forceinline__ void Consume(const GemmArguments& args,
     NamedBarrier(kConsumersBarrier, block.consumers);  // the table is there
   }
   NamedBarrier(kBlockBarrier, block.consumers + kGroupWarps * 32);
+}
+
+// The part of the warps that multiply. `Steps` has what they do besides:
+// BeforeMainloop(), BeforeEpilogue(), and store(), a Store.
+template <int kCodes, ScaleKind kScale, bool kZeros, typename T, int kMTiles,
+          typename Steps>
+__device__ __forceinline__ void Consume(const GemmArguments& args,
+                                        const DecodeSmemLayout& smem,
+                                        const BlockWork& work, const Ring& ring,
+                                        char* shared, const Steps& steps) {
+  constexpr int kTileM = kMTiles * 8;
+  const BlockShape block(args);
+  if (args.split_k > 1) ClusterArrive();
+  PrefetchKernelParams(args);
+  SetUpTable<kCodes, kZeros, T>(args, block, shared);
+  steps.BeforeMainloop();
   // Taken from one lane, so that the compiler knows it for all.
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
   const int group = warp / kGroupWarps;
@@ -126,9 +137,26 @@ __device__ __forceinline__ void Consume(const GemmArguments& args,
   NamedBarrier(kConsumersBarrier, block.consumers);
   consumer.StoreSums(reinterpret_cast<float*>(shared) +
                      turn * kTileM * SumStride(args.n_tiles));
+  steps.BeforeEpilogue();
   NamedBarrier(kConsumersBarrier, block.consumers);
-  DecodeEpilogue<kTileM>(args, work, smem, shared, block.consumers).Run();
+  DecodeEpilogue<kTileM, typename Steps::Store>(args, work, smem, shared,
+                                                block.consumers, steps.store())
+      .Run();
 }
+
+// Activations are there once the kernel before is done.
+struct WaitForKernelBefore {
+  __device__ __forceinline__ void operator()() const { GridDependencyWait(); }
+};
+
+// The multiplication and nothing else.
+struct NoMoreSteps {
+  using Store = StoreResults;
+
+  __device__ __forceinline__ void BeforeMainloop() const {}
+  __device__ __forceinline__ void BeforeEpilogue() const {}
+  __device__ __forceinline__ Store store() const { return {}; }
+};
 
 template <int kCodes, ScaleKind kScale, bool kZeros, typename T, int kMTiles>
 __global__ void __launch_bounds__(kMaxThreads, 1)
@@ -137,15 +165,17 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   // Many rows of A need more registers than all threads can have.
   constexpr bool kUneven = kMTiles >= 4;
   const DecodeSmemLayout smem = SmemLayoutOf(args, kCodes, kMTiles * 8);
-  const BlockWork work = WorkOf(args);
+  const BlockWork work = WorkOf(args, blockIdx.x);
   const Ring ring{SharedAddress(shared) + smem.barriers, args.slots};
   LaunchDependents();
   if (threadIdx.x >= BlockShape(args).consumers) {
     if constexpr (kUneven) ShrinkRegisters<24>();
-    Produce<kMTiles>(args, smem, work, ring, shared);
+    Produce<kMTiles>(args, smem, work, ring, shared, WaitForKernelBefore(),
+                     OneSource(args, work));
   } else {
     if constexpr (kUneven) GrowRegisters<112>();
-    Consume<kCodes, kScale, kZeros, T, kMTiles>(args, smem, work, ring, shared);
+    Consume<kCodes, kScale, kZeros, T, kMTiles>(args, smem, work, ring, shared,
+                                                NoMoreSteps());
   }
 }
 

@@ -27,30 +27,48 @@ class ScaledMainloop {
   // Adds the products of those stages up, `chain_stages` at a time.
   __device__ __forceinline__ void Run(const Ring& ring, const KSlice& slice,
                                       int chain_stages) {
-    int left = (slice.stages - slice.first + slice.step - 1) / slice.step;
-    if (left <= 0) return;
+    RunParts(ring, slice, chain_stages, 1, [](int /*part*/) {});
+  }
+
+  // The same for several parts of as many stages, one behind the other in the
+  // ring, each of a multiple of slice.step stages. Calls part_end(part) after
+  // each.
+  template <typename PartEnd>
+  __device__ __forceinline__ void RunParts(const Ring& ring,
+                                           const KSlice& slice,
+                                           int chain_stages, int parts,
+                                           const PartEnd& part_end) {
+    const int of_part =
+        (slice.stages - slice.first + slice.step - 1) / slice.step;
+    if (of_part <= 0) return;
     RingReader reader(ring, slice);
     if (Tiles::kLoadsAhead && HasSlotsAhead(ring, slice.step)) {
       Stage stage = tiles_.LoadStage(reader);
       Operands entries;
       if constexpr (Tiles::kLooksAhead) tiles_.LookUp(stage.tile, 0, entries);
-      while (left > 0) {
-        const int stages = left < chain_stages ? left : chain_stages;
-        left -= stages;
-        if constexpr (Tiles::kLooksAhead) {
-          RunChainLookingAhead(reader, stages, stage, entries);
-        } else {
-          RunChainAhead(reader, stages, stage);
+      for (int part = 0; part < parts; ++part) {
+        for (int left = of_part; left > 0;) {
+          const int stages = left < chain_stages ? left : chain_stages;
+          left -= stages;
+          if constexpr (Tiles::kLooksAhead) {
+            RunChainLookingAhead(reader, stages, stage, entries);
+          } else {
+            RunChainAhead(reader, stages, stage);
+          }
         }
+        part_end(part);
       }
       return;
     }
     // A warp that has one slot must give it back to get the next stage.
     const bool one_slot = ring.slots == slice.step;
-    while (left > 0) {
-      const int stages = left < chain_stages ? left : chain_stages;
-      left -= stages;
-      RunChain(reader, stages, one_slot);
+    for (int part = 0; part < parts; ++part) {
+      for (int left = of_part; left > 0;) {
+        const int stages = left < chain_stages ? left : chain_stages;
+        left -= stages;
+        RunChain(reader, stages, one_slot);
+      }
+      part_end(part);
     }
   }
 
@@ -232,6 +250,24 @@ class BlockScaledMainloop {
   float (&sums_)[kSums];
 };
 
+// Writes a warp's sums of a row tile to [row of A][row of the row block].
+template <typename Tiles>
+__device__ __forceinline__ void StoreTileSums(const Tiles& tiles, int tile,
+                                              const float (&sums)[Tiles::kSums],
+                                              float* all) {
+  const int lane = tiles.lane();
+  const int stride = SumStride(tiles.args().n_tiles);
+#pragma unroll
+  for (int i = 0; i < Tiles::kSums; ++i) {
+    const int m = (i >> 2) * 8 + (lane & 3) * 2 + (i & 1);
+    const int row = tile * 16 + (lane >> 2) + (i >> 1 & 1) * 8;
+    all[m * stride + row] = sums[i];
+  }
+}
+
+// Tensor cores truncate as they add, so that they add 1024 columns at most.
+inline constexpr int kChainStages = 8;
+
 template <int kCodes, ScaleKind kScale, bool kZeros, typename T, int kMTiles>
 class DecodeConsumer {
  public:
@@ -261,21 +297,11 @@ class DecodeConsumer {
 
   // Writes the sums to [row of A][row of the row block].
   __device__ __forceinline__ void StoreSums(float* all) const {
-    if (!exists_) return;
-    const int lane = tiles_.lane();
-    const int stride = SumStride(tiles_.args().n_tiles);
-#pragma unroll
-    for (int i = 0; i < Tiles::kSums; ++i) {
-      const int m = (i >> 2) * 8 + (lane & 3) * 2 + (i & 1);
-      const int row = tile_ * 16 + (lane >> 2) + (i >> 1 & 1) * 8;
-      all[m * stride + row] = sums_[i];
-    }
+    if (exists_) StoreTileSums(tiles_, tile_, sums_, all);
   }
 
  private:
   using Tiles = TileMultiplier<kCodes, kScale, kZeros, T, kMTiles>;
-  // Tensor cores truncate as they add, so that they add 1024 columns at most.
-  static constexpr int kChainStages = 8;
 
   const bool exists_;
   const int tile_;

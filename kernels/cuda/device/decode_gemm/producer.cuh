@@ -14,11 +14,37 @@
 
 namespace qgemm::cuda {
 
+// The stages of a block's part of one GEMM.
+class OneSource {
+ public:
+  __device__ __forceinline__ OneSource(const GemmArguments& args,
+                                       const BlockWork& work)
+      : tiles_(args.tiles +
+               (work.n_block * args.k_tiles + work.begin) * args.stage_bytes),
+        k_tile_(work.begin),
+        stages_(work.end - work.begin) {}
+
+  __device__ __forceinline__ int stages() const { return stages_; }
+  __device__ __forceinline__ const uint8_t* Weights(int stage,
+                                                    int stage_bytes) const {
+    return tiles_ + int64_t{stage} * stage_bytes;
+  }
+  __device__ __forceinline__ int KTile(int stage) const {
+    return k_tile_ + stage;
+  }
+
+ private:
+  const uint8_t* const tiles_;
+  const int k_tile_;
+  const int stages_;
+};
+
 // Brings the stages of a block in their order. a row's 64 columns of a
 // panel are 128 bytes, whose pieces of 16 stand in the order of the 128-byte
 // swizzle: piece p of row of A t at p ^ (t % 8). Rows of A from m on and
-// columns from k on are zero.
-template <int kMTiles>
+// columns from k on are zero. `Wait` returns once activations may be read; a
+// `Source` has the place of each stage.
+template <int kMTiles, typename Wait, typename Source>
 class DecodeProducer {
  public:
   static constexpr int kTileM = kMTiles * 8;
@@ -31,16 +57,17 @@ class DecodeProducer {
   __device__ __forceinline__ DecodeProducer(const GemmArguments& args,
                                             const BlockWork& work,
                                             const Ring& ring, uint32_t weights,
-                                            uint32_t activations)
+                                            uint32_t activations,
+                                            const Wait& wait,
+                                            const Source& source)
       : args_(args),
+        wait_(wait),
+        source_(source),
         ring_(ring),
         weights_(weights),
         activations_(activations),
-        tiles_(args.tiles +
-               (work.n_block * args.k_tiles + work.begin) * args.stage_bytes),
-        k_tile_(work.begin),
         first_m_(work.first_m),
-        stages_(work.end - work.begin) {}
+        stages_(source.stages()) {}
 
 #if __CUDA_ARCH__ >= 900
   // Called by those lanes: lane 0 brings weights, the others a panel of
@@ -50,7 +77,7 @@ class DecodeProducer {
     if (lane == 0) {
       LoadWeights();
     } else {
-      GridDependencyWait();
+      wait_();
       ForEachStage(0, stages_, [&](int stage, int slot) {
         IssueActivationLoad(stage, slot, lane - 1);
       });
@@ -79,7 +106,7 @@ class DecodeProducer {
     const uint32_t full = ring_.Full(slot);
     BarrierArriveExpect(full, args_.stage_bytes + kActivationBytes);
     CopyBulk(weights_ + slot * args_.stage_bytes,
-             tiles_ + int64_t{stage} * args_.stage_bytes, args_.stage_bytes,
+             source_.Weights(stage, args_.stage_bytes), args_.stage_bytes,
              full);
   }
 
@@ -92,7 +119,7 @@ class DecodeProducer {
   __device__ __forceinline__ void IssueActivationLoad(int stage, int slot,
                                                       int q) const {
     CopyTensor(activations_ + (slot * 2 + q) * (kActivationBytes / 2),
-               args_.a_map, (k_tile_ + stage) * 128 + q * 64, first_m_,
+               args_.a_map, source_.KTile(stage) * 128 + q * 64, first_m_,
                ring_.Full(slot));
   }
 
@@ -102,7 +129,7 @@ class DecodeProducer {
     const int first = all ? min(stages_, ring_.slots) : 0;
     for (int stage = 0; stage < first; ++stage) IssueWeightLoad(stage, stage);
     if (all) {
-      GridDependencyWait();
+      wait_();
       for (int stage = 0; stage < first; ++stage)
         IssueActivationLoads(stage, stage);
     }
@@ -137,7 +164,7 @@ class DecodeProducer {
   __device__ __forceinline__ void CopyWeights(int stage, int slot,
                                               int lane) const {
     const uint32_t to = weights_ + slot * args_.stage_bytes;
-    const uint8_t* from = tiles_ + int64_t{stage} * args_.stage_bytes;
+    const uint8_t* from = source_.Weights(stage, args_.stage_bytes);
     for (int i = lane * 16; i < args_.stage_bytes; i += 512) {
       CopyAsync16(to + i, from + i, 16);
     }
@@ -150,7 +177,7 @@ class DecodeProducer {
       const int in_block = i >> 4;
       const int m_row = first_m_ + in_block;
       const int piece = i & 15;
-      const int64_t column = (k_tile_ + stage) * 128LL + piece * 8;
+      const int64_t column = source_.KTile(stage) * 128LL + piece * 8;
       const int64_t left = m_row < args_.m ? (args_.k - column) * 2 : 0;
       const uint32_t valid = left <= 0 ? 0 : left < 16 ? left : 16;
       const char* a = static_cast<const char*>(args_.a);
@@ -161,11 +188,11 @@ class DecodeProducer {
   }
 
   const GemmArguments& args_;
+  const Wait wait_;
+  const Source source_;
   const Ring ring_;
   const uint32_t weights_;
   const uint32_t activations_;
-  const uint8_t* const tiles_;
-  const int k_tile_;
   const int first_m_;
   const int stages_;
 };

@@ -13,26 +13,33 @@
 
 namespace qgemm::cuda {
 
-// An op on one row. Its result is no wider than what it reads of x, and as wide
-// as y, or y is a number for the row.
-struct ColumnwiseArgs {
+// What an op does to elements, whatever their place.
+struct ElementOp {
   OpKind kind;
   Activation activation;
   float low;
   float high;
+};
+
+// An op on one row. Its result is no wider than what it reads of x, and as wide
+// as y, or y is a number for the row.
+struct ColumnwiseArgs {
+  ElementOp op;
   int32_t begin;  // SLICE: first column of x
   DeviceRow x;
   DeviceRow y;
   DeviceRow result;
 };
 
-template <float (*kFunction)(float)>
-__device__ __forceinline__ void Apply(Chunk& x) {
+template <float (*kFunction)(float), int kCount>
+__device__ __forceinline__ void Apply(float (&x)[kCount]) {
 #pragma unroll
-  for (int i = 0; i < kChunk; ++i) x.elements[i] = kFunction(x.elements[i]);
+  for (int i = 0; i < kCount; ++i) x[i] = kFunction(x[i]);
 }
 
-__device__ __forceinline__ void Activate(Activation activation, Chunk& x) {
+template <int kCount>
+__device__ __forceinline__ void Activate(Activation activation,
+                                         float (&x)[kCount]) {
   switch (activation) {
     case Activation::kSilu:
       return Apply<Silu>(x);
@@ -56,28 +63,24 @@ __device__ __forceinline__ float Clamp(float x, float low, float high) {
 
 // Replaces x by the op's result before its rounding. Sums and products are not
 // contracted with what follows.
-__device__ __forceinline__ void ComputeChunk(const ColumnwiseArgs& args,
-                                             const Chunk& y, Chunk& x) {
-  switch (args.kind) {
+template <int kCount>
+__device__ __forceinline__ void ComputeElements(const ElementOp& op,
+                                                const float (&y)[kCount],
+                                                float (&x)[kCount]) {
+  switch (op.kind) {
     case OpKind::kAdd:
 #pragma unroll
-      for (int i = 0; i < kChunk; ++i) {
-        x.elements[i] = __fadd_rn(x.elements[i], y.elements[i]);
-      }
+      for (int i = 0; i < kCount; ++i) x[i] = __fadd_rn(x[i], y[i]);
       return;
     case OpKind::kMul:
 #pragma unroll
-      for (int i = 0; i < kChunk; ++i) {
-        x.elements[i] = __fmul_rn(x.elements[i], y.elements[i]);
-      }
+      for (int i = 0; i < kCount; ++i) x[i] = __fmul_rn(x[i], y[i]);
       return;
     case OpKind::kAct:
-      return Activate(args.activation, x);
+      return Activate(op.activation, x);
     case OpKind::kClamp:
 #pragma unroll
-      for (int i = 0; i < kChunk; ++i) {
-        x.elements[i] = Clamp(x.elements[i], args.low, args.high);
-      }
+      for (int i = 0; i < kCount; ++i) x[i] = Clamp(x[i], op.low, op.high);
       return;
     default:
       return;
@@ -106,7 +109,7 @@ __device__ __forceinline__ void ComputeOwnChunk(const ColumnwiseArgs& args,
   const Chunk y = ReadY(args.y, first, count, held);
   Chunk x = args.begin == 0 ? held.Read(args.x, first, count)
                             : LoadChunk(args.x, first + args.begin, count);
-  ComputeChunk(args, y, x);
+  ComputeElements(args.op, y.elements, x.elements);
   RoundAndStore(args.result, first, count, x);
   held.Keep(first, x);
 }

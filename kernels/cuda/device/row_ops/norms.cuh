@@ -9,6 +9,9 @@
 // most twelve more. Runs whose mean of squares is near the ends of fp32's
 // range, infinite or NaN are computed once more in fp64, which holds the
 // squares of all fp32 numbers.
+//
+// Threads meet at a named barrier, so that they may be a part of a block.
+// `Held` keeps the chunks of a row that a thread has read, as HeldRow does.
 
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_ROW_OPS_NORMS_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_ROW_OPS_NORMS_CUH_
@@ -16,13 +19,16 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/device/row_ops/elements.cuh"
-#include "kernels/cuda/device/row_ops/held_row.cuh"
 
 namespace qgemm::cuda {
 
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+// Of the threads that compute a norm.
+inline constexpr int kNormBarrier = 1;
 
 // Runs up to this width are a warp's or less: a lane has up to four chunks.
 inline constexpr int kMaxWarpRun = kWarp * kChunk * 4;
@@ -61,14 +67,14 @@ struct NormScratch {
   double sums[2][kThreads / kWarp];
 };
 
-template <int kThreads>
+template <int kThreads, typename Held>
 class NormRun {
  public:
   __device__ NormRun(const NormArgs& args, const Team& team,
-                     NormScratch<kThreads>& scratch, HeldRow<kThreads>& held)
+                     NormScratch<kThreads>& scratch, Held& held)
       : args_(args), team_(team), scratch_(scratch), held_(held) {}
 
-  // Called by all threads of the block.
+  // Called by all threads together.
   __device__ void Compute() {
     const int first = FirstColumn();
     first_constants_ = LoadConstants(first, team_.begin + team_.run - first);
@@ -119,7 +125,7 @@ class NormRun {
     turn_ ^= 1;
     const int thread = static_cast<int>(threadIdx.x);
     if (thread % kWarp == 0) sums[thread / kWarp] = sum;
-    __syncthreads();
+    NamedBarrier(kNormBarrier, kThreads);
     sum = static_cast<Number>(sums[thread % (kThreads / kWarp)]);
 #pragma unroll
     for (int lanes = kThreads / kWarp / 2; lanes > 0; lanes /= 2) {
@@ -203,7 +209,7 @@ class NormRun {
   const NormArgs& args_;
   const Team team_;
   NormScratch<kThreads>& scratch_;
-  HeldRow<kThreads>& held_;
+  Held& held_;
   // Those of the thread's first chunk, loaded while the sums are under way.
   Constants first_constants_ = {};
   int turn_ = 0;
@@ -218,11 +224,12 @@ __device__ __forceinline__ int TeamSize(int run, int runs) {
   return size;
 }
 
-// Called by all threads of the block, with a barrier before it and behind it.
-template <int kThreads>
+// Called by the first kThreads threads of the block together, with a barrier
+// before it and behind it.
+template <int kThreads, typename Held>
 __device__ __forceinline__ void ComputeNorm(const NormArgs& args,
                                             NormScratch<kThreads>& scratch,
-                                            HeldRow<kThreads>& held) {
+                                            Held& held) {
   const int runs = args.x.width / args.run;
   const int size = TeamSize<kThreads>(args.run, runs);
   const int thread = static_cast<int>(threadIdx.x);
@@ -236,9 +243,9 @@ __device__ __forceinline__ void ComputeNorm(const NormArgs& args,
     const int index = first + thread / size;
     const Team team = {size, thread % size, index * args.run,
                        index < runs ? args.run : 0};
-    NormRun<kThreads>(args, team, scratch, held).Compute();
+    NormRun<kThreads, Held>(args, team, scratch, held).Compute();
     // The next run's sums take the same places.
-    if (size == kThreads && runs > 1) __syncthreads();
+    if (size == kThreads && runs > 1) NamedBarrier(kNormBarrier, kThreads);
   }
   if (runs == 1) held.Name(args.result);
 }
