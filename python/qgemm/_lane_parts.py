@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import os
+import select
 import socket
 import struct
 import threading
@@ -50,13 +52,14 @@ class Ranges:
         return None
 
     def give_back(self, taken: tuple[int, int]) -> None:
-        merged: list[tuple[int, int]] = []
-        for offset, size in sorted([*self.free, taken]):
-            if merged and sum(merged[-1]) == offset:
-                merged[-1] = (merged[-1][0], merged[-1][1] + size)
-            else:
-                merged.append((offset, size))
-        self.free = merged
+        free, (offset, size) = self.free, taken
+        i = bisect.bisect(free, taken)
+        if i < len(free) and free[i][0] == offset + size:
+            size += free.pop(i)[1]
+        if i and sum(free[i - 1]) == offset:
+            free[i - 1] = (free[i - 1][0], free[i - 1][1] + size)
+        else:
+            free.insert(i, (offset, size))
 
 
 class LaneSocket:
@@ -113,6 +116,10 @@ class LaneSocket:
 
     def is_at_end(self) -> bool:
         """True if the next packet is the lane's last, or none comes any more."""
+        poll = select.poll()  # a recv would wait for as long as the socket's timeout
+        poll.register(self._socket, select.POLLIN)
+        if not poll.poll(0):
+            return False
         try:
             packet = self._socket.recv(
                 _PACKET_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)

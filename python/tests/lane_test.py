@@ -87,6 +87,17 @@ class LaneTest(unittest.TestCase):
         self.assertGreater(timings.total_ns, 0)
         self.assertGreaterEqual(timings.launch_rows, M)
 
+    def test_an_answer_that_takes_long_is_no_end_of_the_lane(self):
+        """Longer than a turn of a sleeper, who then looks at the socket."""
+        self.load()
+        lane = self.lane._lane.lane()
+        self.addCleanup(setattr, _lane, "_TURN_SECONDS", _lane._TURN_SECONDS)
+        self.addCleanup(setattr, _lane, "SPIN_SECONDS", _lane.SPIN_SECONDS)
+        _lane._TURN_SECONDS, _lane.SPIN_SECONDS = 1e-6, 0
+        for _ in range(20):
+            self.assert_by_lane(lambda client: client.gemm("layer", self.x))
+        self.assertIs(self.lane._lane.lane(), lane)
+
     def test_results_are_the_callers_own(self):
         self.load()
         first = self.lane.gemm("layer", self.x)
@@ -123,6 +134,32 @@ class LaneTest(unittest.TestCase):
             with self.assertRaises(qgemm.Error) as raised:
                 call(self.lane)
             self.assertEqual(str(raised.exception), str(expected.exception))
+
+    def test_calls_whose_time_is_over_keep_no_memory(self):
+        self.grpc.load("wide", np.ones((1024, 1024), np.float16))
+        x = np.ones((64, 1024), np.float16)  # longer than a call looks for its answer
+        lane = self.lane._lane.lane()
+        is_over = threading.Event()
+
+        def keep_the_server_busy():
+            while not is_over.is_set():
+                self.lane.gemm("wide", x)
+
+        busy = threading.Thread(target=keep_the_server_busy)
+        busy.start()
+        most = 0
+        for _ in range(2 * _lane.SLOTS):
+            with self.assertRaises(qgemm.DeadlineExceeded):
+                self.lane.gemm("wide", x, timeout=1e-9)
+            most = max(most, len(lane._abandoned))
+        is_over.set()
+        busy.join()
+        self.assertGreater(most, 0)
+        limit = time.monotonic() + 60
+        while lane._abandoned and time.monotonic() < limit:
+            self.lane.gemm("wide", x)
+        self.assertEqual(len(lane._free_slots), _lane.SLOTS)
+        self.assertEqual(lane._ranges.free, [(0, _lane.OPERAND_BYTES)])
 
     def test_threads_get_their_own_answers(self):
         self.load()
