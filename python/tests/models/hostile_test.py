@@ -14,7 +14,7 @@ from gguf import GGMLQuantizationType as Type
 
 import checkpoints
 from cases import FolderTest
-from qgemm.loading import CheckpointError, plan_model
+from qgemm.loading import CheckpointError, open_checkpoint, plan_model
 from qgemm.loading.gguf import TYPES
 from qgemm.loading.safetensors import TYPE_BYTES
 from qgemm.models.families import decoder_spec
@@ -81,16 +81,24 @@ class HostileTest(FolderTest):
             with open(path, "wb") as file:
                 file.write(mutate(random, content, header_bytes))
             try:
-                plan = plan_model(self.folder, format="kbit4")
+                checkpoint = open_checkpoint(self.folder)
+                plan = plan_model(checkpoint, format="kbit4")
                 refused += bool(plan.errors)
                 accepted += not plan.errors
             except CheckpointError:
                 refused += 1
                 continue
+            self.check_accounted(checkpoint, plan)
             for entry in plan.entries:
                 self.check_layer(entry.layer)
         self.assertGreater(accepted, 0)
         self.assertGreater(refused, MUTATIONS // 10)
+
+    def check_accounted(self, checkpoint, plan):
+        used = {name for entry in plan.entries for name in entry.layer.tensors}
+        self.assertEqual(set(checkpoint.tensors),
+                         used | set(plan.skipped) | set(plan.errors))
+        self.assertFalse(used & set(plan.skipped))
 
     def check_layer(self, layer):
         weight = getattr(layer, "weight", None)
