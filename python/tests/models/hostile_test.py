@@ -38,8 +38,13 @@ def mutate(random, data, header_bytes):
             del made[at:]
         elif change <= 4:
             made[at:at + int(random.integers(1, 16))] = b""
-        elif change <= 8:
+        elif change <= 6:
             made[at:at + len(word)] = word
+        elif change <= 12:  # another number, in JSON that stays right
+            at = next((i for i in range(at, min(header_bytes, len(made)))
+                       if made[i] in b"0123456789"), None)
+            if at is not None:
+                made[at] = int(random.choice(list(b"0123456789")))
         elif made:
             made[at] ^= 1 << int(random.integers(0, 8))
     return bytes(made)
