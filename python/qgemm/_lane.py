@@ -134,7 +134,8 @@ class Lane:
 
     @property
     def has_ended(self) -> bool:
-        return self._has_ended or self._words[_ENDED] != 0
+        return (self._has_ended or self._socket.is_lost or
+                self._words[_ENDED] != 0)
 
     # Calls --------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -271,6 +272,67 @@ class LaneEndTest(unittest.TestCase):
                 server._process.wait()
                 with self.assertRaises(qgemm.Unavailable):
                     client.gemm("layer", self.x)
+
+    def end_of_a_waiting_call(self, end):
+        """What a call raises that waits for a stopped server when `end` is called,
+        with the server and the client."""
+        raised = []
+        with lane_server() as server:
+            policy = qgemm.RetryPolicy(max_attempts=1)
+            with server.connect(lane="required", retry=policy) as client:
+                client.load("layer", self.w)
+                client.gemm("layer", self.x)
+                lane = client._lane.lane()
+                self.addCleanup(self.go_on, server)
+                server._process.send_signal(signal.SIGSTOP)
+
+                def call():
+                    try:
+                        client.gemm("layer", self.x)
+                    except qgemm.Error as error:
+                        raised.append(type(error))
+
+                thread = threading.Thread(target=call)
+                thread.start()
+                while not any(lane._words[lane._word_of(slot) + _lane._SLEEPS]
+                              for slot in range(_lane.SLOTS)):
+                    time.sleep(0.001)
+                end(server, client)
+                thread.join()
+                self.go_on(server)
+        return raised
+
+    @staticmethod
+    def go_on(server):
+        with contextlib.suppress(ProcessLookupError):
+            server._process.send_signal(signal.SIGCONT)
+
+    def test_a_call_that_waits_ends_with_its_client(self):
+        self.assertEqual([qgemm.Cancelled], self.end_of_a_waiting_call(
+            lambda _, client: client.close()))
+
+    def test_a_call_that_waits_ends_with_its_server(self):
+        self.assertEqual([qgemm.Unavailable], self.end_of_a_waiting_call(
+            lambda server, _: server._process.kill()))
+
+    def test_an_answer_that_comes_too_late_is_not_anothers(self):
+        with lane_server() as server, server.connect(
+                lane="required", retry=qgemm.RetryPolicy(max_attempts=1)) as client:
+            client.load("layer", self.w)
+            client.load("wide", np.ones((2 * N, K), np.float32))
+            lane = client._lane.lane()
+            lane._socket._socket.settimeout(0.1)
+            self.addCleanup(self.go_on, server)
+            server._process.send_signal(signal.SIGSTOP)
+            with self.assertRaises(qgemm.Unavailable):
+                client.gemm("wide", self.x)
+            self.go_on(server)
+            self.assertTrue(lane.has_ended)
+            limit = time.monotonic() + 60
+            while not client.has_lane and time.monotonic() < limit:
+                time.sleep(0.01)
+            self.assertIsNot(lane, client._lane.lane())
+            self.assertEqual((M, N), client.gemm("layer", self.x).shape)
 
     def test_a_closed_client_is_cancelled(self):
         with lane_server() as server:
