@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the log of a server tells of each kind of peer that it refuses in the
-// handshake, and that the peer is told nothing: no byte comes over TLS, not
-// even the settings that a client that is let in is sent.
+// The log of a server has a reason for each kind of peer that it refuses in the
+// handshake, and the peer is told nothing: no byte comes over TLS, not even the
+// settings that a client that is let in is sent.
 
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
