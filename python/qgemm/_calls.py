@@ -36,9 +36,7 @@ class Call(Generic[T]):
 class LaneWork:
     """What a lane sends of a Gemm or a Run beside rows and operands."""
 
-    method: str
-    name: str
-    client_id: str
+    target: tuple[str, str, str]  # method, name, client id
     a_unit: int  # bytes of what rows are counted in: an element's, or 1
     c_unit: int
     # Of A and C, the mode, the rounding and the priority.
@@ -50,6 +48,7 @@ class Compute:
     are the caller's memory, and what becomes of the answer."""
 
     method = ""
+    lane_work: Optional[LaneWork] = None  # None: a lane cannot carry it
 
     def __init__(self, head: bytes, rows: int, parts: list[memoryview],
                  timings: Optional[pb.Timings]) -> None:
@@ -76,18 +75,17 @@ class Compute:
         self.write(0, data)
         return self.result()
 
-    def lane_work(self) -> Optional[LaneWork]:
-        """None: a lane cannot carry it."""
-        raise NotImplementedError
+    @property
+    def wants_times(self) -> bool:
+        return self._timings is not None
 
     def note_times(self, queue: int, to_device: int, kernel: int, to_host: int,
                    total: int, rows: int, requests: int) -> None:
         """The times of an answer that came by a lane."""
-        if self._timings is not None:
-            self.note(pb.Timings(
-                queue_ns=queue, host_to_device_ns=to_device, kernel_ns=kernel,
-                device_to_host_ns=to_host, total_ns=total, launch_rows=rows,
-                launch_requests=requests))
+        self.note(pb.Timings(
+            queue_ns=queue, host_to_device_ns=to_device, kernel_ns=kernel,
+            device_to_host_ns=to_host, total_ns=total, launch_rows=rows,
+            launch_requests=requests))
 
     def note(self, timings: pb.Timings) -> None:
         if self._timings is not None:
@@ -122,15 +120,20 @@ class Compute:
 
 @functools.lru_cache(maxsize=4096)
 def _gemm_head(weights: str, rows: int, a_type: str, c_type: str, mode: str,
-               rounding: Optional[str], priority: str, client_id: str) -> bytes:
-    """A GemmRequest without its operand: the same for many calls."""
+               rounding: Optional[str], priority: str,
+               client_id: str) -> tuple[bytes, LaneWork]:
+    """A GemmRequest without its operand, and the same for a lane: of many calls."""
     head = pb.GemmRequest(
         weights=weights, m=rows, mode=MODES[mode], client_id=client_id,
         a_type=arrays.FLOAT_TYPE[a_type], c_type=arrays.FLOAT_TYPE[c_type],
         priority=PRIORITIES[priority])
     if rounding is not None:
         head.rounding = arrays.FLOAT_TYPE[rounding]
-    return bytes(head.SerializeToString())
+    work = LaneWork(
+        ("Gemm", weights, client_id), arrays.STORAGE[a_type].itemsize,
+        arrays.STORAGE[c_type].itemsize,
+        (head.a_type, head.c_type, head.mode, head.rounding, head.priority))
+    return bytes(head.SerializeToString()), work
 
 
 class Gemm(Compute):
@@ -152,19 +155,9 @@ class Gemm(Compute):
             dtype = operand.type if out is None else arrays.lent(out)[1]
         self._type = dtype
         rows = math.prod(self._leading)
-        head = _gemm_head(weights, rows, operand.type, dtype, mode, rounding, priority,
-                          client_id)
+        head, self.lane_work = _gemm_head(weights, rows, operand.type, dtype, mode,
+                                          rounding, priority, client_id)
         super().__init__(head, rows, [operand.view], timings)
-        self._work = (weights, client_id, operand.type, dtype, mode, rounding, priority)
-
-    def lane_work(self) -> Optional[LaneWork]:
-        weights, client_id, a_type, c_type, mode, rounding, priority = self._work
-        return LaneWork(
-            self.method, weights, client_id, arrays.STORAGE[a_type].itemsize,
-            arrays.STORAGE[c_type].itemsize,
-            (arrays.FLOAT_TYPE[a_type], arrays.FLOAT_TYPE[c_type], MODES[mode],
-             0 if rounding is None else arrays.FLOAT_TYPE[rounding],
-             PRIORITIES[priority]))
 
     def whole(self, data: memoryview) -> Any:
         if self._out is not None or self._is_torch or self._type == "bf16":
@@ -209,11 +202,9 @@ class Run(Compute):
                              priority=PRIORITIES[priority], client_id=client_id)
         super().__init__(head.SerializeToString(), rows,
                          [operand.view for operand in operands], timings)
-        self._work = None if time_ops else LaneWork(
-            self.method, program.id, client_id, 1, 1, (0, 0, 0, 0, head.priority))
-
-    def lane_work(self) -> Optional[LaneWork]:
-        return self._work
+        if not time_ops:
+            self.lane_work = LaneWork((self.method, program.id, client_id), 1, 1,
+                                      (0, 0, 0, 0, head.priority))
 
     def _make(self, size: int) -> list[arrays.Result]:
         return [arrays.Result((*self._leading, value.width), value.type,

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import os
+import select
 import socket
 import struct
 import threading
@@ -50,13 +52,14 @@ class Ranges:
         return None
 
     def give_back(self, taken: tuple[int, int]) -> None:
-        merged: list[tuple[int, int]] = []
-        for offset, size in sorted([*self.free, taken]):
-            if merged and sum(merged[-1]) == offset:
-                merged[-1] = (merged[-1][0], merged[-1][1] + size)
-            else:
-                merged.append((offset, size))
-        self.free = merged
+        free, (offset, size) = self.free, taken
+        i = bisect.bisect(free, taken)
+        if i < len(free) and free[i][0] == offset + size:
+            size += free.pop(i)[1]
+        if i and sum(free[i - 1]) == offset:
+            free[i - 1] = (free[i - 1][0], free[i - 1][1] + size)
+        else:
+            free.insert(i, (offset, size))
 
 
 class LaneSocket:
@@ -66,6 +69,7 @@ class LaneSocket:
         """Raises OSError."""
         self._lock = threading.Lock()
         self._sequence = 0
+        self.is_lost = False  # an answer did not come, or was none
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.settimeout(timeout)
         try:
@@ -103,16 +107,27 @@ class LaneSocket:
 
     def ask(self, kind: int, body: bytes, answer: int,
             form: struct.Struct) -> tuple[Any, ...]:
-        """The fields of the answer. Raises Lost and Refused."""
+        """The fields of the answer. Raises Lost and Refused; the socket ends with an
+        answer that is late or wrong, which the next question must not get."""
         with self._lock:
             try:
                 self._send(kind, body)
                 return self._fields(self._socket.recv(_PACKET_BYTES), answer, form)
-            except (OSError, ValueError) as failed:
-                raise Lost(str(failed))
+            except Refused:
+                raise
+            except BaseException as failed:
+                self.is_lost = True
+                self.hang_up()
+                if isinstance(failed, (OSError, ValueError)):
+                    raise Lost(str(failed)) from None
+                raise
 
     def is_at_end(self) -> bool:
         """True if the next packet is the lane's last, or none comes any more."""
+        poll = select.poll()  # a recv would wait for as long as the socket's timeout
+        poll.register(self._socket, select.POLLIN)
+        if not poll.poll(0):
+            return False
         try:
             packet = self._socket.recv(
                 _PACKET_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
@@ -133,12 +148,13 @@ class LaneSocket:
         if not packet:
             raise Lost("the server hung up")
         if len(packet) >= HEADER.size + END_FIELDS.size:
-            magic, got, _, _, code = HEADER.unpack_from(packet)
+            magic, got, _, sequence, code = HEADER.unpack_from(packet)
             if (magic, got) == (MAGIC, END):
                 text = packet[HEADER.size + END_FIELDS.size:]
                 raise Lost(f"the server ended it: {text.decode(errors='replace')}")
             end = HEADER.size + form.size
-            if (magic, got) == (MAGIC, kind) and len(packet) >= end:
+            if ((magic, got, sequence) == (MAGIC, kind, self._sequence) and
+                    len(packet) >= end):
                 if code:
                     raise Refused(code, packet[end:].decode(errors="replace"))
                 return form.unpack_from(packet, HEADER.size)

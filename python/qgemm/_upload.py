@@ -9,7 +9,6 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Union
 from qgemm import _wire, arrays, formats, quantize
 from qgemm.v1 import qgemm_pb2 as pb
 
-CHUNK_BYTES = 512 << 10
 Progress = Callable[[int, int], None]  # bytes sent, bytes in all
 
 
@@ -44,11 +43,12 @@ class Upload:
     def _messages(self) -> Iterator[bytes]:
         yield pb.LoadWeightsRequest(header=self._header).SerializeToString()
         sent = 0
-        for name, data in self._sections.items():
-            for offset in range(0, len(data), CHUNK_BYTES):
-                part = data[offset:offset + CHUNK_BYTES]
-                yield _chunk(formats.SECTIONS[name], offset, part)
-                sent += len(part)
+        for name, section in self._sections.items():
+            offset = 0
+            for piece in section.pieces(formats.PIECE_BYTES):
+                yield _chunk(formats.SECTIONS[name], offset, piece)
+                offset += len(piece)
+                sent += len(piece)
                 if self._progress is not None:
                     self._progress(sent, self._header.total_bytes)
 

@@ -137,8 +137,8 @@ class Client:
                     sections: Mapping[str, Any], *, create_only: bool = False,
                     if_match: str = "", progress: Optional[Progress] = None,
                     timeout: Optional[float] = None) -> pb.LoadWeightsResponse:
-        """Uploads the sections of a spec: buffers by name, as docs/formats.md has
-        them. Else as `load`."""
+        """Uploads the sections of a spec: buffers, or formats.Sections, by name, as
+        docs/formats.md has them. Else as `load`."""
         upload = Upload(name, spec, sections, progress, create_only, if_match)
         return _connection.to_every(
             self._pool, lambda server: self._upload(upload, server, timeout))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import Any, Mapping, Optional, Sequence, Union
+from typing import Any, Iterator, Mapping, Optional, Protocol, Sequence, Union
 
 import numpy as np
 
@@ -35,6 +35,45 @@ NF4 = (-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453,
        0.07958029955625534, 0.16093020141124725, 0.24611230194568634,
        0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
        0.7229568362236023, 1.0)
+
+
+PIECE_BYTES = 512 << 10  # of a section, at a time
+
+
+class Section(Protocol):
+    """Bytes of an upload that are made piece by piece, as often as they are asked
+    for."""
+
+    @property
+    def nbytes(self) -> int:
+        ...
+
+    def pieces(self, size: int) -> Iterator[memoryview]:
+        """All bytes in order, `size` in each piece but the last. A piece is valid
+        until the next one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bytes:
+    """A buffer as a Section."""
+
+    view: memoryview
+
+    @property
+    def nbytes(self) -> int:
+        return self.view.nbytes
+
+    def pieces(self, size: int) -> Iterator[memoryview]:
+        for begin in range(0, len(self.view), size):
+            yield self.view[begin:begin + size]
+
+
+def _section(given: Any) -> Section:
+    if hasattr(given, "pieces"):
+        section: Section = given
+        return section
+    view = memoryview(given)
+    return Bytes(view.cast("B") if view.nbytes else memoryview(b""))
 
 
 def _divided(what: str, value: int, divisor: int) -> int:
@@ -302,8 +341,8 @@ class WeightSpec:
             sizes["bias"] = 4 * self.n
         return {name: sizes[name] for name in SECTIONS if name in sizes}
 
-    def checked(self, sections: Mapping[str, Any]) -> dict[str, memoryview]:
-        """The sections in order, as views of their bytes. A codebook that the
+    def checked(self, sections: Mapping[str, Any]) -> dict[str, Section]:
+        """The sections, given as buffers or Sections, in order. A codebook that the
         format has, and `sections` not, is added.
 
         ValueError: one is missing, unknown or not of its size."""
@@ -314,19 +353,19 @@ class WeightSpec:
         if given.keys() != sizes.keys():
             raise ValueError(f"sections are {', '.join(given) or 'none'}; "
                              f"this spec has {', '.join(sizes)}")
-        views = {name: memoryview(given[name]) for name in sizes}
-        for name, view in views.items():
-            if view.nbytes != sizes[name]:
-                raise ValueError(f"section {name} has {view.nbytes} bytes; "
+        made = {name: _section(given[name]) for name in sizes}
+        for name, section in made.items():
+            if section.nbytes != sizes[name]:
+                raise ValueError(f"section {name} has {section.nbytes} bytes; "
                                  f"this spec needs {sizes[name]}")
-        return {name: view.cast("B") if view.nbytes else memoryview(b"")
-                for name, view in views.items()}
+        return made
 
     def digest(self, sections: Mapping[str, Any]) -> bytes:
         """The weights' id as 32 bytes."""
         hasher = hashlib.sha256(self.text().encode())
-        for view in self.checked(sections).values():
-            hasher.update(view)
+        for section in self.checked(sections).values():
+            for piece in section.pieces(PIECE_BYTES):
+                hasher.update(piece)
         return hasher.digest()
 
     def id(self, sections: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ import torch
 
 from qgemm import formats, models
 from qgemm.loading import Checkpoint, Tensor
+from qgemm.loading.sources import Memory
 
 # Siblings that read the same x: they go to the server together.
 GROUPS = (("q_proj", "k_proj", "v_proj"), ("query", "key", "value"),
@@ -176,7 +177,8 @@ def _tensor(name: str, value: torch.Tensor) -> Tensor:
     kind = TYPES.get(value.dtype, str(value.dtype))
     bits = value.view(torch.int16) if kind == "BF16" else value
     data = bits.numpy().reshape(-1).view("u1")
-    return Tensor(name, kind, tuple(value.shape), data, "a torch model")
+    return Tensor(name, kind, tuple(value.shape), Memory(data), 0, data.nbytes,
+                  "a torch model")
 
 
 def _attend(q: Any, keys: Any, values: Any, hidden: Any,

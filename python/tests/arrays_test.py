@@ -214,7 +214,7 @@ class CopiesTest(unittest.TestCase):
         upload = _upload.Upload("w", spec, sections, None, False, "")
         peak, sent = self.peak(lambda: sum(map(len, upload.messages())))
         self.assertGreater(sent, w.nbytes)
-        self.assertLess(peak, 2 * _upload.CHUNK_BYTES + self.SLACK)
+        self.assertLess(peak, 2 * formats.PIECE_BYTES + self.SLACK)
 
 
 class WireTest(unittest.TestCase):

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -87,6 +88,17 @@ class LaneTest(unittest.TestCase):
         self.assertGreater(timings.total_ns, 0)
         self.assertGreaterEqual(timings.launch_rows, M)
 
+    def test_an_answer_that_takes_long_is_no_end_of_the_lane(self):
+        """Longer than a turn of a sleeper, who then looks at the socket."""
+        self.load()
+        lane = self.lane._lane.lane()
+        self.addCleanup(setattr, _lane, "_TURN_SECONDS", _lane._TURN_SECONDS)
+        self.addCleanup(setattr, _lane, "SPIN_SECONDS", _lane.SPIN_SECONDS)
+        _lane._TURN_SECONDS, _lane.SPIN_SECONDS = 1e-6, 0
+        for _ in range(20):
+            self.assert_by_lane(lambda client: client.gemm("layer", self.x))
+        self.assertIs(self.lane._lane.lane(), lane)
+
     def test_results_are_the_callers_own(self):
         self.load()
         first = self.lane.gemm("layer", self.x)
@@ -123,6 +135,32 @@ class LaneTest(unittest.TestCase):
             with self.assertRaises(qgemm.Error) as raised:
                 call(self.lane)
             self.assertEqual(str(raised.exception), str(expected.exception))
+
+    def test_calls_whose_time_is_over_keep_no_memory(self):
+        self.grpc.load("wide", np.ones((1024, 1024), np.float16))
+        x = np.ones((64, 1024), np.float16)  # longer than a call looks for its answer
+        lane = self.lane._lane.lane()
+        is_over = threading.Event()
+
+        def keep_the_server_busy():
+            while not is_over.is_set():
+                self.lane.gemm("wide", x)
+
+        busy = threading.Thread(target=keep_the_server_busy)
+        busy.start()
+        most = 0
+        for _ in range(2 * _lane.SLOTS):
+            with self.assertRaises(qgemm.DeadlineExceeded):
+                self.lane.gemm("wide", x, timeout=1e-9)
+            most = max(most, len(lane._abandoned))
+        is_over.set()
+        busy.join()
+        self.assertGreater(most, 0)
+        limit = time.monotonic() + 60
+        while lane._abandoned and time.monotonic() < limit:
+            self.lane.gemm("wide", x)
+        self.assertEqual(len(lane._free_slots), _lane.SLOTS)
+        self.assertEqual(lane._ranges.free, [(0, _lane.OPERAND_BYTES)])
 
     def test_threads_get_their_own_answers(self):
         self.load()
@@ -234,6 +272,67 @@ class LaneEndTest(unittest.TestCase):
                 server._process.wait()
                 with self.assertRaises(qgemm.Unavailable):
                     client.gemm("layer", self.x)
+
+    def end_of_a_waiting_call(self, end):
+        """What a call raises that waits for a stopped server when `end` is called,
+        with the server and the client."""
+        raised = []
+        with lane_server() as server:
+            policy = qgemm.RetryPolicy(max_attempts=1)
+            with server.connect(lane="required", retry=policy) as client:
+                client.load("layer", self.w)
+                client.gemm("layer", self.x)
+                lane = client._lane.lane()
+                self.addCleanup(self.go_on, server)
+                server._process.send_signal(signal.SIGSTOP)
+
+                def call():
+                    try:
+                        client.gemm("layer", self.x)
+                    except qgemm.Error as error:
+                        raised.append(type(error))
+
+                thread = threading.Thread(target=call)
+                thread.start()
+                while not any(lane._words[lane._word_of(slot) + _lane._SLEEPS]
+                              for slot in range(_lane.SLOTS)):
+                    time.sleep(0.001)
+                end(server, client)
+                thread.join()
+                self.go_on(server)
+        return raised
+
+    @staticmethod
+    def go_on(server):
+        with contextlib.suppress(ProcessLookupError):
+            server._process.send_signal(signal.SIGCONT)
+
+    def test_a_call_that_waits_ends_with_its_client(self):
+        self.assertEqual([qgemm.Cancelled], self.end_of_a_waiting_call(
+            lambda _, client: client.close()))
+
+    def test_a_call_that_waits_ends_with_its_server(self):
+        self.assertEqual([qgemm.Unavailable], self.end_of_a_waiting_call(
+            lambda server, _: server._process.kill()))
+
+    def test_an_answer_that_comes_too_late_is_not_anothers(self):
+        with lane_server() as server, server.connect(
+                lane="required", retry=qgemm.RetryPolicy(max_attempts=1)) as client:
+            client.load("layer", self.w)
+            client.load("wide", np.ones((2 * N, K), np.float32))
+            lane = client._lane.lane()
+            lane._socket._socket.settimeout(0.1)
+            self.addCleanup(self.go_on, server)
+            server._process.send_signal(signal.SIGSTOP)
+            with self.assertRaises(qgemm.Unavailable):
+                client.gemm("wide", self.x)
+            self.go_on(server)
+            self.assertTrue(lane.has_ended)
+            limit = time.monotonic() + 60
+            while not client.has_lane and time.monotonic() < limit:
+                time.sleep(0.01)
+            self.assertIsNot(lane, client._lane.lane())
+            self.assertEqual((M, N), client.gemm("layer", self.x).shape)
 
     def test_a_closed_client_is_cancelled(self):
         with lane_server() as server:

@@ -4,7 +4,10 @@
 // calls the server as a process of its own, one call at a time, in turns over
 // a plain and a TLS connection to it. Prints the medians of both and their
 // spread over the turns. Run it on an idle machine:
-//   bazel run -c opt //tests/end_to_end:tls_cost
+//   bazel run //tests/end_to_end:tls_cost
+// Elsewhere, in a folder with portable builds of this and of qgemm_server as
+// server/qgemm_server, and the libraries that they need in lib:
+//   tests/tls_cost
 
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
@@ -87,7 +90,7 @@ void Run() {
   char table[sizeof(kTable) + 16];
   std::snprintf(table, sizeof(table), kTable, static_cast<int>(getuid()));
   WriteFile(folder.File("access.json"), table);
-  ChildServer child({"--listen=tls:127.0.0.1:0,127.0.0.1:0",
+  ChildServer child({"--backend=cpu", "--listen=tls:127.0.0.1:0,127.0.0.1:0",
                      "--tls_cert=" + folder.File("tls.crt"),
                      "--tls_key=" + folder.File("tls.key"),
                      "--tls_client_ca=" + folder.File("ca.crt"),

@@ -10,7 +10,8 @@ from __future__ import annotations
 from qgemm.loading.checkpoint import Checkpoint, open_checkpoint
 from qgemm.loading.load import LoadedModel, load_model, plan_model
 from qgemm.loading.plan import Entry, Options, Plan
-from qgemm.loading.tensors import CheckpointError, Tensor
+from qgemm.loading.sources import CheckpointError
+from qgemm.loading.tensors import Tensor
 
 __all__ = [
     "Checkpoint", "CheckpointError", "Entry", "LoadedModel", "Options", "Plan",

@@ -10,7 +10,8 @@ from typing import Any, Optional, Union
 
 from qgemm.loading.gguf import MAGIC, read_gguf
 from qgemm.loading.safetensors import read_safetensors
-from qgemm.loading.tensors import CheckpointError, Tensor
+from qgemm.loading.sources import CheckpointError
+from qgemm.loading.tensors import Tensor
 
 INDEX = "model.safetensors.index.json"
 MAX_JSON_BYTES = 64 << 20

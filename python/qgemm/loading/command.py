@@ -15,7 +15,7 @@ from qgemm.loading.checkpoint import open_checkpoint
 from qgemm.loading.load import (DEFAULT_JOBS, DEFAULT_MEMORY_BYTES, LoadedModel,
                                 load_model, plan_model, raise_errors)
 from qgemm.loading.plan import Plan, target_label
-from qgemm.loading.tensors import CheckpointError
+from qgemm.loading.sources import CheckpointError
 
 DEFAULT_SERVER = "127.0.0.1:50051"
 SUFFIXES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9,

@@ -13,7 +13,7 @@ from typing import Callable
 
 import numpy as np
 
-from qgemm.loading.tensors import Array
+from qgemm.loading.sources import Array
 
 
 def _half(blocks: Array) -> Array:

@@ -7,11 +7,9 @@ import os
 import struct
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from qgemm.loading.tensors import (MAX_NAME, Array, CheckpointError, Tensor,
-                                   check_no_overlap, check_shape, element_count,
-                                   map_file)
+from qgemm.loading.sources import CheckpointError, File, Window
+from qgemm.loading.tensors import (MAX_NAME, Tensor, check_no_overlap, check_shape,
+                                   element_count)
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -62,8 +60,8 @@ class GgufFile(NamedTuple):
 
 
 def read_gguf(path: str) -> GgufFile:
-    """Maps the file. Tensors have their rows first, unlike in the file."""
-    cursor = _Cursor(path, map_file(path))
+    """Tensors have their rows first, unlike in the file."""
+    cursor = _Cursor(File(path))
     tensor_count, value_count = _read_start(cursor)
     metadata = {}
     for _ in range(value_count):
@@ -79,10 +77,11 @@ def read_gguf(path: str) -> GgufFile:
 class _Cursor:
     """Reads the file from its beginning; nothing behind its end."""
 
-    def __init__(self, path: str, data: Array):
-        self.path = path
-        self.data = data
+    def __init__(self, file: File):
+        self.file = file
+        self.path = file.path
         self.offset = 0
+        self._window = Window(file)
 
     def error(self, text: str) -> CheckpointError:
         return CheckpointError(
@@ -90,24 +89,28 @@ class _Cursor:
 
     @property
     def left(self) -> int:
-        return int(self.data.size) - self.offset
+        return self.file.size - self.offset
 
-    def skip(self, count: int) -> Array:
+    def skip(self, count: int) -> int:
+        """Where the bytes that are passed over begin."""
         if count > self.left:
             raise self.error(f"{count} bytes wanted, {self.left} are left")
         self.offset += count
-        return self.data[self.offset - count:self.offset]
+        return self.offset - count
+
+    def take(self, count: int) -> bytes:
+        return self._window.read(self.skip(count), count)
 
     def number(self, kind: str) -> Any:
         size = struct.calcsize("<" + kind)
-        return struct.unpack("<" + kind, self.skip(size).tobytes())[0]
+        return struct.unpack("<" + kind, self.take(size))[0]
 
     def string(self, limit: int) -> str:
         size = self.number("Q")
         if size > limit:
             raise self.error(f"a string of {size} bytes; {limit} is the limit")
         try:
-            return str(self.skip(size).tobytes(), "utf-8")
+            return str(self.take(size), "utf-8")
         except UnicodeDecodeError as error:
             raise self.error(f"a string is no UTF-8: {error}") from error
 
@@ -136,7 +139,7 @@ class _Cursor:
 
 def _read_start(cursor: _Cursor) -> tuple[int, int]:
     """The numbers of tensors and of metadata values."""
-    if cursor.left < 24 or cursor.skip(4).tobytes() != MAGIC:
+    if cursor.left < 24 or cursor.take(4) != MAGIC:
         raise CheckpointError(f"{cursor.path}: this is no GGUF file")
     version = cursor.number("I")
     if version not in VERSIONS:
@@ -168,18 +171,17 @@ def _read_tensors(cursor: _Cursor, count: int,
             raise cursor.error(f"tensor {name!r} stands twice")
         table[name] = _read_entry(cursor, name, alignment)
     begin = -(-cursor.offset // alignment) * alignment
-    data = cursor.data[begin:]
-    tensors, begins = {}, {}
+    left = max(0, cursor.file.size - begin)
+    tensors = {}
     for name, (kind, shape, offset) in table.items():
         size = element_count(shape) // kind.elements * kind.bytes
-        if offset + size > data.size:
+        if offset + size > left:
             raise CheckpointError(
                 f"{cursor.path}: tensor {name!r}: {size} bytes at {offset}, of "
-                f"{data.size} bytes of data")
-        tensors[name] = Tensor(name, kind.name, shape,
-                               data[offset:offset + size], cursor.path)
-        begins[name] = offset
-    check_no_overlap(tensors, begins)
+                f"{left} bytes of data")
+        tensors[name] = Tensor(name, kind.name, shape, cursor.file, begin + offset,
+                               size, cursor.path)
+    check_no_overlap(tensors)
     return tensors
 
 

@@ -13,7 +13,8 @@ from typing import Any, Mapping
 import numpy as np
 
 from qgemm.loading.layers import Int4Layer
-from qgemm.loading.tensors import FLOAT_TYPES, CheckpointError, Tensor
+from qgemm.loading.sources import CheckpointError
+from qgemm.loading.tensors import FLOAT_TYPES, Tensor
 
 GROUP_SIZES = (32, 64, 128)
 PARTS = ("qweight", "qzeros", "scales", "g_idx", "bias")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A layer of a checkpoint: its tensors, its shape, and its upload's bytes.
 
-Nothing is decoded before `encode`. A layer whose bytes the server reads as they
-lie in the file is uploaded from the mapping, without a copy.
+Nothing is read or decoded before `encode`. A layer whose bytes the server reads as
+they lie in the file is read piece by piece, while it is uploaded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 
 from qgemm import formats
 from qgemm.loading.ggml_blocks import DECODED_TYPES, decode
-from qgemm.loading.tensors import FLOAT_TYPES, Array, CheckpointError, Tensor
+from qgemm.loading.sources import Array, CheckpointError
+from qgemm.loading.tensors import FLOAT_TYPES, Tensor
 
 # Our names of float types, by the files'.
 FLOAT_NAMES = {"F32": "fp32", "F16": "fp16", "BF16": "bf16"}
@@ -85,7 +86,7 @@ class Layer:
         return {"codes": self.decoded()}
 
     def client_bytes(self, target: Optional[formats.Format]) -> int:
-        """Bytes of memory that encode takes, beside the mapped file."""
+        """Bytes of the matrix that encode decodes, 0 for one that is kept."""
         return 0 if target is None else 4 * self.n * self.k
 
 
@@ -99,7 +100,7 @@ class FloatLayer(Layer):
         return formats.Dense(FLOAT_NAMES[self.kind])
 
     def _kept_sections(self) -> dict[str, Any]:
-        return {"codes": self.weight.data}
+        return {"codes": self.weight}
 
     def _dense_sections(self) -> dict[str, Any]:
         return self._kept_sections()
@@ -125,10 +126,10 @@ class BlockLayer(Layer):
         return formats.Q4_0() if self.kind == "Q4_0" else None
 
     def _kept_sections(self) -> dict[str, Any]:
-        return {"codes": self.weight.data}
+        return {"codes": self.weight}
 
     def decoded(self) -> Array:
-        return decode(self.kind, self.weight.data, (self.n, self.k))
+        return decode(self.kind, self.weight.data(), (self.n, self.k))
 
 
 @dataclass(frozen=True)
@@ -148,10 +149,10 @@ class Int4Layer(Layer):
             group_index=self.group_index is not None)
 
     def _kept_sections(self) -> dict[str, Any]:
-        sections = {"scales": self.scales.data, "zeros": self.qzeros.data,
-                    "codes": self.qweight.data}
+        sections = {"scales": self.scales, "zeros": self.qzeros,
+                    "codes": self.qweight}
         if self.group_index is not None:
-            sections["group_index"] = self.group_index.data
+            sections["group_index"] = self.group_index
         return sections
 
     def decoded(self) -> Array:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from qgemm.loading.checkpoint import Checkpoint, open_checkpoint
 from qgemm.loading.plan import Entry, FormatLike, Options, Plan, make_plan
-from qgemm.loading.tensors import CheckpointError
+from qgemm.loading.sources import CheckpointError
 
 DEFAULT_JOBS = 4
 DEFAULT_MEMORY_BYTES = 1 << 30

@@ -14,7 +14,8 @@ from qgemm import formats
 from qgemm.loading.checkpoint import Checkpoint
 from qgemm.loading.int4 import Int4Config, make_int4_layer, read_config
 from qgemm.loading.layers import FLOAT_NAMES, NEAREST, Layer, make_layer
-from qgemm.loading.tensors import FLOAT_TYPES, CheckpointError, Tensor
+from qgemm.loading.sources import CheckpointError
+from qgemm.loading.tensors import FLOAT_TYPES, Tensor
 
 NAME = re.compile(r"[A-Za-z0-9._/-]{1,128}")
 # Tables that are looked up, not multiplied with, by their names' last part.

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from qgemm.loading.tensors import (MAX_NAME, NUMPY_TYPES, Array, CheckpointError,
-                                   Tensor, check_no_overlap, check_shape,
-                                   element_count, map_file)
+from qgemm.loading.sources import CheckpointError, File
+from qgemm.loading.tensors import (MAX_NAME, NUMPY_TYPES, Tensor, check_no_overlap,
+                                   check_shape, element_count)
 
 MAX_HEADER_BYTES = 100 << 20
 # Bytes of an element; the types that NumPy has not are listed, not read.
@@ -22,28 +22,25 @@ TYPE_BYTES.update({"F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1})
 
 def read_safetensors(path: str) -> dict[str, Tensor]:
     """Maps each tensor's name to the tensor; the metadata is left out."""
-    data = map_file(path)
-    header, begin = _read_header(path, data)
-    tensors, begins = {}, {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        offset, tensor = _read_entry(path, name, entry, data[begin:])
-        tensors[name], begins[name] = tensor, offset
-    check_no_overlap(tensors, begins)
+    file = File(path)
+    header, begin = _read_header(file)
+    tensors = {name: _read_entry(file, name, entry, begin)
+               for name, entry in header.items() if name != "__metadata__"}
+    check_no_overlap(tensors)
     return tensors
 
 
-def _read_header(path: str, data: Array) -> tuple[dict[str, Any], int]:
+def _read_header(file: File) -> tuple[dict[str, Any], int]:
     """The header and the offset of the data."""
-    if data.size < 8:
-        raise CheckpointError(f"{path}: {data.size} bytes are no safetensors")
-    size = int(data[:8].view("<u8")[0])
-    if size > min(MAX_HEADER_BYTES, data.size - 8):
+    path = file.path
+    if file.size < 8:
+        raise CheckpointError(f"{path}: {file.size} bytes are no safetensors")
+    size = int(file.read(0, 8).view("<u8")[0])
+    if size > min(MAX_HEADER_BYTES, file.size - 8):
         raise CheckpointError(
-            f"{path}: a header of {size} bytes, of a file of {data.size}")
+            f"{path}: a header of {size} bytes, of a file of {file.size}")
     try:
-        header = json.loads(data[8:8 + size].tobytes().decode("utf-8"),
+        header = json.loads(file.read(8, size).tobytes().decode("utf-8"),
                             object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: the header is no JSON: "
@@ -61,10 +58,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _read_entry(path: str, name: str, entry: Any,
-                data: Array) -> tuple[int, Tensor]:
-    """The tensor's offset in `data` and the tensor."""
-    where = f"{os.path.basename(path)}: tensor {name[:MAX_NAME]!r}"
+def _read_entry(file: File, name: str, entry: Any, data: int) -> Tensor:
+    """data: where the file's data begins."""
+    where = f"{os.path.basename(file.path)}: tensor {name[:MAX_NAME]!r}"
     if not isinstance(entry, dict) or len(name) > MAX_NAME:
         raise CheckpointError(f"{where}: no entry of a tensor")
     kind = entry.get("dtype")
@@ -76,12 +72,12 @@ def _read_entry(path: str, name: str, entry: Any,
             any(type(offset) is not int for offset in offsets)):
         raise CheckpointError(f"{where}: data_offsets are no two integers")
     begin, end = offsets
-    if not 0 <= begin <= end <= data.size:
+    if not 0 <= begin <= end <= file.size - data:
         raise CheckpointError(
-            f"{where}: bytes {begin} to {end} of {data.size}")
+            f"{where}: bytes {begin} to {end} of {file.size - data}")
     want = element_count(shape) * TYPE_BYTES[kind]
     if end - begin != want:
         raise CheckpointError(
             f"{where}: {end - begin} bytes for {kind} {list(shape)}, which "
             f"has {want}")
-    return begin, Tensor(name, kind, shape, data[begin:end], path)
+    return Tensor(name, kind, shape, file, data + begin, want, file.path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of a checkpoint's files, mapped, not read.
+"""Tensors of a checkpoint's files, which are read when they are used.
 
 Files are other people's: every number in them is checked before it is used, and
 what is wrong ends in a CheckpointError that names the file and the tensor.
@@ -7,21 +7,17 @@ what is wrong ends in a CheckpointError that names the file and the tensor.
 
 from __future__ import annotations
 
-import mmap
 import os
 from dataclasses import dataclass
-from typing import Any, Iterable
+from typing import Iterable, Iterator
 
 import numpy as np
 
-Array = Any  # a NumPy array; its shape stands where it is made
+from qgemm.loading.sources import Array, CheckpointError, Source
+
 MAX_DIMENSIONS = 8
 MAX_EXTENT = 1 << 40  # of one dimension
 MAX_NAME = 1024
-
-
-class CheckpointError(ValueError):
-    """A file is not what it says it is, or holds what cannot be loaded."""
 
 
 # NumPy's types of those that it has; BF16 is carried as 16-bit integers.
@@ -35,27 +31,40 @@ FLOAT_TYPES = ("F32", "F16", "BF16")
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor as it lies in its file.
-
-    data is a read-only uint8 view of the mapped file, which it keeps mapped. It
-    is invalid if the file is shortened meanwhile.
-    """
+    """A tensor as it lies in its file. What reads it raises CheckpointError if the
+    file was shortened meanwhile. Thread-safe."""
     name: str
     type: str               # F32, BF16, I32, Q4_0, ...
     shape: tuple[int, ...]  # rows first
-    data: Array
+    source: Source
+    begin: int              # of its bytes in the source
+    nbytes: int
     file: str
 
-    @property
-    def nbytes(self) -> int:
-        return int(self.data.nbytes)
+    def pieces(self, size: int) -> Iterator[memoryview]:
+        """Its bytes, of which `size` are in memory: formats.Section."""
+        buffer: Array = np.empty(min(size, self.nbytes), np.uint8)
+        for begin in range(0, self.nbytes, size):
+            piece = buffer[:self.nbytes - begin]
+            self.source.read_into(self.begin + begin, piece)
+            yield memoryview(piece)
+
+    def data(self) -> Array:
+        """Its bytes, uint8, in memory."""
+        return self.source.read(self.begin, self.nbytes)
 
     def array(self) -> Array:
         """The elements in NumPy's type, of `shape`; BF16 as <u2."""
         if self.type not in NUMPY_TYPES:
             raise CheckpointError(
                 f"{self}: elements of type {self.type} are blocks")
-        return self.data.view(NUMPY_TYPES[self.type]).reshape(self.shape)
+        return self.data().view(NUMPY_TYPES[self.type]).reshape(self.shape)
+
+    def row(self, index: int) -> "Tensor":
+        """One row, from 0 on, of a tensor that has some and no blocks."""
+        size = self.nbytes // self.shape[0]
+        return Tensor(self.name, self.type, self.shape[1:], self.source,
+                      self.begin + index * size, size, self.file)
 
     def float32(self) -> Array:
         """The elements as fp32, exactly; F64 and integers are refused."""
@@ -69,19 +78,6 @@ class Tensor:
 
     def __str__(self) -> str:
         return f"{os.path.basename(self.file)}: tensor {self.name!r}"
-
-
-def map_file(path: str) -> Array:
-    """The file's bytes as a read-only uint8 array over a mapping."""
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size == 0:
-                raise CheckpointError(f"{path}: the file is empty")
-            mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-    except (IsADirectoryError, FileNotFoundError, PermissionError) as error:
-        raise CheckpointError(f"{path}: {error.strerror}") from error
-    return np.frombuffer(mapped, np.uint8)
 
 
 def check_shape(where: str, shape: object) -> tuple[int, ...]:
@@ -104,17 +100,12 @@ def element_count(shape: Iterable[int]) -> int:
     return count
 
 
-def check_no_overlap(tensors: dict[str, Tensor],
-                     begins: dict[str, int]) -> None:
-    """Raises if two tensors share bytes. begins: offsets of their data."""
+def check_no_overlap(tensors: dict[str, Tensor]) -> None:
+    """Raises if two tensors of a file share bytes."""
     end, before = 0, ""
-    for name in sorted(tensors, key=lambda name: (
-            begins[name], tensors[name].nbytes)):
-        if tensors[name].nbytes == 0:
+    for tensor in sorted(tensors.values(), key=lambda t: (t.begin, t.nbytes)):
+        if tensor.nbytes == 0:
             continue
-        if begins[name] < end:
-            raise CheckpointError(
-                f"{tensors[name]}: shares bytes with {before!r}")
-        end, before = begins[name] + tensors[name].nbytes, name
-
-
+        if tensor.begin < end:
+            raise CheckpointError(f"{tensor}: shares bytes with {before!r}")
+        end, before = tensor.begin + tensor.nbytes, tensor.name

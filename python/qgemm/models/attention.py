@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from qgemm.loading.tensors import Array
+from qgemm.loading.sources import Array
 from qgemm.models.families import DecoderSpec, LayerAttention, Rotation
 
 Attend = Callable[..., Any]  # of the same arguments and result as `attend`

@@ -9,7 +9,7 @@ from typing import Any, Iterator, Optional, Sequence
 import numpy as np
 
 from qgemm.loading import Checkpoint
-from qgemm.loading.tensors import Array
+from qgemm.loading.sources import Array
 from qgemm.models.attention import Attend, KvCache, attend, causal_attention
 from qgemm.models.families import DecoderSpec
 from qgemm.models.programs import DecoderPrograms

@@ -14,7 +14,7 @@ from typing import Any, Sequence, Union
 import numpy as np
 
 from qgemm.loading import Checkpoint, CheckpointError
-from qgemm.loading.tensors import Array
+from qgemm.loading.sources import Array
 from qgemm.models.attention import full_attention
 from qgemm.models.families import EncoderSpec
 from qgemm.models.programs import encoder_layer

@@ -14,7 +14,7 @@ from typing import Callable, Optional
 
 import numpy as np
 
-from qgemm.loading.tensors import Array
+from qgemm.loading.sources import Array
 from qgemm.models.families import DecoderSpec, EncoderSpec
 from qgemm.programs import Program, Value
 

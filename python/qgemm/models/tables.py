@@ -9,7 +9,7 @@ from typing import Callable
 import numpy as np
 
 from qgemm.loading import Checkpoint, CheckpointError, Tensor
-from qgemm.loading.tensors import Array
+from qgemm.loading.sources import Array
 
 
 class Tables:
@@ -42,16 +42,18 @@ class Tables:
         return self.tensor(name, 2).float32()
 
     def table(self, name: str) -> Callable[[Array], Array]:
-        """Looks ids up in the mapped file: ids [m] -> fp32 [m, width].
+        """Looks ids up in the file: ids [m] -> fp32 [m, width].
 
         IndexError for an id that the table does not have."""
         tensor = self.tensor(name, 2)
-        rows = tensor.array()
+        count, width = tensor.shape
 
         def look_up(ids: Array) -> Array:
-            found = rows[ids]
-            if tensor.type == "BF16":
-                return (found.astype(np.uint32) << 16).view(np.float32)
-            return found.astype(np.float32)
+            found = np.empty((len(ids), width), np.float32)
+            for i, each in enumerate(ids):
+                if not -count <= each < count:
+                    raise IndexError(f"{tensor}: id {each} of {count}")
+                found[i] = tensor.row(int(each) % count).float32()
+            return found
 
         return look_up

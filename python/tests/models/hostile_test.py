@@ -14,7 +14,7 @@ from gguf import GGMLQuantizationType as Type
 
 import checkpoints
 from cases import FolderTest
-from qgemm.loading import CheckpointError, plan_model
+from qgemm.loading import CheckpointError, open_checkpoint, plan_model
 from qgemm.loading.gguf import TYPES
 from qgemm.loading.safetensors import TYPE_BYTES
 from qgemm.models.families import decoder_spec
@@ -38,8 +38,13 @@ def mutate(random, data, header_bytes):
             del made[at:]
         elif change <= 4:
             made[at:at + int(random.integers(1, 16))] = b""
-        elif change <= 8:
+        elif change <= 6:
             made[at:at + len(word)] = word
+        elif change <= 12:  # another number, in JSON that stays right
+            at = next((i for i in range(at, min(header_bytes, len(made)))
+                       if made[i] in b"0123456789"), None)
+            if at is not None:
+                made[at] = int(random.choice(list(b"0123456789")))
         elif made:
             made[at] ^= 1 << int(random.integers(0, 8))
     return bytes(made)
@@ -81,16 +86,24 @@ class HostileTest(FolderTest):
             with open(path, "wb") as file:
                 file.write(mutate(random, content, header_bytes))
             try:
-                plan = plan_model(self.folder, format="kbit4")
+                checkpoint = open_checkpoint(self.folder)
+                plan = plan_model(checkpoint, format="kbit4")
                 refused += bool(plan.errors)
                 accepted += not plan.errors
             except CheckpointError:
                 refused += 1
                 continue
+            self.check_accounted(checkpoint, plan)
             for entry in plan.entries:
                 self.check_layer(entry.layer)
         self.assertGreater(accepted, 0)
         self.assertGreater(refused, MUTATIONS // 10)
+
+    def check_accounted(self, checkpoint, plan):
+        used = {name for entry in plan.entries for name in entry.layer.tensors}
+        self.assertEqual(set(checkpoint.tensors),
+                         used | set(plan.skipped) | set(plan.errors))
+        self.assertFalse(used & set(plan.skipped))
 
     def check_layer(self, layer):
         weight = getattr(layer, "weight", None)
