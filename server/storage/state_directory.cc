@@ -21,15 +21,9 @@ namespace {
 constexpr char kLock[] = "lock";
 constexpr char kVersionFile[] = "version";
 constexpr char kLog[] = "names.log";
-constexpr char kLayers[] = "layers";
 constexpr char kDamaged[] = "damaged";
-constexpr absl::string_view kSuffix = ".qgw";
 constexpr absl::string_view kVersionText = "qgemm state directory, version ";
 constexpr int kVersion = 1;
-
-std::string PathOf(const std::string& id) {
-  return absl::StrCat(kLayers, "/", id, kSuffix);
-}
 
 std::string DamagedPathOf(absl::string_view name) {
   return absl::StrCat(kDamaged, "/", name);
@@ -57,6 +51,10 @@ void StateDirectory::FileHold::Release() {
   if (directory_ != nullptr) {
     std::exchange(directory_, nullptr)->ReleaseHold(id_);
   }
+}
+
+std::string StateDirectory::PathOf(const std::string& id) {
+  return absl::StrCat(kLayers, "/", id, kSuffix);
 }
 
 StateDirectory::StateDirectory(FileSystem* files,
@@ -106,19 +104,22 @@ absl::Status StateDirectory::CheckVersion() {
 absl::Status StateDirectory::Recover() {
   RETURN_IF_ERROR(MakeFolders());
   RETURN_IF_ERROR(RemoveTemporaries("."));
-  RETURN_IF_ERROR(RemoveTemporaries(kLayers));
+  RETURN_IF_ERROR(RemoveTemporaries(std::string(kLayers)));
   {
     MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(log_, NamesLog::Open(files_, kLog, DamagedPathOf(kLog)));
     recovery_.log_was_damaged = log_->was_damaged();
   }
-  ASSIGN_OR_RETURN(const std::vector<FolderEntry> found, files_->List(kLayers));
+  ASSIGN_OR_RETURN(const std::vector<FolderEntry> found,
+                   files_->List(std::string(kLayers)));
   for (const FolderEntry& file : found) RETURN_IF_ERROR(Adopt(file));
+  RETURN_IF_ERROR(AdoptParts());
   return DropLost();
 }
 
 absl::Status StateDirectory::MakeFolders() {
-  RETURN_IF_ERROR(files_->MakeFolder(kLayers));
+  RETURN_IF_ERROR(files_->MakeFolder(std::string(kLayers)));
+  RETURN_IF_ERROR(files_->MakeFolder(std::string(kUploads)));
   RETURN_IF_ERROR(files_->MakeFolder(kDamaged));
   return files_->SyncFolder(".");
 }
@@ -197,17 +198,6 @@ std::vector<StoredLayer> StateDirectory::layers() const {
   return layers;
 }
 
-absl::StatusOr<std::unique_ptr<StateDirectory::Upload>> StateDirectory::Begin(
-    const WeightsSpec& spec) {
-  ASSIGN_OR_RETURN(ByteReservation reservation,
-                   budget_.Reserve(WeightsFileBytes(spec)));
-  ASSIGN_OR_RETURN(std::unique_ptr<File> file, files_->CreateUnnamed(kLayers));
-  ASSIGN_OR_RETURN(WeightsFileWriter writer,
-                   WeightsFileWriter::Create(std::move(file), spec));
-  return std::unique_ptr<Upload>(
-      new Upload(std::move(writer), std::move(reservation)));
-}
-
 absl::StatusOr<StateDirectory::FileHold> StateDirectory::Keep(
     std::unique_ptr<Upload> upload, const Sha256Digest& id) {
   RETURN_IF_ERROR(upload->writer_.Finish(id));
@@ -217,12 +207,16 @@ absl::StatusOr<StateDirectory::FileHold> StateDirectory::Keep(
   MutexLock lock(&mutex_);
   Entry& entry = entries_[hold.id_];
   ++entry.holds;
-  absl::Status kept = files_->Publish(upload->writer_.file(), PathOf(hold.id_));
+  absl::Status kept =
+      upload->part_path_.empty()
+          ? files_->Publish(upload->writer_.file(), PathOf(hold.id_))
+          : files_->Rename(upload->part_path_, PathOf(hold.id_));
   if (kept.ok()) {
+    upload->part_path_.clear();
     entry.is_there = true;
     entry.spec = upload->writer_.spec();
     entry.reservation = std::move(upload->reservation_);
-    kept = files_->SyncFolder(kLayers);
+    kept = files_->SyncFolder(std::string(kLayers));
   }
   if (kept.ok()) return hold;
   std::exchange(hold.directory_, nullptr);
