@@ -165,34 +165,6 @@ struct LaunchFamilies {
   LabelledCounter errors;
 };
 
-struct WeightsFamilies {
-  explicit WeightsFamilies(prometheus::Registry& r)
-      : layers(AddGauge(r, "qgemm_weights_layers", "Layers that are held.")),
-        names(AddGauge(r, "qgemm_weights_names", "Names that are bound.")),
-        bytes(AddGauge(r, "qgemm_weights_bytes",
-                       "Bytes of the weights budget that are held.")),
-        budget(AddGauge(r, "qgemm_weights_budget_bytes",
-                        "The weights budget; 0 is no limit.")),
-        uploaded(AddCounter(r, "qgemm_uploaded_bytes_total",
-                            "Section bytes received by LoadWeights.")) {}
-
-  prometheus::Gauge* layers;
-  prometheus::Gauge* names;
-  prometheus::Gauge* bytes;
-  prometheus::Gauge* budget;
-  prometheus::Counter* uploaded;
-};
-
-struct ProgramFamilies {
-  explicit ProgramFamilies(prometheus::Registry& r)
-      : programs(AddGauge(r, "qgemm_programs", "Programs that are held.")),
-        names(AddGauge(r, "qgemm_program_names",
-                       "Names that are bound to programs.")) {}
-
-  prometheus::Gauge* programs;
-  prometheus::Gauge* names;
-};
-
 }  // namespace
 
 struct ServerMetrics::Families final : public prometheus::Collectable {
@@ -383,6 +355,14 @@ void ServerMetrics::StreamsChanged(int64_t delta) {
 
 void ServerMetrics::UploadsChanged(int64_t delta) {
   families_->calls.uploads->Increment(static_cast<double>(delta));
+}
+
+void ServerMetrics::SetUploadsWaiting(int64_t uploads) {
+  families_->calls.uploads_waiting->Set(static_cast<double>(uploads));
+}
+
+void ServerMetrics::UploadContinued() {
+  families_->calls.uploads_continued->Increment();
 }
 
 void ServerMetrics::AnswersWaitingChanged(int64_t answers, int64_t bytes) {

@@ -177,6 +177,10 @@ class ServerMetrics {
   void AccessReloadFailed();
   void StreamsChanged(int64_t delta);
   void UploadsChanged(int64_t delta);
+  // Sets the uploads that were cut off and wait to be continued.
+  void SetUploadsWaiting(int64_t uploads);
+  // Counts one that was continued.
+  void UploadContinued();
   // Changes the answers, and their operand bytes, that wait to be read.
   void AnswersWaitingChanged(int64_t answers, int64_t bytes);
 

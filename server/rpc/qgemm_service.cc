@@ -25,6 +25,7 @@
 #include "server/rpc/service_guard.h"
 #include "server/rpc/unary_handler.h"
 #include "server/rpc/upload_message.h"
+#include "server/weights/upload_table.h"
 
 namespace qgemm {
 namespace {
@@ -182,13 +183,29 @@ class QgemmService::Handlers {
         gate_(parts.access, parts.peers, parts.metrics),
         answer_executor_(options.answer_threads),
         sweeper_(options.progress, parts.clock, parts.metrics),
-        queries_(parts.backend, parts.store, parts.clock, options),
+        uploads_(Uploads(parts), {options.upload_linger,
+                                  static_cast<size_t>(options.max_uploads)}),
+        queries_(parts.backend, parts.store, parts.clock, options, &uploads_),
         gemm_(Services(parts), Gemm(parts), &service_,
               options.max_message_bytes),
         run_(Services(parts), Gemm(parts), &service_,
              options.max_message_bytes),
         stream_(Services(parts), Gemm(parts), &service_, options),
-        load_(Services(parts), parts.backend, parts.store, &service_, options),
+        load_(Services(parts), Uploads(parts), &uploads_, &service_, options),
+        query_upload_(
+            Services(parts), &service_, {"QueryUpload", kLoadAccess},
+            &AsyncQgemm::RequestQueryUpload,
+            [this](const auto& request, const Peer& peer, auto* response) {
+              return queries_.QueryUpload(peer.principal, request, response);
+            },
+            OnRunner(&query_executor_)),
+        find_missing_(
+            Services(parts), &service_, {"FindMissingWeights", kReadAccess},
+            &AsyncQgemm::RequestFindMissingWeights,
+            [this](const auto& request, const Peer& peer, auto* response) {
+              return queries_.FindMissing(peer.principal.get(), request,
+                                          response);
+            }),
         unload_(
             Services(parts), &service_, {"UnloadWeights", kLoadAccess},
             &AsyncQgemm::RequestUnloadWeights,
@@ -252,6 +269,8 @@ class QgemmService::Handlers {
       for (int i = 0; i < kOtherCallsAwaited; ++i) {
         stream_.Accept(queue.get());
         load_.Accept(queue.get());
+        query_upload_.Accept(queue.get());
+        find_missing_.Accept(queue.get());
         unload_.Accept(queue.get());
         list_.Accept(queue.get());
         get_.Accept(queue.get());
@@ -263,7 +282,8 @@ class QgemmService::Handlers {
       queue->Start();
       queues.push_back(queue.get());
     }
-    sweeper_.Start(std::move(queues));
+    sweeper_.Start(std::move(queues),
+                   [this](absl::Time now) { uploads_.Sweep(now); });
   }
 
   void SetHealth(const Health& health) { health_.Set(health); }
@@ -307,6 +327,9 @@ class QgemmService::Handlers {
     }
     return services;
   }
+  static UploadParts Uploads(const ServerParts& parts) {
+    return {parts.backend, parts.store, parts.clock, parts.metrics};
+  }
   GemmServices Gemm(const ServerParts& parts) {
     return {parts.backend,     parts.store,
             parts.programs,    parts.scheduler,
@@ -325,13 +348,19 @@ class QgemmService::Handlers {
   WorkerPool list_executor_{1};
   // An unload may wait for the disk of the state directory.
   WorkerPool unload_executor_{1};
+  // An upload that a process before this one left is read from there.
+  WorkerPool query_executor_{1};
   ByteBudget list_answers_{ListAnswers()};
   AsyncQgemm service_;
+  UploadTable uploads_;
   const Queries queries_;
   GemmHandler gemm_;
   RunHandler run_;
   GemmStreamHandler stream_;
   LoadWeightsHandler load_;
+  Query<v1::QueryUploadRequest, v1::QueryUploadResponse> query_upload_;
+  Query<v1::FindMissingWeightsRequest, v1::FindMissingWeightsResponse>
+      find_missing_;
   Query<v1::UnloadWeightsRequest, v1::UnloadWeightsResponse> unload_;
   Query<v1::ListWeightsRequest, v1::ListWeightsResponse> list_;
   Query<v1::GetWeightsRequest, v1::GetWeightsResponse> get_;

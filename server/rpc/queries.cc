@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "base/process_cpu.h"
 #include "base/status_macros.h"
 #include "server/rpc/list_pages.h"
@@ -20,15 +22,60 @@ namespace {
 constexpr const char* kFormats[] = {"kbit2", "kbit3",   "kbit4", "kbit5",
                                     "q4_0",  "ternary", "int4",  "dense"};
 
+// Fits kMaxQueryBytes.
+constexpr int kMostIds = 900;
+
+absl::Status CheckId(absl::string_view field, absl::string_view id) {
+  if (LooksLikeId(id)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      field, " = ", Quoted(id), ": an id has 64 hexadecimal digits"));
+}
+
 }  // namespace
 
 Queries::Queries(const Backend* backend, WeightStore* store, const Clock* clock,
-                 const RpcOptions& options)
+                 const RpcOptions& options, UploadTable* uploads)
     : backend_(backend),
       store_(store),
       clock_(clock),
       options_(options),
+      uploads_(uploads),
       started_(clock->Now()) {}
+
+absl::Status Queries::QueryUpload(
+    const std::shared_ptr<const Principal>& caller,
+    const v1::QueryUploadRequest& request,
+    v1::QueryUploadResponse* response) const {
+  RETURN_IF_ERROR(CheckId("id", request.id()));
+  if (store_->Find(caller.get(), request.id()).ok()) {
+    response->set_complete(true);
+    return absl::OkStatus();
+  }
+  if (uploads_ == nullptr) return absl::OkStatus();
+  const std::string bytes = absl::HexStringToBytes(request.id());
+  Sha256Digest id;
+  std::copy(bytes.begin(), bytes.end(), id.begin());
+  ASSIGN_OR_RETURN(const int64_t received,
+                   uploads_->Received(caller, id, options_.weights_limits));
+  response->set_committed_bytes(received);
+  return absl::OkStatus();
+}
+
+absl::Status Queries::FindMissing(
+    const Principal* caller, const v1::FindMissingWeightsRequest& request,
+    v1::FindMissingWeightsResponse* response) const {
+  if (request.ids_size() > kMostIds) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ids has ", request.ids_size(), " entries; at most ", kMostIds));
+  }
+  for (int i = 0; i < request.ids_size(); ++i) {
+    RETURN_IF_ERROR(CheckId(absl::StrCat("ids[", i, "]"), request.ids(i)));
+  }
+  for (const std::string& id : request.ids()) {
+    if (!store_->FindToUse(caller, id).ok()) response->add_missing(id);
+  }
+  return absl::OkStatus();
+}
 
 absl::Status Queries::Unload(const Principal* caller,
                              const v1::UnloadWeightsRequest& request,

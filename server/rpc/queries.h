@@ -6,6 +6,7 @@
 #define QGEMM_SERVER_RPC_QUERIES_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -16,6 +17,7 @@
 #include "server/programs/program_store.h"
 #include "server/rpc/rpc_options.h"
 #include "server/weights/layer_loader.h"
+#include "server/weights/upload_table.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -24,10 +26,17 @@ namespace qgemm {
 // Thread-safe.
 class Queries {
  public:
-  // All must outlive the object.
+  // All must outlive the object. `uploads` is null if none can be continued.
   Queries(const Backend* backend, WeightStore* store, const Clock* clock,
-          const RpcOptions& options);
+          const RpcOptions& options, UploadTable* uploads = nullptr);
 
+  // May read the upload from the disk.
+  absl::Status QueryUpload(const std::shared_ptr<const Principal>& caller,
+                           const v1::QueryUploadRequest& request,
+                           v1::QueryUploadResponse* response) const;
+  absl::Status FindMissing(const Principal* caller,
+                           const v1::FindMissingWeightsRequest& request,
+                           v1::FindMissingWeightsResponse* response) const;
   absl::Status Unload(const Principal* caller,
                       const v1::UnloadWeightsRequest& request,
                       v1::UnloadWeightsResponse* response) const;
@@ -46,6 +55,7 @@ class Queries {
   WeightStore* const store_;
   const Clock* const clock_;
   const RpcOptions options_;
+  UploadTable* const uploads_;
   const absl::Time started_;
 };
 

@@ -159,9 +159,12 @@ absl::Status WeightStore::Restore() {
 }
 
 absl::StatusOr<std::unique_ptr<StateDirectory::Upload>> WeightStore::BeginFile(
-    const Principal* caller, const WeightsSpec& spec) {
+    const Principal* caller, const WeightsSpec& spec, const UploadKey* key) {
   if (state() == nullptr) return nullptr;
-  auto file = state()->Begin(spec);
+  auto file = state()->Begin(spec, key);
+  while (absl::IsResourceExhausted(file.status()) && GiveUpOne(nullptr)) {
+    file = state()->Begin(spec, key);
+  }
   if (file.ok()) return file;
   const absl::Status error = InWords("store the upload", file.status());
   if (ManagesAll(caller) || !absl::IsResourceExhausted(error)) return error;
@@ -200,9 +203,33 @@ absl::StatusOr<ByteReservation> WeightStore::Reserve(const Principal* caller,
                                                      int64_t bytes) {
   absl::StatusOr<ByteReservation> reserved =
       ReserveFor(caller, bytes, &budget_);
-  if (reserved.ok() || state() == nullptr) return reserved;
-  MakeRoom(bytes);
-  return ReserveFor(caller, bytes, &budget_);
+  if (!reserved.ok() && state() != nullptr) {
+    MakeRoom(bytes);
+    reserved = ReserveFor(caller, bytes, &budget_);
+  }
+  while (!reserved.ok() && GiveUpOne(nullptr)) {
+    reserved = ReserveFor(caller, bytes, &budget_);
+  }
+  return reserved;
+}
+
+absl::StatusOr<OwnerAccounts::Charge> WeightStore::ChargeUpload(
+    const Principal* caller, int64_t bytes) {
+  absl::StatusOr<OwnerAccounts::Charge> charge = accounts_.Take(caller, bytes);
+  while (!charge.ok() && GiveUpOne(&caller->client_id)) {
+    charge = accounts_.Take(caller, bytes);
+  }
+  return charge;
+}
+
+void WeightStore::SetGiveUp(GiveUp give_up) {
+  MutexLock lock(&give_up_mutex_);
+  give_up_ = std::move(give_up);
+}
+
+bool WeightStore::GiveUpOne(const std::string* owner) {
+  MutexLock lock(&give_up_mutex_);
+  return give_up_ != nullptr && give_up_(owner);
 }
 
 absl::StatusOr<ByteReservation> WeightStore::ReserveFree(int64_t bytes) {

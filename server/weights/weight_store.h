@@ -9,10 +9,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -116,6 +118,13 @@ class WeightStore {
                                           int64_t bytes);
   // The same, if there is room without that.
   absl::StatusOr<ByteReservation> ReserveFree(int64_t bytes);
+
+  // Gives up an upload that waits to be continued, of that client alone if it
+  // is not null; false if there is none.
+  using GiveUp = std::function<bool(const std::string* owner)>;
+  // Lets reservations without room make uploads that wait to be continued give
+  // way. Null: there are none.
+  void SetGiveUp(GiveUp give_up);
   // The same for more bytes of a reservation, or fewer.
   static absl::Status Resize(const Principal* caller, int64_t bytes,
                              ByteReservation* reservation);
@@ -123,9 +132,7 @@ class WeightStore {
   // Counts bytes of an upload in progress for the caller. RESOURCE_EXHAUSTED if
   // that would be beyond its quota.
   absl::StatusOr<OwnerAccounts::Charge> ChargeUpload(const Principal* caller,
-                                                     int64_t bytes) {
-    return accounts_.Take(caller, bytes);
-  }
+                                                     int64_t bytes);
 
   // Returns OK if Commit would bind now: for an upload's header, before its
   // bytes are sent. `id` is empty if it is not known yet. Errors: Commit's.
@@ -170,10 +177,12 @@ class WeightStore {
     return layers_.List(caller, after, max_layers);
   }
 
-  // Begins the file of an upload; null without a state directory. Errors:
+  // Begins the file of an upload, which another process can continue by the
+  // key, if there is one; null without a state directory. Errors:
   // RESOURCE_EXHAUSTED (--state_bytes, the disk), the disk's.
   absl::StatusOr<std::unique_ptr<StateDirectory::Upload>> BeginFile(
-      const Principal* caller, const WeightsSpec& spec);
+      const Principal* caller, const WeightsSpec& spec,
+      const UploadKey* key = nullptr);
 
   // Puts a whole upload's file on the disk; keeps nothing for a null one. The
   // hold goes when the layer is committed. Errors: the disk's.
@@ -218,6 +227,7 @@ class WeightStore {
  private:
   // Sends layers to the disk so that so many bytes come back, if that can be.
   void MakeRoom(int64_t bytes);
+  bool GiveUpOne(const std::string* owner);
 
   ServerMetrics* const metrics_;
   const StateTier state_;
@@ -226,6 +236,8 @@ class WeightStore {
   OwnerAccounts accounts_;
   NamedStore<Weights> layers_;
   Mutex room_mutex_;  // one makes room at a time
+  Mutex give_up_mutex_;
+  GiveUp give_up_ ABSL_GUARDED_BY(give_up_mutex_);
 };
 
 }  // namespace qgemm

@@ -4,16 +4,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cli/tensor_files/npy.h"
 #include "cli/tensor_files/tensor_file.h"
 #include "tests/cli/cli_fixture.h"
 #include "tests/cli/processes.h"
 #include "tests/cli/tensor_bytes.h"
+#include "tests/support/child_process.h"
 
 namespace qgemm {
 namespace {
@@ -135,6 +139,29 @@ TEST_F(CliTest, TheSameWeightsAreSentOnce) {
                                          "--format=q4_0", "--seed=11"};
   EXPECT_EQ(Json(load)["deduplicated"], false);
   EXPECT_EQ(Json(load)["deduplicated"], true);
+}
+
+// Commands are killed later and later until one was within its upload.
+TEST_F(CliTest, AnUploadThatWasCutOffGoesOn) {
+  int64_t resumed_bytes = 0;
+  for (int i = 1; i < 100 && resumed_bytes == 0; ++i) {
+    const std::string seed = "--seed=" + std::to_string(1000 + i);
+    const std::vector<std::string> layer = {
+        "load", "--random=4096x4096", "--format=dense", seed, "--name=cut"};
+    std::vector<std::string> flags = layer;
+    flags.push_back("--server=" + server_->target());
+    ChildProcess command("cli/qgemm", flags);
+    absl::SleepFor(absl::Milliseconds(20) * i);
+    command.Signal(SIGKILL);
+    command.Wait();
+    std::vector<std::string> resumed = layer;
+    resumed.push_back("--resume");
+    const nlohmann::json loaded = Json(resumed);
+    resumed_bytes = loaded["resumed_bytes"];
+    EXPECT_EQ(Json({"describe", "cut"})["id"], loaded["id"]);
+    EXPECT_EQ(Json({"unload", "cut"})["freed"], true);
+  }
+  EXPECT_GT(resumed_bytes, 0);
 }
 
 TEST_F(CliTest, VerifyRefusesOtherWeights) {

@@ -46,6 +46,8 @@ const std::map<std::string, Roles>& Allowed() {
       {"qgemm.v1.Qgemm.GemmStream", {"compute"}},
       {"qgemm.v1.Qgemm.Run", {"compute"}},
       {"qgemm.v1.Qgemm.LoadWeights", {"load"}},
+      {"qgemm.v1.Qgemm.QueryUpload", {"load"}},
+      {"qgemm.v1.Qgemm.FindMissingWeights", kReaders},
       {"qgemm.v1.Qgemm.UnloadWeights", {"load"}},
       {"qgemm.v1.Qgemm.ListWeights", kReaders},
       {"qgemm.v1.Qgemm.GetWeights", kReaders},

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "qgemm/client_options.h"
 #include "qgemm/gemm.h"
 #include "qgemm/gemm_stream.h"
@@ -71,7 +72,8 @@ class Client {
   // Uploads weights: quantized, in memory; dense, for the server to keep or
   // quantize; or produced by a stream. Blocks until the server has them.
   // Weights that the server holds already are bound to the name without being
-  // sent again. Of several servers, those that took the weights have them even
+  // sent again. A load that is cut off is retried, and goes on where the server
+  // has come to. Of several servers, those that took the weights have them even
   // if the load fails at others, which the error names; to load again is safe.
   absl::StatusOr<LoadResult> LoadWeights(const EncodedWeights& weights,
                                          const LoadOptions& options = {});
@@ -79,6 +81,12 @@ class Client {
                                          const LoadOptions& options = {});
   absl::StatusOr<LoadResult> LoadWeights(const WeightsStream& stream,
                                          const LoadOptions& options = {});
+
+  // Those of the ids (64 hexadecimal digits each) of which a server lacks the
+  // weights, or does not show them to the caller. The others count as used.
+  absl::StatusOr<std::vector<std::string>> FindMissingWeights(
+      absl::Span<const std::string> ids,
+      absl::Time deadline = absl::InfiniteFuture());
 
   // Memory for operands of `bytes` bytes, 1 or more, which the client's lane,
   // if there is one with room, reads and writes where they are. Errors:
