@@ -60,6 +60,9 @@ std::unique_ptr<Command> NewDescribeCommand();
 std::unique_ptr<Command> NewGemmCommand();
 std::unique_ptr<Command> NewUnloadCommand();
 std::unique_ptr<Command> NewInfoCommand();
+std::unique_ptr<Command> NewPinCommand();
+std::unique_ptr<Command> NewTouchCommand();
+std::unique_ptr<Command> NewWaitReadyCommand();
 
 // Whole models, which the Python package qgemm loads.
 std::unique_ptr<Command> NewLoadModelCommand();

@@ -57,7 +57,8 @@ std::vector<AddedCommand> AddAllCommands(CLI::App* root) {
   std::vector<AddedCommand> commands;
   AddCommands(
       {NewLoadCommand, NewListCommand, NewDescribeCommand, NewGemmCommand,
-       NewUnloadCommand, NewInfoCommand, NewLoadModelCommand, NewPlanCommand},
+       NewUnloadCommand, NewPinCommand, NewTouchCommand, NewWaitReadyCommand,
+       NewInfoCommand, NewLoadModelCommand, NewPlanCommand},
       footer, root, &commands);
   CLI::App* const program = AddProgramGroup(root);
   program->fallthrough()->footer(footer);

@@ -27,9 +27,12 @@ using AsyncPrograms =
 using AsyncWeights =
     v1::Qgemm::WithRawMethod_LoadWeights<v1::Qgemm::WithRawMethod_QueryUpload<
         v1::Qgemm::WithRawMethod_FindMissingWeights<
-            v1::Qgemm::WithRawMethod_UnloadWeights<
-                v1::Qgemm::WithRawMethod_ListWeights<
-                    v1::Qgemm::WithRawMethod_GetWeights<AsyncPrograms>>>>>>;
+            v1::Qgemm::WithRawMethod_PinWeights<
+                v1::Qgemm::WithRawMethod_TouchWeights<
+                    v1::Qgemm::WithRawMethod_UnloadWeights<
+                        v1::Qgemm::WithRawMethod_ListWeights<
+                            v1::Qgemm::WithRawMethod_GetWeights<
+                                AsyncPrograms>>>>>>>>;
 using AsyncQgemm =
     v1::Qgemm::WithRawMethod_Gemm<v1::Qgemm::WithRawMethod_GemmStream<
         v1::Qgemm::WithRawMethod_GetServerInfo<AsyncWeights>>>;

@@ -236,45 +236,6 @@ absl::StatusOr<ByteReservation> WeightStore::ReserveFree(int64_t bytes) {
   return budget_.Reserve(bytes);
 }
 
-void WeightStore::MakeRoom(int64_t bytes) {
-  MutexLock lock(&room_mutex_);
-  const int64_t needed_bytes =
-      budget_.used_bytes() + bytes - budget_.limit_bytes();
-  std::set<std::string> pinned;
-  for (const std::string& name : state_.pin_names) {
-    const auto layer = Find(kAnybody, name);
-    if (layer.ok()) pinned.insert((*layer)->id);
-  }
-  std::vector<std::shared_ptr<const Weights>> resident;
-  std::vector<EvictionCandidate> candidates;
-  for (auto& layer : layers_.records()) {
-    if (layer->resident == nullptr) continue;
-    EvictionCandidate candidate;
-    candidate.bytes = layer->resident->resident_bytes() + kLayerRecordBytes;
-    candidate.last_use = layer->use->last();
-    candidate.is_pinned = pinned.count(layer->id) != 0;
-    candidate.is_in_use = layer->resident.use_count() > 1;
-    candidate.is_on_disk = state()->Has(layer->id);
-    candidates.push_back(candidate);
-    resident.push_back(std::move(layer));
-  }
-  for (const size_t victim : ChooseVictims(
-           candidates, needed_bytes, state_.clock->Now(), state_.eviction)) {
-    auto on_disk = std::make_shared<Weights>(*resident[victim]);
-    on_disk->resident = nullptr;
-    layers_.Replace(resident[victim], on_disk);
-  }
-}
-
-absl::StatusOr<std::shared_ptr<const Weights>> WeightStore::FindToUse(
-    const Principal* caller, absl::string_view name_or_id) const {
-  auto found = Find(caller, name_or_id);
-  if (found.ok() && state_.clock != nullptr) {
-    (*found)->use->Touch(state_.clock->Now());
-  }
-  return found;
-}
-
 absl::Status WeightStore::Resize(const Principal* caller, int64_t bytes,
                                  ByteReservation* reservation) {
   const absl::Status resized = reservation->Resize(bytes);

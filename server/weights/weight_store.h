@@ -11,7 +11,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -19,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -35,20 +38,33 @@
 
 namespace qgemm {
 
-// Last request for a layer. Thread-safe.
+// Last request for a layer, and the time until which clients want it to stay in
+// memory. Thread-safe.
 class LayerUse {
  public:
   void Touch(absl::Time now) {
     last_.store(absl::ToUnixNanos(now), std::memory_order_relaxed);
   }
-  // The infinite past if there was none.
-  absl::Time last() const {
-    const int64_t last = last_.load(std::memory_order_relaxed);
-    return last == 0 ? absl::InfinitePast() : absl::FromUnixNanos(last);
+  // Lasts until the latest time of all leases.
+  void Lease(absl::Time until) {
+    const int64_t wanted = absl::ToUnixNanos(until);
+    int64_t leased = leased_until_.load(std::memory_order_relaxed);
+    while (leased < wanted && !leased_until_.compare_exchange_weak(
+                                  leased, wanted, std::memory_order_relaxed)) {
+    }
   }
+  // The infinite past if there was none.
+  absl::Time last() const { return TimeOf(last_); }
+  absl::Time leased_until() const { return TimeOf(leased_until_); }
 
  private:
+  static absl::Time TimeOf(const std::atomic<int64_t>& nanoseconds) {
+    const int64_t time = nanoseconds.load(std::memory_order_relaxed);
+    return time == 0 ? absl::InfinitePast() : absl::FromUnixNanos(time);
+  }
+
   std::atomic<int64_t> last_{0};
+  std::atomic<int64_t> leased_until_{0};
 };
 
 // One layer that the server holds. Immutable: one that is brought from the disk
@@ -164,6 +180,20 @@ class WeightStore {
   // The same for a request, which counts as a use of the layer.
   absl::StatusOr<std::shared_ptr<const Weights>> FindToUse(
       const Principal* caller, absl::string_view name_or_id) const;
+  // The same for several, names or ids, all or none of them; they stay in
+  // memory for `lease`, if that is not 0.
+  using Layers = std::vector<std::shared_ptr<const Weights>>;
+  absl::StatusOr<Layers> Touch(const Principal* caller,
+                               absl::Span<const std::string> weights,
+                               absl::Duration lease) const;
+  // Keeps layers in memory until they are unpinned, or the caller holds them no
+  // more, or the server ends. Errors: NOT_FOUND, PERMISSION_DENIED (the caller
+  // does not hold one of them); nothing has changed then.
+  absl::StatusOr<Layers> Pin(const Principal* caller,
+                             absl::Span<const std::string> weights);
+  // Ends the caller's pins; those of all for one that manages all.
+  absl::Status Unpin(const Principal* caller,
+                     absl::Span<const std::string> weights);
   // With its names that come after `names_after`, in the order of bytes.
   absl::StatusOr<NamedWeights> Get(const Principal* caller,
                                    absl::string_view name_or_id,
@@ -213,6 +243,13 @@ class WeightStore {
     return layers_.Unload(caller, name_or_id, if_match);
   }
 
+  // Drops names of the caller that begin with the prefix, as NamedStore has it.
+  absl::StatusOr<DroppedNames> UnloadPrefix(const Principal* caller,
+                                            absl::string_view prefix,
+                                            int64_t max_names) {
+    return layers_.UnloadPrefix(caller, prefix, max_names);
+  }
+
   // Bytes in use, and the most that may be: of all, or those that count for a
   // caller who does not manage all. 0: no limit.
   int64_t used_bytes(const Principal* caller) const;
@@ -228,6 +265,11 @@ class WeightStore {
   // Sends layers to the disk so that so many bytes come back, if that can be.
   void MakeRoom(int64_t bytes);
   bool GiveUpOne(const std::string* owner);
+  absl::StatusOr<Layers> FindAll(const Principal* caller,
+                                 absl::Span<const std::string> weights) const;
+  // Ids of the layers that are pinned, by a flag or by clients. Forgets pins of
+  // clients that do not hold theirs any more.
+  std::set<std::string> PinnedIds();
 
   ServerMetrics* const metrics_;
   const StateTier state_;
@@ -236,6 +278,10 @@ class WeightStore {
   OwnerAccounts accounts_;
   NamedStore<Weights> layers_;
   Mutex room_mutex_;  // one makes room at a time
+  Mutex pins_mutex_;
+  // The client's id, empty for one that manages all, and the layer's.
+  std::set<std::pair<std::string, std::string>> pins_
+      ABSL_GUARDED_BY(pins_mutex_);
   Mutex give_up_mutex_;
   GiveUp give_up_ ABSL_GUARDED_BY(give_up_mutex_);
 };

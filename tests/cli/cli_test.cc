@@ -141,6 +141,25 @@ TEST_F(CliTest, TheSameWeightsAreSentOnce) {
   EXPECT_EQ(Json(load)["deduplicated"], true);
 }
 
+TEST_F(CliTest, PinsTouchesWaitsAndUnloadsByPrefix) {
+  for (const std::string name : {"prefix/a", "prefix/b"}) {
+    Json({"load", "--random=64x40", "--seed=41", "--name=" + name});
+  }
+  EXPECT_EQ(Json({"pin", "prefix/a", "prefix/b"})["pinned"], true);
+  EXPECT_EQ(Json({"pin", "--off", "prefix/a"})["pinned"], false);
+  EXPECT_EQ(Json({"touch", "prefix/a", "--lease=1m"})["resident"], 1);
+  EXPECT_EQ(Json({"wait-ready", "prefix/a", "prefix/b"})["ready"], true);
+  EXPECT_EQ(Json({"wait-ready"})["ready"], true);
+  const CommandResult never =
+      Qgemm({"wait-ready", "prefix/c", "--timeout=300ms"});
+  EXPECT_EQ(never.exit_code, kFailed);
+  EXPECT_THAT(never.err, HasSubstr("DEADLINE_EXCEEDED"));
+  EXPECT_THAT(never.err, HasSubstr("prefix/c"));
+  EXPECT_EQ(Json({"unload", "--prefix=prefix/"})["names"], 2);
+  EXPECT_EQ(Qgemm({"unload", "prefix/a", "--prefix=b"}).exit_code, kWrongUsage);
+  EXPECT_EQ(Qgemm({"touch", "prefix/a"}).exit_code, kFailed);
+}
+
 // Commands are killed later and later until one was within its upload.
 TEST_F(CliTest, AnUploadThatWasCutOffGoesOn) {
   int64_t resumed_bytes = 0;

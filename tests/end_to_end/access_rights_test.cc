@@ -48,6 +48,8 @@ const std::map<std::string, Roles>& Allowed() {
       {"qgemm.v1.Qgemm.LoadWeights", {"load"}},
       {"qgemm.v1.Qgemm.QueryUpload", {"load"}},
       {"qgemm.v1.Qgemm.FindMissingWeights", kReaders},
+      {"qgemm.v1.Qgemm.PinWeights", {"load"}},
+      {"qgemm.v1.Qgemm.TouchWeights", kReaders},
       {"qgemm.v1.Qgemm.UnloadWeights", {"load"}},
       {"qgemm.v1.Qgemm.ListWeights", kReaders},
       {"qgemm.v1.Qgemm.GetWeights", kReaders},

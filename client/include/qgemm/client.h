@@ -122,6 +122,31 @@ class Client {
       absl::Time deadline = absl::InfiniteFuture(),
       absl::string_view if_match = "");
 
+  // Drops the caller's names that begin with `prefix`, 1 to 128 characters, and
+  // weights with their last one. Returns how many went; of several servers, at
+  // the one where most did.
+  absl::StatusOr<int64_t> UnloadWeightsWithPrefix(
+      absl::string_view prefix, absl::Time deadline = absl::InfiniteFuture());
+
+  // Keeps weights, names or ids, in the server's memory until they are unpinned
+  // or the caller unloads them, or the server ends. All or none, 400 at most.
+  absl::Status PinWeights(absl::Span<const std::string> weights,
+                          absl::Time deadline = absl::InfiniteFuture());
+  absl::Status UnpinWeights(absl::Span<const std::string> weights,
+                            absl::Time deadline = absl::InfiniteFuture());
+
+  // Counts as a use of weights, and brings those that are on the server's disk
+  // alone, without waiting for them; they stay in memory for `lease`, an hour
+  // at most, if that is not 0. Returns how many are in memory by now; of
+  // several servers, at the one where fewest are. All or none, 400 at most.
+  absl::StatusOr<int64_t> TouchWeights(
+      absl::Span<const std::string> weights,
+      absl::Duration lease = absl::ZeroDuration(),
+      absl::Time deadline = absl::InfiniteFuture());
+
+  // True if every server says that it serves (grpc.health.v1).
+  absl::StatusOr<bool> IsServing(absl::Time deadline = absl::InfiniteFuture());
+
   // All layers, sorted by first name, then id. Takes as many calls as the
   // server has pages; a layer that is loaded or bound to another first name
   // meanwhile may be missing or come twice.
