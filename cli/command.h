@@ -82,6 +82,12 @@ std::unique_ptr<Command> NewProgramDescribeCommand();
 std::unique_ptr<Command> NewProgramRunCommand();
 std::unique_ptr<Command> NewProgramUnloadCommand();
 
+// Adds `store`, whose commands follow, one of which is required.
+CLI::App* AddStoreGroup(CLI::App* root);
+std::unique_ptr<Command> NewStoreListCommand();
+std::unique_ptr<Command> NewStoreVerifyCommand();
+std::unique_ptr<Command> NewStoreCleanCommand();
+
 // Adds the required argument WEIGHTS.
 void AddWeightsArgument(CLI::App* command, std::string* weights);
 // Adds the required argument PROGRAM.

@@ -66,6 +66,11 @@ std::vector<AddedCommand> AddAllCommands(CLI::App* root) {
       {NewProgramLoadCommand, NewProgramListCommand, NewProgramDescribeCommand,
        NewProgramRunCommand, NewProgramUnloadCommand},
       footer, program, &commands);
+  CLI::App* const store = AddStoreGroup(root);
+  store->fallthrough()->footer(footer);
+  AddCommands(
+      {NewStoreListCommand, NewStoreVerifyCommand, NewStoreCleanCommand},
+      footer, store, &commands);
   return commands;
 }
 

@@ -73,6 +73,18 @@ struct LaneFamilies {
   LabelledCounter ended;
 };
 
+// Bounds of memory.
+struct MemoryLimitFamilies {
+  explicit MemoryLimitFamilies(prometheus::Registry& r)
+      : staging(AddGauge(r, "qgemm_staging_limit_bytes",
+                         "Bound of host memory for operands; 0 is none.")),
+        process(AddGauge(r, "qgemm_memory_limit_bytes",
+                         "Bound of the process's memory; 0 is unknown.")) {}
+
+  prometheus::Gauge* staging;
+  prometheus::Gauge* process;
+};
+
 // Layers, programs and their names.
 struct WeightsFamilies {
   explicit WeightsFamilies(prometheus::Registry& r)

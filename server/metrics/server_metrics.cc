@@ -23,6 +23,7 @@
 #include "server/metrics/metric_families.h"
 #include "server/metrics/request_families.h"
 #include "server/metrics/server_families.h"
+#include "server/metrics/state_families.h"
 #include "server/metrics/traffic.h"
 
 namespace qgemm {
@@ -129,17 +130,6 @@ class MemoryFamilies {
   mutable absl::AnyInvocable<MemoryFigures()> sample_ ABSL_GUARDED_BY(mutex_);
 };
 
-struct MemoryLimitFamilies {
-  explicit MemoryLimitFamilies(prometheus::Registry& r)
-      : staging(AddGauge(r, "qgemm_staging_limit_bytes",
-                         "Bound of host memory for operands; 0 is none.")),
-        process(AddGauge(r, "qgemm_memory_limit_bytes",
-                         "Bound of the process's memory; 0 is unknown.")) {}
-
-  prometheus::Gauge* staging;
-  prometheus::Gauge* process;
-};
-
 struct LaunchFamilies {
   explicit LaunchFamilies(prometheus::Registry& r)
       : errors(r, "qgemm_launch_errors_total",
@@ -174,6 +164,7 @@ struct ServerMetrics::Families final : public prometheus::Collectable {
     launch.Collect(&families);
     families.push_back(requests.stages.Collect());
     memory.Collect(&families);
+    state.Collect(&families);
     traffic.Collect(&families);
     return families;
   }
@@ -184,6 +175,7 @@ struct ServerMetrics::Families final : public prometheus::Collectable {
   RequestFamilies requests{counters_and_gauges};
   LaunchFamilies launch{counters_and_gauges};
   MemoryFamilies memory;
+  StateFamilies state{counters_and_gauges};
   MemoryLimitFamilies limits{counters_and_gauges};
   WeightsFamilies weights{counters_and_gauges};
   ProgramFamilies programs{counters_and_gauges};
@@ -272,6 +264,27 @@ void ServerMetrics::SetProgramCounts(int64_t programs, int64_t names) {
 
 void ServerMetrics::SampleMemory(absl::AnyInvocable<MemoryFigures()> sample) {
   families_->memory.Sample(std::move(sample));
+}
+
+void ServerMetrics::SampleState(absl::AnyInvocable<StateFigures()> sample) {
+  families_->state.Sample(std::move(sample));
+}
+
+void ServerMetrics::LayerBrought(absl::StatusCode code, absl::Duration took) {
+  families_->state.loads.Increment(absl::StatusCodeToString(code));
+  families_->state.load_seconds->Increment(absl::ToDoubleSeconds(took));
+}
+
+void ServerMetrics::LayersEvicted(int64_t layers) {
+  families_->state.evictions->Increment(static_cast<double>(layers));
+}
+
+void ServerMetrics::StateFilesDamaged(int64_t files) {
+  families_->state.damaged_files->Increment(static_cast<double>(files));
+}
+
+void ServerMetrics::AddVerifiedBytes(int64_t bytes) {
+  families_->state.verified_bytes->Increment(static_cast<double>(bytes));
 }
 
 std::shared_ptr<Traffic> ServerMetrics::LayerTraffic(absl::string_view layer) {

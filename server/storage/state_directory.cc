@@ -18,15 +18,12 @@
 namespace qgemm {
 namespace {
 
-constexpr char kLock[] = "lock";
 constexpr char kVersionFile[] = "version";
-constexpr char kLog[] = "names.log";
-constexpr char kDamaged[] = "damaged";
 constexpr absl::string_view kVersionText = "qgemm state directory, version ";
 constexpr int kVersion = 1;
 
 std::string DamagedPathOf(absl::string_view name) {
-  return absl::StrCat(kDamaged, "/", name);
+  return absl::StrCat(StateDirectory::kDamaged, "/", name);
 }
 
 ByteBudgetOptions ToBudgetOptions(const StateDirectoryOptions& options) {
@@ -65,27 +62,28 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(
     FileSystem* files, const StateDirectoryOptions& options) {
   auto directory =
       std::unique_ptr<StateDirectory>(new StateDirectory(files, options));
-  ASSIGN_OR_RETURN(directory->lock_, files->Lock(kLock));
-  RETURN_IF_ERROR(directory->CheckVersion());
+  ASSIGN_OR_RETURN(directory->lock_, files->Lock(std::string(kLock)));
+  const absl::Status version = CheckVersion(files);
+  RETURN_IF_ERROR(absl::IsNotFound(version) ? directory->WriteVersion()
+                                            : version);
   RETURN_IF_ERROR(directory->Recover());
   return directory;
 }
 
-absl::Status StateDirectory::CheckVersion() {
-  absl::StatusOr<std::unique_ptr<File>> file = files_->OpenToRead(kVersionFile);
-  if (absl::IsNotFound(file.status())) {
-    ASSIGN_OR_RETURN(const std::unique_ptr<File> made,
-                     files_->CreateUnnamed("."));
-    RETURN_IF_ERROR(
-        made->WriteAt(0, absl::StrCat(kVersionText, kVersion, "\n")));
-    RETURN_IF_ERROR(made->Sync());
-    RETURN_IF_ERROR(files_->Publish(made.get(), kVersionFile));
-    return files_->SyncFolder(".");
-  }
-  RETURN_IF_ERROR(file.status());
+absl::Status StateDirectory::WriteVersion() {
+  ASSIGN_OR_RETURN(const std::unique_ptr<File> made,
+                   files_->CreateUnnamed("."));
+  RETURN_IF_ERROR(made->WriteAt(0, absl::StrCat(kVersionText, kVersion, "\n")));
+  RETURN_IF_ERROR(made->Sync());
+  RETURN_IF_ERROR(files_->Publish(made.get(), kVersionFile));
+  return files_->SyncFolder(".");
+}
+
+absl::Status StateDirectory::CheckVersion(FileSystem* files) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<File> file,
+                   files->OpenToRead(kVersionFile));
   std::string text(128, '\0');
-  ASSIGN_OR_RETURN(const int64_t bytes,
-                   (*file)->ReadAt(0, absl::MakeSpan(text)));
+  ASSIGN_OR_RETURN(const int64_t bytes, file->ReadAt(0, absl::MakeSpan(text)));
   text.resize(bytes);
   absl::string_view version = text;
   int number = 0;
@@ -107,7 +105,8 @@ absl::Status StateDirectory::Recover() {
   RETURN_IF_ERROR(RemoveTemporaries(std::string(kLayers)));
   {
     MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(log_, NamesLog::Open(files_, kLog, DamagedPathOf(kLog)));
+    ASSIGN_OR_RETURN(
+        log_, NamesLog::Open(files_, std::string(kLog), DamagedPathOf(kLog)));
     recovery_.log_was_damaged = log_->was_damaged();
   }
   ASSIGN_OR_RETURN(const std::vector<FolderEntry> found,
@@ -120,7 +119,7 @@ absl::Status StateDirectory::Recover() {
 absl::Status StateDirectory::MakeFolders() {
   RETURN_IF_ERROR(files_->MakeFolder(std::string(kLayers)));
   RETURN_IF_ERROR(files_->MakeFolder(std::string(kUploads)));
-  RETURN_IF_ERROR(files_->MakeFolder(kDamaged));
+  RETURN_IF_ERROR(files_->MakeFolder(std::string(kDamaged)));
   return files_->SyncFolder(".");
 }
 

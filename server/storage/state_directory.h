@@ -109,6 +109,21 @@ class StateDirectory {
     ByteReservation reservation_;
   };
 
+  // Names in the directory (docs/storage.md#files).
+  static constexpr absl::string_view kLock = "lock";
+  static constexpr absl::string_view kLog = "names.log";
+  static constexpr absl::string_view kLayers = "layers";
+  static constexpr absl::string_view kUploads = "uploads";
+  static constexpr absl::string_view kDamaged = "damaged";
+  static constexpr absl::string_view kSuffix = ".qgw";
+  // The path of a layer's file.
+  static std::string PathOf(const std::string& id);
+
+  // OK if the folder of `files` is a state directory that this program reads.
+  // Errors: NOT_FOUND (it is none yet), FAILED_PRECONDITION (it is of another
+  // version, or something else).
+  static absl::Status CheckVersion(FileSystem* files);
+
   // Opens the directory, which is made if it is empty; sets damaged files
   // aside, and removes those that nothing holds. `files` is of the folder and
   // must outlive the directory. Errors: UNAVAILABLE (another process has it
@@ -170,18 +185,13 @@ class StateDirectory {
     int64_t holds = 0;
   };
 
-  static constexpr absl::string_view kLayers = "layers";
-  static constexpr absl::string_view kUploads = "uploads";
-  static constexpr absl::string_view kSuffix = ".qgw";
-
-  static std::string PathOf(const std::string& id);
   static std::string PartPathOf(const UploadKey& key);
 
   StateDirectory(FileSystem* files, const StateDirectoryOptions& options);
 
   absl::Status Recover();
   absl::Status MakeFolders();
-  absl::Status CheckVersion();
+  absl::Status WriteVersion();
   absl::Status RemoveTemporaries(const std::string& folder);
   // Looks at a file of the opening; an error only if the disk failed.
   absl::Status Adopt(const FolderEntry& file);

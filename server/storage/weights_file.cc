@@ -300,13 +300,14 @@ absl::StatusOr<int64_t> WeightsFileReader::ReadSound(Consume consume) const {
   return offset;
 }
 
-absl::Status WeightsFileReader::Verify() const {
+absl::Status WeightsFileReader::Verify(
+    absl::FunctionRef<absl::Status(int64_t bytes)> go_on) const {
   Sha256 hash;
   hash.Update(CanonicalText(header_.spec));
-  RETURN_IF_ERROR(Read([&hash](Section, absl::Span<const uint8_t> bytes) {
+  RETURN_IF_ERROR(Read([&](Section, absl::Span<const uint8_t> bytes) {
     hash.Update(absl::string_view(reinterpret_cast<const char*>(bytes.data()),
                                   bytes.size()));
-    return absl::OkStatus();
+    return go_on(static_cast<int64_t>(bytes.size()));
   }));
   const Sha256Digest id = hash.Finish();
   if (id == header_.id) return absl::OkStatus();

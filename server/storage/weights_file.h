@@ -117,8 +117,10 @@ class WeightsFileReader {
   // that were handed over.
   absl::StatusOr<int64_t> ReadSound(Consume consume) const;
 
-  // Reads all and compares the hash to the id. Errors: Read's, DATA_LOSS.
-  absl::Status Verify() const;
+  // Reads all and compares the hash to the id. Errors: Read's, DATA_LOSS, those
+  // of `go_on`, which is asked with the bytes of each piece that was hashed.
+  absl::Status Verify(absl::FunctionRef<absl::Status(int64_t bytes)> go_on =
+                          [](int64_t) { return absl::OkStatus(); }) const;
 
  private:
   friend class WeightsFileWriter;

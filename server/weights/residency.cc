@@ -36,12 +36,27 @@ void WeightStore::MakeRoom(int64_t bytes) {
     candidates.push_back(candidate);
     resident.push_back(std::move(layer));
   }
-  for (const size_t victim : ChooseVictims(
-           candidates, needed_bytes, state_.clock->Now(), state_.eviction)) {
+  const std::vector<size_t> victims = ChooseVictims(
+      candidates, needed_bytes, state_.clock->Now(), state_.eviction);
+  for (const size_t victim : victims) {
     auto on_disk = std::make_shared<Weights>(*resident[victim]);
     on_disk->resident = nullptr;
     layers_.Replace(resident[victim], on_disk);
   }
+  if (metrics_ != nullptr) {
+    metrics_->LayersEvicted(static_cast<int64_t>(victims.size()));
+  }
+}
+
+StateFigures WeightStore::state_figures() const {
+  StateFigures figures;
+  figures.bytes = state()->used_bytes();
+  figures.limit_bytes = state()->max_bytes();
+  figures.layers = state()->file_count();
+  for (const auto& layer : layers_.records()) {
+    figures.resident_layers += layer->resident != nullptr ? 1 : 0;
+  }
+  return figures;
 }
 
 absl::StatusOr<std::shared_ptr<const Weights>> WeightStore::FindToUse(

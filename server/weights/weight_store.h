@@ -234,6 +234,10 @@ class WeightStore {
 
   // Null without one.
   StateDirectory* state() const { return state_.directory; }
+  // There must be one.
+  StateFigures state_figures() const;
+  // May be null.
+  ServerMetrics* metrics() const { return metrics_; }
 
   // Drops a name, or for an id the caller's names of it, as NamedStore::Unload
   // does. Returns true if the caller finds the weights no more.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -158,6 +159,51 @@ TEST_F(CliTest, PinsTouchesWaitsAndUnloadsByPrefix) {
   EXPECT_EQ(Json({"unload", "--prefix=prefix/"})["names"], 2);
   EXPECT_EQ(Qgemm({"unload", "prefix/a", "--prefix=b"}).exit_code, kWrongUsage);
   EXPECT_EQ(Qgemm({"touch", "prefix/a"}).exit_code, kFailed);
+}
+
+TEST_F(CliTest, AStateDirectoryIsListedVerifiedAndCleaned) {
+  const std::string folder = testing::TempDir() + "/state";
+  const auto store = [&folder](const std::string& command) {
+    return RunProgram({"cli/qgemm", "store", command, folder, "--json"});
+  };
+  EXPECT_THAT(store("ls").err, HasSubstr("FAILED_PRECONDITION"));
+  std::string id;
+  {
+    ChildProcess server(
+        "server/qgemm_server",
+        {"--listen=127.0.0.1:0", "--backend=cpu", "--state_dir=" + folder});
+    const std::string address = server.WaitForOutput("serving on ");
+    for (const std::string name : {"one", "two"}) {
+      const CommandResult loaded = RunProgram(
+          {"cli/qgemm", "load", "--random=64x40", "--seed=5", "--json",
+           "--format=" + std::string(name == "one" ? "q4_0" : "int4"),
+           "--name=" + name, "--server=" + address});
+      ASSERT_EQ(loaded.exit_code, kDone) << loaded.err;
+      id = nlohmann::json::parse(loaded.out)["id"];
+    }
+    for (const char* const command : {"ls", "verify", "gc"}) {
+      EXPECT_THAT(store(command).err, HasSubstr("UNAVAILABLE")) << command;
+    }
+    server.Signal(SIGTERM);
+    EXPECT_EQ(server.Wait(), 0);
+  }
+  const auto listed = nlohmann::json::parse(store("ls").out);
+  EXPECT_EQ(listed["layers"].size(), 2);
+  EXPECT_EQ(nlohmann::json::parse(store("verify").out)["layers"], 2);
+  {
+    std::fstream file(folder + "/layers/" + id + ".qgw",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096 + 3);
+    file.put('\x55');
+    file.put('\xaa');
+  }
+  const CommandResult wrong = store("verify");
+  EXPECT_EQ(wrong.exit_code, kFailed);
+  EXPECT_THAT(wrong.err, HasSubstr("DATA_LOSS"));
+  EXPECT_EQ(nlohmann::json::parse(wrong.out)["wrong"][0]["id"], id);
+  std::ofstream(folder + "/layers/" + std::string(64, 'a') + ".qgw") << "x";
+  EXPECT_EQ(nlohmann::json::parse(store("gc").out)["freed_bytes"], 1);
+  EXPECT_EQ(nlohmann::json::parse(store("ls").out)["unheld"]["files"], 0);
 }
 
 // Commands are killed later and later until one was within its upload.
