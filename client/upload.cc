@@ -251,7 +251,10 @@ class Load {
     for (std::thread& thread : threads) thread.join();
     RETURN_IF_ERROR(read);
     for (size_t i = 0; i < servers.size(); ++i) {
-      if (relay.IsBehind(i)) continue;  // in the next pass
+      if (relay.IsBehind(i)) {  // in the next pass, where this one came to
+        destinations_[servers[i]].resumes = !header_.sha256().empty();
+        continue;
+      }
       End(servers[i], std::move(results[i]), attempts[i]->retry_delay());
     }
     return absl::OkStatus();

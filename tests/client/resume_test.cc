@@ -105,8 +105,9 @@ TEST_F(ResumeTest, ALoadGoesOnWhenItsServerWasKilled) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_TRUE(killed);
   EXPECT_FALSE(result->deduplicated);
-  // The bytes on their way when the server died, and a block, come again.
-  EXPECT_GE(result->resumed_bytes, kBytes * 3 / 4);
+  // Bytes on their way when the server died, a window of gRPC's at most, come
+  // again, and a block.
+  EXPECT_GE(result->resumed_bytes, kBytes / 4);
   EXPECT_LT(result->resumed_bytes, kBytes);
   ExpectRight(client.get());
 }
@@ -145,7 +146,7 @@ TEST_F(ResumeTest, AnotherProcessGoesOnIfItAsks) {
   options.resume = true;
   const auto result = client->LoadWeights(Layer(), options);
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_GE(result->resumed_bytes, kBytes * 3 / 4);
+  EXPECT_GE(result->resumed_bytes, kBytes / 4);
   ExpectRight(client.get());
   const std::string missing(64, 'a');
   const auto found = client->FindMissingWeights({result->weights.id, missing});
