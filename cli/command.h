@@ -60,6 +60,9 @@ std::unique_ptr<Command> NewDescribeCommand();
 std::unique_ptr<Command> NewGemmCommand();
 std::unique_ptr<Command> NewUnloadCommand();
 std::unique_ptr<Command> NewInfoCommand();
+std::unique_ptr<Command> NewPinCommand();
+std::unique_ptr<Command> NewTouchCommand();
+std::unique_ptr<Command> NewWaitReadyCommand();
 
 // Whole models, which the Python package qgemm loads.
 std::unique_ptr<Command> NewLoadModelCommand();
@@ -78,6 +81,12 @@ std::unique_ptr<Command> NewProgramListCommand();
 std::unique_ptr<Command> NewProgramDescribeCommand();
 std::unique_ptr<Command> NewProgramRunCommand();
 std::unique_ptr<Command> NewProgramUnloadCommand();
+
+// Adds `store`, whose commands follow, one of which is required.
+CLI::App* AddStoreGroup(CLI::App* root);
+std::unique_ptr<Command> NewStoreListCommand();
+std::unique_ptr<Command> NewStoreVerifyCommand();
+std::unique_ptr<Command> NewStoreCleanCommand();
 
 // Adds the required argument WEIGHTS.
 void AddWeightsArgument(CLI::App* command, std::string* weights);

@@ -57,7 +57,8 @@ std::vector<AddedCommand> AddAllCommands(CLI::App* root) {
   std::vector<AddedCommand> commands;
   AddCommands(
       {NewLoadCommand, NewListCommand, NewDescribeCommand, NewGemmCommand,
-       NewUnloadCommand, NewInfoCommand, NewLoadModelCommand, NewPlanCommand},
+       NewUnloadCommand, NewPinCommand, NewTouchCommand, NewWaitReadyCommand,
+       NewInfoCommand, NewLoadModelCommand, NewPlanCommand},
       footer, root, &commands);
   CLI::App* const program = AddProgramGroup(root);
   program->fallthrough()->footer(footer);
@@ -65,6 +66,11 @@ std::vector<AddedCommand> AddAllCommands(CLI::App* root) {
       {NewProgramLoadCommand, NewProgramListCommand, NewProgramDescribeCommand,
        NewProgramRunCommand, NewProgramUnloadCommand},
       footer, program, &commands);
+  CLI::App* const store = AddStoreGroup(root);
+  store->fallthrough()->footer(footer);
+  AddCommands(
+      {NewStoreListCommand, NewStoreVerifyCommand, NewStoreCleanCommand},
+      footer, store, &commands);
   return commands;
 }
 

@@ -84,15 +84,37 @@ class UnloadCommand final : public Command {
     CLI::App* const command = app->add_subcommand(
         "unload",
         "Drops a name, and the weights with their last; by id: with all");
-    AddWeightsArgument(command, &weights_);
+    command->add_option("WEIGHTS", weights_,
+                        "Name, id, or the first digits of one");
+    flags::AddOption(command, "prefix", &prefix_,
+                     "Drops all names of the client that begin so; in place "
+                     "of WEIGHTS");
     flags::AddOption(command, "if_match", &if_match_,
                      "Fails unless WEIGHTS have this id, whole or its first "
                      "digits");
     return command;
   }
+  absl::Status CheckUsage() override {
+    if (weights_.empty() == prefix_.empty()) {
+      return absl::InvalidArgumentError(
+          "give WEIGHTS or --prefix, one of them");
+    }
+    if (!prefix_.empty() && !if_match_.empty()) {
+      return absl::InvalidArgumentError(
+          "--if_match is about one layer; give it without --prefix");
+    }
+    return absl::OkStatus();
+  }
   absl::Status Run(const CommonOptions& common) override {
     ASSIGN_OR_RETURN(const auto client, common.Connect());
     const absl::Time deadline = common.Deadline();
+    if (!prefix_.empty()) {
+      ASSIGN_OR_RETURN(const int64_t names,
+                       client->UnloadWeightsWithPrefix(prefix_, deadline));
+      Print(common.json ? FormatJson({{"prefix", prefix_}, {"names", names}})
+                        : absl::StrCat("dropped ", names, " names\n"));
+      return absl::OkStatus();
+    }
     ASSIGN_OR_RETURN(const std::string weights,
                      ResolveWeights(weights_, deadline, client.get()));
     ASSIGN_OR_RETURN(const std::string if_match,
@@ -112,6 +134,7 @@ class UnloadCommand final : public Command {
 
  private:
   std::string weights_;
+  std::string prefix_;
   std::string if_match_;
 };
 

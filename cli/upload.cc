@@ -99,6 +99,9 @@ class LoadCommand final : public Command {
     flags::AddOption(command, "if_match", &if_match_,
                      "Fails unless the name is bound to the weights of this "
                      "id, whole or its first digits, or to the uploaded ones");
+    flags::AddSwitch(command, "resume", &resume_,
+                     "Goes on with an upload of this layer that was cut off, "
+                     "where the server has come to");
     layer_.AddTo(command);
     return command;
   }
@@ -120,6 +123,7 @@ class LoadCommand final : public Command {
     LoadOptions options;
     options.name = name_;
     options.create_only = create_only_;
+    options.resume = resume_;
     options.deadline = common.Deadline();
     ASSIGN_OR_RETURN(options.if_match,
                      ResolveWeights(if_match_, options.deadline, client.get()));
@@ -143,6 +147,7 @@ class LoadCommand final : public Command {
     if (json) {
       OrderedJson object = ToJson(result.weights);
       object["deduplicated"] = result.deduplicated;
+      object["resumed_bytes"] = result.resumed_bytes;
       object["flushed_blocks"] = result.flushed_blocks;
       object["seconds"] = absl::ToDoubleSeconds(elapsed);
       Print(FormatJson(object));
@@ -155,6 +160,9 @@ class LoadCommand final : public Command {
             ? "nothing: the server held it already"
             : absl::StrCat("in ", absl::FormatDuration(absl::Trunc(
                                       elapsed, absl::Milliseconds(1)))));
+    if (result.resumed_bytes > 0) {
+      fields.emplace_back("continued after", FormatBytes(result.resumed_bytes));
+    }
     if (result.flushed_blocks > 0) {
       fields.emplace_back("blocks rounded to zero",
                           absl::StrCat(result.flushed_blocks));
@@ -164,6 +172,7 @@ class LoadCommand final : public Command {
 
   std::string name_;
   bool create_only_ = false;
+  bool resume_ = false;
   std::string if_match_;
   LayerOptions layer_;
 };

@@ -204,6 +204,7 @@ absl::StatusOr<LoadResult> Client::LoadWeights(const WeightsStream& stream,
   LoadResult result = std::move(results.front());
   for (const LoadResult& other : results) {
     result.deduplicated &= other.deduplicated;
+    result.resumed_bytes = std::min(result.resumed_bytes, other.resumed_bytes);
   }
   return result;
 }
@@ -273,6 +274,29 @@ absl::StatusOr<bool> Client::UnloadWeights(absl::string_view name_or_id,
                        Impl::Lack::kIsFine));
   return std::all_of(responses.begin(), responses.end(),
                      [](const auto& response) { return response.freed(); });
+}
+
+absl::StatusOr<std::vector<std::string>> Client::FindMissingWeights(
+    absl::Span<const std::string> ids, absl::Time deadline) {
+  constexpr size_t kIdsACall = 900;
+  std::vector<std::string> missing;
+  for (size_t begin = 0; begin < ids.size(); begin += kIdsACall) {
+    const auto part = ids.subspan(begin, kIdsACall);
+    v1::FindMissingWeightsRequest request;
+    for (const std::string& id : part) request.add_ids(id);
+    ASSIGN_OR_RETURN(
+        const auto responses,
+        impl_->CallEveryServer<v1::FindMissingWeightsResponse>(
+            "/qgemm.v1.Qgemm/FindMissingWeights", request, deadline));
+    std::set<std::string> lacking;
+    for (const auto& response : responses) {
+      lacking.insert(response.missing().begin(), response.missing().end());
+    }
+    for (const std::string& id : part) {
+      if (lacking.count(id) != 0) missing.push_back(id);
+    }
+  }
+  return missing;
 }
 
 absl::StatusOr<std::vector<WeightsInfo>> Client::ListWeights(

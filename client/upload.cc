@@ -7,6 +7,7 @@
 #include <grpcpp/client_context.h>
 
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/crc32c.h"
@@ -25,6 +27,7 @@
 #include "qgemm/v1/qgemm.grpc.pb.h"
 #include "rpc/grpc_status.h"
 #include "rpc/message_limits.h"
+#include "rpc/payload_message.h"
 
 namespace qgemm {
 namespace {
@@ -40,14 +43,15 @@ constexpr absl::Duration kPatience = absl::Seconds(10);
 class Attempt {
  public:
   Attempt(CallEngine* engine, size_t server, absl::Time deadline)
-      : engine_(engine), server_(server) {
+      : engine_(engine), server_(server), deadline_(deadline) {
     SetContextDeadline(deadline, &context_);
     engine->Authorize(&context_);
   }
 
   // Sends what the relay has for the taker, which leaves it then. Once.
-  absl::StatusOr<LoadResult> Run(const v1::WeightsHeader& header,
+  absl::StatusOr<LoadResult> Run(const v1::WeightsHeader& header, bool resumes,
                                  ChunkRelay* relay, size_t taker) {
+    if (resumes) AskForReceived(header);
     if (!engine_->Enter(&context_)) {
       relay->Leave(taker);
       return absl::CancelledError("the client was destroyed");
@@ -69,6 +73,9 @@ class Attempt {
   // The server's word on when the same load may succeed, after Run.
   std::optional<absl::Duration> retry_delay() const { return retry_delay_; }
 
+  // Bytes that it has not sent, as the server had them.
+  int64_t resumed_bytes() const { return resume_bytes_.value_or(0); }
+
  private:
   absl::StatusOr<LoadResult> Send(const v1::WeightsHeader& header,
                                   const std::shared_ptr<grpc::Channel>& channel,
@@ -78,13 +85,16 @@ class Attempt {
     const auto writer = stub->LoadWeights(&context_, &response);
     v1::LoadWeightsRequest request;
     *request.mutable_header() = header;
+    if (resume_bytes_.has_value()) {
+      request.mutable_header()->set_resume_bytes(*resume_bytes_);
+    }
     // A failed write means that the answer is there, or an error; Finish
     // returns which.
     bool open = writer->Write(request);
     while (open) {
       const ChunkRelay::Chunk chunk = relay->Take(taker);
       if (chunk == nullptr) break;
-      open = writer->Write(*chunk);
+      open = WriteNews(*chunk, writer.get());
     }
     if (open && relay->IsWhole(taker)) {
       writer->WritesDone();
@@ -98,12 +108,58 @@ class Attempt {
     result.weights = FromWire(response.weights());
     result.deduplicated = response.deduplicated();
     result.flushed_blocks = response.flushed_blocks();
+    if (!result.deduplicated) result.resumed_bytes = resumed_bytes();
     return result;
+  }
+
+  // Asks the server for what it has of an upload that was cut off. Whatever
+  // goes wrong with that goes wrong with the upload too.
+  void AskForReceived(const v1::WeightsHeader& header) {
+    v1::QueryUploadRequest request;
+    request.set_id(absl::BytesToHexString(header.sha256()));
+    UnaryCall call;
+    call.method = "/qgemm.v1.Qgemm/QueryUpload";
+    call.request = WriteMessage(request);
+    call.where.server = server_;
+    call.deadline = std::min(deadline_, absl::Now() + kPatience);
+    std::promise<CallOutcome> promise;
+    call.done = [&promise](CallOutcome outcome) {
+      promise.set_value(std::move(outcome));
+    };
+    engine_->Start(std::move(call));
+    CallOutcome outcome = promise.get_future().get();
+    v1::QueryUploadResponse response;
+    const bool is_answered =
+        outcome.status.ok() &&
+        grpc::SerializationTraits<v1::QueryUploadResponse>::Deserialize(
+            &outcome.response, &response)
+            .ok();
+    resume_bytes_ = is_answered ? response.committed_bytes() : 0;
+  }
+
+  // Writes the part of a chunk that the server does not have.
+  bool WriteNews(const v1::LoadWeightsRequest& chunk,
+                 grpc::ClientWriter<v1::LoadWeightsRequest>* writer) {
+    const auto size = static_cast<int64_t>(chunk.chunk().bytes().size());
+    const int64_t known = resumed_bytes() - taken_bytes_;
+    taken_bytes_ += size;
+    if (known >= size) return true;
+    if (known <= 0) return writer->Write(chunk);
+    v1::LoadWeightsRequest rest;
+    v1::WeightsChunk* const news = rest.mutable_chunk();
+    news->set_section(chunk.chunk().section());
+    news->set_offset(chunk.chunk().offset() + known);
+    news->set_bytes(chunk.chunk().bytes().substr(known));
+    news->set_crc32c(Crc32c(news->bytes()));
+    return writer->Write(rest);
   }
 
   CallEngine* const engine_;
   const size_t server_;
+  const absl::Time deadline_;
   grpc::ClientContext context_;
+  std::optional<int64_t> resume_bytes_;
+  int64_t taken_bytes_ = 0;  // from the relay
   std::optional<absl::Duration> retry_delay_;
 };
 
@@ -117,6 +173,9 @@ class Load {
         options_(options),
         header_(ToWire(stream.spec)),
         destinations_(servers) {
+    for (Destination& each : destinations_) {
+      each.resumes = options.resume && id.has_value();
+    }
     header_.set_name(options.name);
     header_.set_create_only(options.create_only);
     header_.set_if_match(options.if_match);
@@ -146,6 +205,8 @@ class Load {
   struct Destination {
     EndedAttempt ended;  // number: of the attempt to come
     absl::Time due = absl::InfinitePast();
+    bool resumes = false;
+    bool was_aborted = false;
     std::optional<absl::StatusOr<LoadResult>> result;
   };
 
@@ -180,26 +241,38 @@ class Load {
     std::vector<absl::StatusOr<LoadResult>> results(servers.size());
     std::vector<std::thread> threads;
     for (size_t i = 0; i < servers.size(); ++i) {
-      threads.emplace_back(
-          [&, i] { results[i] = attempts[i]->Run(header_, &relay, i); });
+      threads.emplace_back([&, i] {
+        results[i] = attempts[i]->Run(
+            header_, destinations_[servers[i]].resumes, &relay, i);
+      });
     }
     const absl::Status read = PutChunks(&relay);
     relay.Close(read.ok() ? ChunkRelay::End::kWhole : ChunkRelay::End::kBroken);
     for (std::thread& thread : threads) thread.join();
     RETURN_IF_ERROR(read);
     for (size_t i = 0; i < servers.size(); ++i) {
-      if (relay.IsBehind(i)) continue;  // in the next pass
+      if (relay.IsBehind(i)) {  // in the next pass, where this one came to
+        destinations_[servers[i]].resumes = !header_.sha256().empty();
+        continue;
+      }
       End(servers[i], std::move(results[i]), attempts[i]->retry_delay());
     }
     return absl::OkStatus();
   }
 
-  // Keeps the result, or decides on another attempt.
+  // Keeps the result, or decides on another attempt, which goes on where this
+  // one came to. If the server lost that or took it amiss, or another upload of
+  // the same layer took over, one that does not follows at once.
   void End(size_t server, absl::StatusOr<LoadResult> result,
            std::optional<absl::Duration> retry_delay) {
     Destination& destination = destinations_[server];
     if (!result.ok() && stream_.rewind != nullptr) {
       EndedAttempt& ended = destination.ended;
+      const bool is_aborted =
+          absl::IsAborted(result.status()) ||
+          (destination.resumes && absl::IsDataLoss(result.status()));
+      destination.resumes = !is_aborted && !header_.sha256().empty();
+      if (is_aborted && !std::exchange(destination.was_aborted, true)) return;
       ended.status = result.status();
       ended.retry_delay = retry_delay;
       ended.deadline = options_.deadline;

@@ -86,6 +86,7 @@ RpcOptions ToRpcOptions(const ServerOptions& options) {
   rpc.max_message_bytes = options.max_message_bytes;
   rpc.weights_limits = options.weights_limits;
   rpc.max_uploads = options.max_uploads;
+  rpc.upload_linger = options.upload_linger;
   rpc.stream = options.stream;
   rpc.max_queued_bytes = options.scheduler.max_queued_bytes;
   rpc.max_client_staging_bytes = ClientStagingBytes(options);

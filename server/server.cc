@@ -41,6 +41,7 @@
 #include "server/scheduling/parked_requests.h"
 #include "server/tls/tls_credentials.h"
 #include "server/weights/layer_loader.h"
+#include "server/weights/layer_scrubber.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -87,6 +88,9 @@ class GrpcServer final : public Server {
                     ? nullptr
                     : std::make_unique<LayerLoader>(backend_.get(), &store_,
                                                     ToLoaderOptions(options))),
+        scrubber_(loader_ == nullptr ? nullptr
+                                     : std::make_unique<LayerScrubber>(
+                                           &store_, loader_.get())),
         programs_({options.max_programs, options.max_program_names}, &store_,
                   &metrics_),
         dispatcher_(backend_.get(), &clock_, &metrics_),
@@ -101,6 +105,10 @@ class GrpcServer final : public Server {
       return MemoryFigures{memory.weights_bytes, memory.staging_bytes,
                            memory.staging_leased_bytes};
     });
+    if (loader_ != nullptr) {
+      metrics_.SampleState([this] { return store_.state_figures(); });
+      metrics_.StateFilesDamaged(state_.directory->recovery().damaged_files);
+    }
     const BackendDescription description = backend_->describe();
     metrics_.SetBuildInfo(
         {kVersion, description.name, description.device, description.detail});
@@ -110,6 +118,7 @@ class GrpcServer final : public Server {
   ~GrpcServer() override {
     Drain(clock_.Now());
     metrics_.SampleMemory(nullptr);
+    metrics_.SampleState(nullptr);
   }
 
   absl::Status Start() {
@@ -124,6 +133,7 @@ class GrpcServer final : public Server {
                                                          MakeGpuSampler()));
     }
     if (loader_ != nullptr) loader_->Start();
+    if (scrubber_ != nullptr) scrubber_->Start();
     service_.Start();
     if (lanes_ != nullptr) lanes_->Start();
     serving_ = true;
@@ -153,6 +163,7 @@ class GrpcServer final : public Server {
     if (serving_) service_.BeginDrain();
     if (lanes_ != nullptr) lanes_->BeginDrain(LiveCalls::Draining());
     if (parked_ != nullptr) parked_->Drain();
+    if (scrubber_ != nullptr) scrubber_->Stop();
     if (loader_ != nullptr) loader_->Stop();
     scheduler_.Drain(failure().ok() ? deadline : clock_.Now());
     EndLaunches();
@@ -341,7 +352,8 @@ class GrpcServer final : public Server {
   const std::unique_ptr<Backend> backend_;
   const OpenedState state_;
   WeightStore store_;
-  const std::unique_ptr<LayerLoader> loader_;  // null: no state directory
+  const std::unique_ptr<LayerLoader> loader_;      // null: no state directory
+  const std::unique_ptr<LayerScrubber> scrubber_;  // the same
   ProgramStore programs_;
   BatchDispatcher dispatcher_;
   BatchScheduler scheduler_;

@@ -178,6 +178,11 @@ absl::Status Validate(const ServerOptions& options) {
   RETURN_IF_ERROR(
       CheckRange("max_k", options.weights_limits.max_k, 1, kMaxInt32));
   RETURN_IF_ERROR(CheckRange("max_uploads", options.max_uploads, 1, 64));
+  if (options.upload_linger < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--upload_linger = ", absl::FormatDuration(options.upload_linger),
+        " is negative; 0 keeps no upload that was cut off"));
+  }
   RETURN_IF_ERROR(CheckRange("max_layers", options.max_layers, 1, kMaxInt32));
   RETURN_IF_ERROR(CheckRange("max_names", options.max_names, 1, kMaxInt32));
   RETURN_IF_ERROR(

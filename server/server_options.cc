@@ -132,6 +132,9 @@ void AddSizeFlags(CLI::App* app, ServerOptions* options) {
             "Largest k (input features) of uploaded weights.");
   AddOption(app, "max_uploads", &options->max_uploads,
             "Concurrent uploads; more are refused with RESOURCE_EXHAUSTED.");
+  AddDuration(app, "upload_linger", &options->upload_linger,
+              "Time for which an upload that was cut off can be continued. 0: "
+              "none can.");
   AddOption(app, "max_layers", &options->max_layers,
             "Layers that the server holds; more are refused with "
             "RESOURCE_EXHAUSTED. Each takes 2 KiB of the budget beside its "

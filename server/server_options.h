@@ -62,6 +62,8 @@ struct ServerOptions {
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
   WeightsLimits weights_limits;
   int max_uploads = 4;
+  // Time for which an upload that was cut off can be continued; 0 = none can.
+  absl::Duration upload_linger = absl::Minutes(2);
   int64_t max_layers = 65536;
   int64_t max_names = 131072;
   int64_t max_programs = 4096;

@@ -74,8 +74,8 @@ LAYERS = (
     ("client/flags", "client/include/qgemm flags base"),
     ("client/examples", "client/include/qgemm"),
     ("cli/tensor_files", "kernels/matrix base"),
-    ("cli", "cli client kernels/reference kernels/programs kernels/formats "
-            "kernels/matrix flags base"),
+    ("cli", "cli client server/storage kernels/reference kernels/programs "
+            "kernels/formats kernels/matrix flags base"),
     ("loadtest/schedule", "base"),
     ("loadtest/workload", "kernels/formats kernels/matrix base"),
     ("loadtest/report", "client/include/qgemm base"),

@@ -73,6 +73,47 @@ struct LaneFamilies {
   LabelledCounter ended;
 };
 
+// Bounds of memory.
+struct MemoryLimitFamilies {
+  explicit MemoryLimitFamilies(prometheus::Registry& r)
+      : staging(AddGauge(r, "qgemm_staging_limit_bytes",
+                         "Bound of host memory for operands; 0 is none.")),
+        process(AddGauge(r, "qgemm_memory_limit_bytes",
+                         "Bound of the process's memory; 0 is unknown.")) {}
+
+  prometheus::Gauge* staging;
+  prometheus::Gauge* process;
+};
+
+// Layers, programs and their names.
+struct WeightsFamilies {
+  explicit WeightsFamilies(prometheus::Registry& r)
+      : layers(AddGauge(r, "qgemm_weights_layers", "Layers that are held.")),
+        names(AddGauge(r, "qgemm_weights_names", "Names that are bound.")),
+        bytes(AddGauge(r, "qgemm_weights_bytes",
+                       "Bytes of the weights budget that are held.")),
+        budget(AddGauge(r, "qgemm_weights_budget_bytes",
+                        "The weights budget; 0 is no limit.")),
+        uploaded(AddCounter(r, "qgemm_uploaded_bytes_total",
+                            "Section bytes received by LoadWeights.")) {}
+
+  prometheus::Gauge* layers;
+  prometheus::Gauge* names;
+  prometheus::Gauge* bytes;
+  prometheus::Gauge* budget;
+  prometheus::Counter* uploaded;
+};
+
+struct ProgramFamilies {
+  explicit ProgramFamilies(prometheus::Registry& r)
+      : programs(AddGauge(r, "qgemm_programs", "Programs that are held.")),
+        names(AddGauge(r, "qgemm_program_names",
+                       "Names that are bound to programs.")) {}
+
+  prometheus::Gauge* programs;
+  prometheus::Gauge* names;
+};
+
 // Certificates and handshakes.
 struct TlsFamilies {
   explicit TlsFamilies(prometheus::Registry& registry);
@@ -89,6 +130,8 @@ struct CallFamilies {
   LabelledCounter timed_out;
   prometheus::Gauge* streams;
   prometheus::Gauge* uploads;
+  prometheus::Gauge* uploads_waiting;
+  prometheus::Counter* uploads_continued;
   prometheus::Gauge* answers;
   prometheus::Gauge* answer_bytes;
 };

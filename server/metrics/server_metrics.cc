@@ -23,6 +23,7 @@
 #include "server/metrics/metric_families.h"
 #include "server/metrics/request_families.h"
 #include "server/metrics/server_families.h"
+#include "server/metrics/state_families.h"
 #include "server/metrics/traffic.h"
 
 namespace qgemm {
@@ -129,17 +130,6 @@ class MemoryFamilies {
   mutable absl::AnyInvocable<MemoryFigures()> sample_ ABSL_GUARDED_BY(mutex_);
 };
 
-struct MemoryLimitFamilies {
-  explicit MemoryLimitFamilies(prometheus::Registry& r)
-      : staging(AddGauge(r, "qgemm_staging_limit_bytes",
-                         "Bound of host memory for operands; 0 is none.")),
-        process(AddGauge(r, "qgemm_memory_limit_bytes",
-                         "Bound of the process's memory; 0 is unknown.")) {}
-
-  prometheus::Gauge* staging;
-  prometheus::Gauge* process;
-};
-
 struct LaunchFamilies {
   explicit LaunchFamilies(prometheus::Registry& r)
       : errors(r, "qgemm_launch_errors_total",
@@ -165,34 +155,6 @@ struct LaunchFamilies {
   LabelledCounter errors;
 };
 
-struct WeightsFamilies {
-  explicit WeightsFamilies(prometheus::Registry& r)
-      : layers(AddGauge(r, "qgemm_weights_layers", "Layers that are held.")),
-        names(AddGauge(r, "qgemm_weights_names", "Names that are bound.")),
-        bytes(AddGauge(r, "qgemm_weights_bytes",
-                       "Bytes of the weights budget that are held.")),
-        budget(AddGauge(r, "qgemm_weights_budget_bytes",
-                        "The weights budget; 0 is no limit.")),
-        uploaded(AddCounter(r, "qgemm_uploaded_bytes_total",
-                            "Section bytes received by LoadWeights.")) {}
-
-  prometheus::Gauge* layers;
-  prometheus::Gauge* names;
-  prometheus::Gauge* bytes;
-  prometheus::Gauge* budget;
-  prometheus::Counter* uploaded;
-};
-
-struct ProgramFamilies {
-  explicit ProgramFamilies(prometheus::Registry& r)
-      : programs(AddGauge(r, "qgemm_programs", "Programs that are held.")),
-        names(AddGauge(r, "qgemm_program_names",
-                       "Names that are bound to programs.")) {}
-
-  prometheus::Gauge* programs;
-  prometheus::Gauge* names;
-};
-
 }  // namespace
 
 struct ServerMetrics::Families final : public prometheus::Collectable {
@@ -202,6 +164,7 @@ struct ServerMetrics::Families final : public prometheus::Collectable {
     launch.Collect(&families);
     families.push_back(requests.stages.Collect());
     memory.Collect(&families);
+    state.Collect(&families);
     traffic.Collect(&families);
     return families;
   }
@@ -212,6 +175,7 @@ struct ServerMetrics::Families final : public prometheus::Collectable {
   RequestFamilies requests{counters_and_gauges};
   LaunchFamilies launch{counters_and_gauges};
   MemoryFamilies memory;
+  StateFamilies state{counters_and_gauges};
   MemoryLimitFamilies limits{counters_and_gauges};
   WeightsFamilies weights{counters_and_gauges};
   ProgramFamilies programs{counters_and_gauges};
@@ -302,6 +266,27 @@ void ServerMetrics::SampleMemory(absl::AnyInvocable<MemoryFigures()> sample) {
   families_->memory.Sample(std::move(sample));
 }
 
+void ServerMetrics::SampleState(absl::AnyInvocable<StateFigures()> sample) {
+  families_->state.Sample(std::move(sample));
+}
+
+void ServerMetrics::LayerBrought(absl::StatusCode code, absl::Duration took) {
+  families_->state.loads.Increment(absl::StatusCodeToString(code));
+  families_->state.load_seconds->Increment(absl::ToDoubleSeconds(took));
+}
+
+void ServerMetrics::LayersEvicted(int64_t layers) {
+  families_->state.evictions->Increment(static_cast<double>(layers));
+}
+
+void ServerMetrics::StateFilesDamaged(int64_t files) {
+  families_->state.damaged_files->Increment(static_cast<double>(files));
+}
+
+void ServerMetrics::AddVerifiedBytes(int64_t bytes) {
+  families_->state.verified_bytes->Increment(static_cast<double>(bytes));
+}
+
 std::shared_ptr<Traffic> ServerMetrics::LayerTraffic(absl::string_view layer) {
   return families_->traffic.layers.Get(layer);
 }
@@ -383,6 +368,14 @@ void ServerMetrics::StreamsChanged(int64_t delta) {
 
 void ServerMetrics::UploadsChanged(int64_t delta) {
   families_->calls.uploads->Increment(static_cast<double>(delta));
+}
+
+void ServerMetrics::SetUploadsWaiting(int64_t uploads) {
+  families_->calls.uploads_waiting->Set(static_cast<double>(uploads));
+}
+
+void ServerMetrics::UploadContinued() {
+  families_->calls.uploads_continued->Increment();
 }
 
 void ServerMetrics::AnswersWaitingChanged(int64_t answers, int64_t bytes) {

@@ -93,6 +93,14 @@ struct MemoryFigures {
   int64_t staging_in_use_bytes = 0;  // operands of requests
 };
 
+// The state directory, and memory as its cache.
+struct StateFigures {
+  int64_t bytes = 0;        // of its layers' files, uploads included
+  int64_t limit_bytes = 0;  // of --state_bytes; 0 = none
+  int64_t layers = 0;       // that it has
+  int64_t resident_layers = 0;
+};
+
 // Thread-safe; every method is cheap enough for the hot path.
 class ServerMetrics {
  public:
@@ -122,6 +130,16 @@ class ServerMetrics {
   // Registers the function that each scrape calls, from any thread, until it is
   // replaced by null.
   void SampleMemory(absl::AnyInvocable<MemoryFigures()> sample);
+  // The same of the state directory, if there is one.
+  void SampleState(absl::AnyInvocable<StateFigures()> sample);
+  // Counts a layer that was brought from the disk, or was to be, and the time.
+  void LayerBrought(absl::StatusCode code, absl::Duration took);
+  // Counts layers that left memory for others.
+  void LayersEvicted(int64_t layers);
+  // Counts files that were set aside.
+  void StateFilesDamaged(int64_t files);
+  // Counts bytes of files whose hash was compared.
+  void AddVerifiedBytes(int64_t bytes);
   // Sets the number of visible layers and of names bound to them.
   void SetLayerCounts(int64_t layers, int64_t names);
   // Sets the bytes of the weights budget in use: by resident layers, layers
@@ -177,6 +195,10 @@ class ServerMetrics {
   void AccessReloadFailed();
   void StreamsChanged(int64_t delta);
   void UploadsChanged(int64_t delta);
+  // Sets the uploads that were cut off and wait to be continued.
+  void SetUploadsWaiting(int64_t uploads);
+  // Counts one that was continued.
+  void UploadContinued();
   // Changes the answers, and their operand bytes, that wait to be read.
   void AnswersWaitingChanged(int64_t answers, int64_t bytes);
 

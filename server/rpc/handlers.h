@@ -18,6 +18,7 @@
 #include "server/rpc/rpc_options.h"
 #include "server/rpc/server_call.h"
 #include "server/rpc/upload_places.h"
+#include "server/weights/upload_table.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -81,8 +82,8 @@ class LoadWeightsCall;
 class LoadWeightsHandler {
  public:
   // All must outlive the handler.
-  LoadWeightsHandler(const CallServices& services, Backend* backend,
-                     WeightStore* store, AsyncQgemm* service,
+  LoadWeightsHandler(const CallServices& services, const UploadParts& parts,
+                     UploadTable* table, AsyncQgemm* service,
                      const RpcOptions& options);
   ~LoadWeightsHandler();
 
@@ -99,6 +100,7 @@ class LoadWeightsHandler {
   const CallServices services_;
   Backend* const backend_;
   WeightStore* const store_;
+  UploadTable* const table_;
   AsyncQgemm* const service_;
   const WeightsLimits limits_;
   UploadPlaces<LoadWeightsCall> uploads_;

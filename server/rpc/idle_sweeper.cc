@@ -44,8 +44,10 @@ IdleSweeper::IdleSweeper(const ProgressLimits& limits, const Clock* clock,
                          ServerMetrics* metrics)
     : limits_(limits), clock_(clock), metrics_(metrics) {}
 
-void IdleSweeper::Start(std::vector<CompletionQueue*> queues) {
+void IdleSweeper::Start(std::vector<CompletionQueue*> queues,
+                        std::function<void(absl::Time now)> also) {
   queues_ = std::move(queues);
+  also_ = std::move(also);
   const absl::Duration period =
       std::min(kPeriod, limits_.idle_timeout / kLooksPerTimeout);
   thread_ = std::thread([this, period] { Run(period); });
@@ -86,6 +88,7 @@ void IdleSweeper::Run(absl::Duration period) {
     stopped_.WaitFor(&mutex_, period);
     if (stopping_) return;
     for (CompletionQueue* queue : queues_) Sweep(queue);
+    if (also_ != nullptr) also_(clock_->Now());
   }
 }
 

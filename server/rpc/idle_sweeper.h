@@ -8,6 +8,7 @@
 #define QGEMM_SERVER_RPC_IDLE_SWEEPER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <thread>
 #include <vector>
@@ -89,8 +90,10 @@ class IdleSweeper {
   ~IdleSweeper() { Stop(); }
 
   // Sweeps these server's queues, of one thread each, until Stop: once a
-  // second, or oftener if the idle timeout is short.
-  void Start(std::vector<CompletionQueue*> queues);
+  // second, or oftener if the idle timeout is short. `also` runs as often, on
+  // the sweeper's thread; it may be null.
+  void Start(std::vector<CompletionQueue*> queues,
+             std::function<void(absl::Time now)> also = nullptr);
 
   // No task goes to a queue after this.
   void Stop();
@@ -107,6 +110,7 @@ class IdleSweeper {
   const Clock* const clock_;
   ServerMetrics* const metrics_;
   std::vector<CompletionQueue*> queues_;
+  std::function<void(absl::Time now)> also_;
   Mutex reported_mutex_;
   std::map<const CompletionQueue*, AnswersWaiting> reported_
       ABSL_GUARDED_BY(reported_mutex_);

@@ -7,7 +7,6 @@
 #include "server/rpc/load_weights_call.h"
 
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -70,7 +69,8 @@ void LoadWeightsCall::Begin() {
 }
 
 void LoadWeightsCall::Deny(const absl::Status& status) {
-  if (Claim()) reader_.FinishWithError(ToGrpcStatus(status), FinishTag());
+  if (!Claim(status.code())) return;
+  reader_.FinishWithError(ToGrpcStatus(status), FinishTag());
 }
 
 void LoadWeightsCall::OnRead(bool ok) {
@@ -114,7 +114,7 @@ void LoadWeightsCall::OnSweep(const SweepRound& round) {
   {
     MutexLock lock(&mutex_);
     const bool is_held_up_by_us =
-        stream_ != Stream::kOpen ||
+        stream_ != Stream::kOpen || turn_ != Turn::kNone ||
         (working_ && messages_ == messages_at_last_look_);
     messages_at_last_look_ = messages_;
     if (is_held_up_by_us) return watch_.Reset();
@@ -138,9 +138,10 @@ void LoadWeightsCall::ReadMore() {
 }
 
 bool LoadWeightsCall::HasStep() const {
-  if (answered_) return pending_.has_value() || session_ != nullptr;
-  return pending_.has_value() || stream_ == Stream::kEnded ||
-         stream_ == Stream::kGone;
+  if (answered_) return pending_.has_value() || claim_ || session_ != nullptr;
+  if (stream_ == Stream::kGone) return true;
+  if (turn_ != Turn::kNone) return turn_ == Turn::kCome;
+  return pending_.has_value() || stream_ == Stream::kEnded;
 }
 
 void LoadWeightsCall::WakeWorker() {
@@ -152,20 +153,30 @@ void LoadWeightsCall::WakeWorker() {
 void LoadWeightsCall::Work() {
   std::optional<grpc::ByteBuffer> message;
   bool answered;
+  absl::StatusCode answer;
   Stream stream;
+  Turn turn;
   {
     MutexLock lock(&mutex_);
     answered = answered_;
+    answer = answer_;
     stream = stream_;
-    message = std::exchange(pending_, std::nullopt);
+    turn = turn_;
+    if (turn == Turn::kNone || answered) {
+      message = std::exchange(pending_, std::nullopt);
+    }
     ReadMore();
   }
   if (answered) {
-    session_.reset();
+    LetGo(answer);
   } else if (stream == Stream::kGone) {
     End(CheckWanted());
+  } else if (turn == Turn::kCome) {
+    EndUnlessWanted(StartUpload(*std::exchange(header_, std::nullopt)));
+  } else if (turn == Turn::kAwaited) {
+    // OnTurn goes on.
   } else if (message.has_value()) {
-    ConsumeNext(*std::move(message));
+    EndUnlessWanted(Consume(&*message));
   } else if (stream == Stream::kEnded) {
     Commit();
   }
@@ -175,8 +186,7 @@ void LoadWeightsCall::Work() {
   if (HasStep()) WakeWorker();
 }
 
-void LoadWeightsCall::ConsumeNext(grpc::ByteBuffer message) {
-  const absl::Status status = Consume(&message);
+void LoadWeightsCall::EndUnlessWanted(const absl::Status& status) {
   if (!status.ok()) {
     End(status);
   } else if (deduplicated_.has_value()) {
@@ -204,40 +214,6 @@ absl::Status LoadWeightsCall::Consume(grpc::ByteBuffer* bytes) {
       "the message has neither header nor chunk; set one of them");
 }
 
-absl::Status LoadWeightsCall::StartSession(const v1::WeightsHeader& header) {
-  if (session_ != nullptr) {
-    return absl::InvalidArgumentError(
-        "a second header; an upload has one, in its first message");
-  }
-  const WeightsLimits& limits = handler_->limits_;
-  ASSIGN_OR_RETURN(const UploadHeader upload, ToUploadHeader(header, limits));
-  RETURN_IF_ERROR(CheckWanted());
-  name_ = upload.binding.name;
-  ASSIGN_OR_RETURN(UploadSession::Started started,
-                   UploadSession::Start(peer()->principal.get(), upload, limits,
-                                        handler_->backend_, handler_->store_));
-  if (auto* const held = std::get_if<Deduplicated>(&started)) {
-    deduplicated_ = std::move(*held);
-  } else {
-    session_ = std::get<std::unique_ptr<UploadSession>>(std::move(started));
-    LogBegin(upload.spec);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status LoadWeightsCall::AppendChunk(const v1::WeightsChunk& chunk) {
-  if (session_ == nullptr) {
-    return absl::InvalidArgumentError(
-        "a chunk without a header; the first message must hold the header");
-  }
-  ASSIGN_OR_RETURN(const UploadChunk upload, ToUploadChunk(chunk));
-  RETURN_IF_ERROR(session_->Append(upload));
-  consumed_bytes_.fetch_add(static_cast<int64_t>(upload.bytes.size()),
-                            std::memory_order_relaxed);
-  handler_->services_.metrics->AddUploadedBytes(upload.bytes.size());
-  return absl::OkStatus();
-}
-
 void LoadWeightsCall::Commit() {
   if (session_ == nullptr) {
     End(absl::InvalidArgumentError(
@@ -256,13 +232,15 @@ absl::Status LoadWeightsCall::CheckWanted() {
       "complete");
 }
 
-bool LoadWeightsCall::Claim() {
+bool LoadWeightsCall::Claim(absl::StatusCode code) {
   MutexLock lock(&mutex_);
-  return !std::exchange(answered_, true);
+  if (std::exchange(answered_, true)) return false;
+  answer_ = code;
+  return true;
 }
 
 void LoadWeightsCall::End(absl::StatusOr<UploadResult> result) {
-  if (!Claim()) return;
+  if (!Claim(result.status().code())) return;
   LogEnd(result);
   const absl::Status status = result.status();
   grpc::ByteBuffer response;
@@ -270,7 +248,7 @@ void LoadWeightsCall::End(absl::StatusOr<UploadResult> result) {
   // Releases all that the upload took before the client can see the answer: if
   // it unloads the weights then, they are gone.
   result = absl::CancelledError("ended");
-  session_.reset();
+  LetGo(status.code());
   Leave(status.code());
   if (status.ok()) {
     reader_.Finish(response, grpc::Status::OK, FinishTag());
@@ -280,7 +258,7 @@ void LoadWeightsCall::End(absl::StatusOr<UploadResult> result) {
 }
 
 bool LoadWeightsCall::Abort(const absl::Status& status) {
-  if (!Claim()) return false;
+  if (!Claim(status.code())) return false;
   LogEnd(status);
   Leave(status.code());
   reader_.FinishWithError(ToGrpcStatus(status), FinishTag());
@@ -295,17 +273,6 @@ void LoadWeightsCall::Leave(absl::StatusCode code) {
   services.metrics->UploadsChanged(-1);
   services.metrics->RpcEnded("LoadWeights", code,
                              services.clock->Now() - arrival_);
-}
-
-void LoadWeightsCall::LogBegin(const WeightsSpec& spec) const {
-  EVENT(INFO, "upload_begun")
-      .With("name", name_)
-      .With("format", Name(spec.format))
-      .With("n", spec.n)
-      .With("k", spec.k)
-      .With("bytes", TotalBytes(spec))
-      .With("client", peer()->identity)
-      .With("address", peer()->address);
 }
 
 void LoadWeightsCall::LogEnd(const absl::StatusOr<UploadResult>& result) const {
@@ -327,19 +294,6 @@ void LoadWeightsCall::LogEnd(const absl::StatusOr<UploadResult>& result) const {
       .With("took", handler_->services_.clock->Now() - arrival_)
       .With("client", peer()->identity)
       .With("address", peer()->address);
-}
-
-v1::LoadWeightsResponse LoadWeightsCall::ToResponse(
-    const UploadResult& result) const {
-  v1::LoadWeightsResponse response;
-  NamedWeights listing{result.weights, {}, 0};
-  absl::StatusOr<NamedWeights> held =
-      handler_->store_->Get(peer()->principal.get(), result.weights->id);
-  if (held.ok()) listing = *std::move(held);
-  ToMessage(listing, response.mutable_weights());
-  response.set_deduplicated(result.deduplicated);
-  response.set_flushed_blocks(result.flushed_blocks);
-  return response;
 }
 
 }  // namespace qgemm

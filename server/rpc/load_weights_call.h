@@ -25,6 +25,7 @@
 #include "server/rpc/idle_sweeper.h"
 #include "server/rpc/server_call.h"
 #include "server/weights/upload_session.h"
+#include "server/weights/upload_table.h"
 
 namespace qgemm {
 
@@ -53,6 +54,9 @@ class LoadWeightsCall final
     kGone,   // the call was cancelled, or its deadline passed
   };
 
+  // State of an upload that waits for another one.
+  enum class Turn { kNone, kAwaited, kCome };
+
   void Await(void* tag);
   void AcceptNext();
   void Begin();
@@ -74,16 +78,25 @@ class LoadWeightsCall final
 
   // Consumes one message or the end of the stream, on a worker.
   void Work();
-  void ConsumeNext(grpc::ByteBuffer message);
   // Completes the upload if the status is an error or deduplicated_ is set.
+  void EndUnlessWanted(const absl::Status& status);
   absl::Status Consume(grpc::ByteBuffer* message);
   absl::Status StartSession(const v1::WeightsHeader& header);
+  // The same, unless the upload must wait for another one of the same layer:
+  // OnTurn begins it again then.
+  absl::Status StartUpload(UploadHeader header);
+  // False if the upload must wait.
+  bool TakeClaim(const UploadHeader& header);
+  void OnTurn();
   absl::Status AppendChunk(const v1::WeightsChunk& chunk);
   void Commit();
   // OK, or the error of a call that is over.
   absl::Status CheckWanted();
   void End(absl::StatusOr<UploadResult> result);
-  bool Claim();
+  bool Claim(absl::StatusCode code);
+  // Drops the session, which waits to be continued if the code says that the
+  // client may come back.
+  void LetGo(absl::StatusCode code);
   void Leave(absl::StatusCode code);
   // Lines of the log about the upload's begin and its end.
   void LogBegin(const WeightsSpec& spec) const;
@@ -94,7 +107,9 @@ class LoadWeightsCall final
   absl::Time arrival_;
   std::string name_;  // to bind; the worker's
   grpc::ServerAsyncReader<grpc::ByteBuffer, grpc::ByteBuffer> reader_;
+  std::optional<UploadTable::Claim> claim_;   // the worker's
   std::unique_ptr<UploadSession> session_;    // the worker's
+  std::optional<UploadHeader> header_;        // without a claim; the worker's
   std::optional<Deduplicated> deduplicated_;  // the worker's
   // Grows as the upload gets on.
   std::atomic<int64_t> consumed_bytes_{0};
@@ -107,7 +122,9 @@ class LoadWeightsCall final
   Stream stream_ ABSL_GUARDED_BY(mutex_) = Stream::kOpen;
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
   bool working_ ABSL_GUARDED_BY(mutex_) = false;
+  Turn turn_ ABSL_GUARDED_BY(mutex_) = Turn::kNone;
   bool answered_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::StatusCode answer_ ABSL_GUARDED_BY(mutex_) = absl::StatusCode::kOk;
   int64_t messages_ ABSL_GUARDED_BY(mutex_) = 0;  // that were consumed
 
   CallTag<LoadWeightsCall, &LoadWeightsCall::OnRead> read_tag_;

@@ -12,12 +12,13 @@
 namespace qgemm {
 
 LoadWeightsHandler::LoadWeightsHandler(const CallServices& services,
-                                       Backend* backend, WeightStore* store,
-                                       AsyncQgemm* service,
+                                       const UploadParts& parts,
+                                       UploadTable* table, AsyncQgemm* service,
                                        const RpcOptions& options)
     : services_(services),
-      backend_(backend),
-      store_(store),
+      backend_(parts.backend),
+      store_(parts.store),
+      table_(table),
       service_(service),
       limits_(options.weights_limits),
       uploads_(services.live_calls, static_cast<size_t>(options.max_uploads)),

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/byte_budget.h"
@@ -19,12 +20,14 @@
 #include "server/rpc/health_service.h"
 #include "server/rpc/idle_sweeper.h"
 #include "server/rpc/operand_copiers.h"
+#include "server/rpc/program_handlers.h"
 #include "server/rpc/queries.h"
 #include "server/rpc/request_log.h"
 #include "server/rpc/server_call.h"
 #include "server/rpc/service_guard.h"
 #include "server/rpc/unary_handler.h"
 #include "server/rpc/upload_message.h"
+#include "server/weights/upload_table.h"
 
 namespace qgemm {
 namespace {
@@ -43,15 +46,8 @@ constexpr absl::Duration kQuietLimit = absl::Milliseconds(500);
 // Time from the start of the shutdown until every connection has been told.
 constexpr absl::Duration kShutdownNotice = absl::Milliseconds(20);
 
-constexpr RpcAccess kLoadAccess = RpcAccess::Needs(Right::kLoad);
-constexpr RpcAccess kReadAccess =
-    RpcAccess::NeedsEither(Right::kCompute, Right::kLoad);
-
 // Room for some of the longest lists, half of it for one client.
 constexpr int64_t kMaxListBytes = int64_t{64} << 20;
-
-// Room for thirty of the largest programs, half of it for one client.
-constexpr int64_t kMaxWaitingProgramBytes = int64_t{32} << 20;
 
 ByteBudgetOptions ListAnswers() {
   ByteBudgetOptions options;
@@ -66,111 +62,11 @@ ClientShare ListShare() {
           "ask for a smaller page_size"};
 }
 
-ByteBudgetOptions WaitingPrograms() {
-  ByteBudgetOptions options;
-  options.name = "programs that wait to be loaded";
-  options.limit_bytes = kMaxWaitingProgramBytes;
-  options.advice = "try again later";
-  return options;
-}
-
 // Answers that may take their time, and are short.
 LongAnswers OnRunner(TaskRunner* runner) {
   LongAnswers answers;
   answers.runner = runner;
   return answers;
-}
-
-ClientShare WaitingProgramShare() {
-  return {&ClientUsage::program_bytes, kMaxWaitingProgramBytes / 2,
-          "programs that wait to be loaded", "", "load one after the other"};
-}
-
-void LogLoad(const v1::LoadProgramRequest& request,
-             const v1::LoadProgramResponse& response, const Peer& peer) {
-  const v1::ProgramInfo& program = response.program();
-  LogProgram({program.id(), request.name(), program.ops(),
-              program.resident_bytes(), response.deduplicated()},
-             peer);
-}
-
-void LogUnloaded(const v1::UnloadProgramRequest& request,
-                 const v1::UnloadProgramResponse& response, const Peer& peer) {
-  LogProgramUnload(request.program(), response.freed(), peer);
-}
-
-// Thread-safe. Must outlive the calls it accepts.
-class ProgramHandlers {
- public:
-  // `service` must outlive the handlers. `lists` bounds the answers of
-  // ListPrograms.
-  ProgramHandlers(const CallServices& services, const ProgramQueries& queries,
-                  AsyncQgemm* service, const LongAnswers& lists);
-
-  // Waits for one more call of each on `queue`; each accepted call makes room
-  // for the next.
-  void Accept(CompletionQueue* queue);
-
-  const ProgramQueries& queries() const { return queries_; }
-
- private:
-  template <typename Request, typename Response>
-  using Query = UnaryHandler<AsyncQgemm, Request, Response>;
-  using Load = UnaryHandler<AsyncQgemm, v1::LoadProgramRequest,
-                            v1::LoadProgramResponse, &ReadProgramMessage>;
-
-  const ProgramQueries queries_;
-  ByteBudget waiting_programs_{WaitingPrograms()};
-  // The hashes of a MiB of constants, and a compilation, would hold up a
-  // completion queue.
-  WorkerPool load_executor_{1};
-  Load load_;
-  Query<v1::UnloadProgramRequest, v1::UnloadProgramResponse> unload_;
-  Query<v1::ListProgramsRequest, v1::ListProgramsResponse> list_;
-  Query<v1::GetProgramRequest, v1::GetProgramResponse> get_;
-};
-
-ProgramHandlers::ProgramHandlers(const CallServices& services,
-                                 const ProgramQueries& queries,
-                                 AsyncQgemm* service, const LongAnswers& lists)
-    : queries_(queries),
-      load_(
-          services, service, {"LoadProgram", kLoadAccess},
-          &AsyncQgemm::RequestLoadProgram,
-          [this](const auto& request, const Peer& peer, auto* response) {
-            return queries_.Load(peer.principal.get(), request, response);
-          },
-          {&load_executor_,
-           nullptr,
-           {},
-           &waiting_programs_,
-           WaitingProgramShare()},
-          &LogLoad),
-      unload_(
-          services, service, {"UnloadProgram", kLoadAccess},
-          &AsyncQgemm::RequestUnloadProgram,
-          [this](const auto& request, const Peer& peer, auto* response) {
-            return queries_.Unload(peer.principal.get(), request, response);
-          },
-          LongAnswers(), &LogUnloaded),
-      list_(
-          services, service, {"ListPrograms", kReadAccess},
-          &AsyncQgemm::RequestListPrograms,
-          [this](const auto& request, const Peer& peer, auto* response) {
-            return queries_.List(peer.principal.get(), request, response);
-          },
-          lists),
-      get_(services, service, {"GetProgram", kReadAccess},
-           &AsyncQgemm::RequestGetProgram,
-           [this](const auto& request, const Peer& peer, auto* response) {
-             return queries_.Get(peer.principal.get(), request, response);
-           }) {}
-
-void ProgramHandlers::Accept(CompletionQueue* queue) {
-  load_.Accept(queue);
-  unload_.Accept(queue);
-  list_.Accept(queue);
-  get_.Accept(queue);
 }
 
 }  // namespace
@@ -182,13 +78,40 @@ class QgemmService::Handlers {
         gate_(parts.access, parts.peers, parts.metrics),
         answer_executor_(options.answer_threads),
         sweeper_(options.progress, parts.clock, parts.metrics),
-        queries_(parts.backend, parts.store, parts.clock, options),
+        uploads_(Uploads(parts), {options.upload_linger,
+                                  static_cast<size_t>(options.max_uploads)}),
+        queries_(parts.backend, parts.store, parts.clock, options,
+                 {&uploads_, parts.loader}),
         gemm_(Services(parts), Gemm(parts), &service_,
               options.max_message_bytes),
         run_(Services(parts), Gemm(parts), &service_,
              options.max_message_bytes),
         stream_(Services(parts), Gemm(parts), &service_, options),
-        load_(Services(parts), parts.backend, parts.store, &service_, options),
+        load_(Services(parts), Uploads(parts), &uploads_, &service_, options),
+        query_upload_(
+            Services(parts), &service_, {"QueryUpload", kLoadAccess},
+            &AsyncQgemm::RequestQueryUpload,
+            [this](const auto& request, const Peer& peer, auto* response) {
+              return queries_.QueryUpload(peer.principal, request, response);
+            },
+            OnRunner(&query_executor_)),
+        find_missing_(
+            Services(parts), &service_, {"FindMissingWeights", kReadAccess},
+            &AsyncQgemm::RequestFindMissingWeights,
+            [this](const auto& request, const Peer& peer, auto* response) {
+              return queries_.FindMissing(peer.principal.get(), request,
+                                          response);
+            }),
+        pin_(Services(parts), &service_, {"PinWeights", kLoadAccess},
+             &AsyncQgemm::RequestPinWeights,
+             [this](const auto& request, const Peer& peer, auto* response) {
+               return queries_.Pin(peer.principal.get(), request, response);
+             }),
+        touch_(Services(parts), &service_, {"TouchWeights", kReadAccess},
+               &AsyncQgemm::RequestTouchWeights,
+               [this](const auto& request, const Peer& peer, auto* response) {
+                 return queries_.Touch(peer.principal.get(), request, response);
+               }),
         unload_(
             Services(parts), &service_, {"UnloadWeights", kLoadAccess},
             &AsyncQgemm::RequestUnloadWeights,
@@ -197,7 +120,10 @@ class QgemmService::Handlers {
             },
             OnRunner(&unload_executor_),
             [](const auto& request, const auto& response, const Peer& peer) {
-              LogUnload(request.weights(), response.freed(), peer);
+              const std::string& prefix = request.prefix();
+              LogUnload(prefix.empty() ? request.weights()
+                                       : absl::StrCat(prefix, "*"),
+                        response.freed(), peer);
             }),
         list_(Services(parts), &service_, {"ListWeights", kReadAccess},
               &AsyncQgemm::RequestListWeights,
@@ -252,6 +178,10 @@ class QgemmService::Handlers {
       for (int i = 0; i < kOtherCallsAwaited; ++i) {
         stream_.Accept(queue.get());
         load_.Accept(queue.get());
+        query_upload_.Accept(queue.get());
+        find_missing_.Accept(queue.get());
+        pin_.Accept(queue.get());
+        touch_.Accept(queue.get());
         unload_.Accept(queue.get());
         list_.Accept(queue.get());
         get_.Accept(queue.get());
@@ -263,7 +193,8 @@ class QgemmService::Handlers {
       queue->Start();
       queues.push_back(queue.get());
     }
-    sweeper_.Start(std::move(queues));
+    sweeper_.Start(std::move(queues),
+                   [this](absl::Time now) { uploads_.Sweep(now); });
   }
 
   void SetHealth(const Health& health) { health_.Set(health); }
@@ -307,6 +238,9 @@ class QgemmService::Handlers {
     }
     return services;
   }
+  static UploadParts Uploads(const ServerParts& parts) {
+    return {parts.backend, parts.store, parts.clock, parts.metrics};
+  }
   GemmServices Gemm(const ServerParts& parts) {
     return {parts.backend,     parts.store,
             parts.programs,    parts.scheduler,
@@ -325,13 +259,21 @@ class QgemmService::Handlers {
   WorkerPool list_executor_{1};
   // An unload may wait for the disk of the state directory.
   WorkerPool unload_executor_{1};
+  // An upload that a process before this one left is read from there.
+  WorkerPool query_executor_{1};
   ByteBudget list_answers_{ListAnswers()};
   AsyncQgemm service_;
+  UploadTable uploads_;
   const Queries queries_;
   GemmHandler gemm_;
   RunHandler run_;
   GemmStreamHandler stream_;
   LoadWeightsHandler load_;
+  Query<v1::QueryUploadRequest, v1::QueryUploadResponse> query_upload_;
+  Query<v1::FindMissingWeightsRequest, v1::FindMissingWeightsResponse>
+      find_missing_;
+  Query<v1::PinWeightsRequest, v1::PinWeightsResponse> pin_;
+  Query<v1::TouchWeightsRequest, v1::TouchWeightsResponse> touch_;
   Query<v1::UnloadWeightsRequest, v1::UnloadWeightsResponse> unload_;
   Query<v1::ListWeightsRequest, v1::ListWeightsResponse> list_;
   Query<v1::GetWeightsRequest, v1::GetWeightsResponse> get_;

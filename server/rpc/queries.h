@@ -6,6 +6,7 @@
 #define QGEMM_SERVER_RPC_QUERIES_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -16,9 +17,16 @@
 #include "server/programs/program_store.h"
 #include "server/rpc/rpc_options.h"
 #include "server/weights/layer_loader.h"
+#include "server/weights/upload_table.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
+
+// Parts that a server may lack.
+struct QueryParts {
+  UploadTable* uploads = nullptr;  // that can be continued
+  LayerLoader* loader = nullptr;   // of a state directory
+};
 
 // Each answer is for the caller, and tells nothing of what that may not read.
 // Thread-safe.
@@ -26,8 +34,21 @@ class Queries {
  public:
   // All must outlive the object.
   Queries(const Backend* backend, WeightStore* store, const Clock* clock,
-          const RpcOptions& options);
+          const RpcOptions& options, const QueryParts& parts = {});
 
+  // May read the upload from the disk.
+  absl::Status QueryUpload(const std::shared_ptr<const Principal>& caller,
+                           const v1::QueryUploadRequest& request,
+                           v1::QueryUploadResponse* response) const;
+  absl::Status FindMissing(const Principal* caller,
+                           const v1::FindMissingWeightsRequest& request,
+                           v1::FindMissingWeightsResponse* response) const;
+  absl::Status Pin(const Principal* caller,
+                   const v1::PinWeightsRequest& request,
+                   v1::PinWeightsResponse* response) const;
+  absl::Status Touch(const Principal* caller,
+                     const v1::TouchWeightsRequest& request,
+                     v1::TouchWeightsResponse* response) const;
   absl::Status Unload(const Principal* caller,
                       const v1::UnloadWeightsRequest& request,
                       v1::UnloadWeightsResponse* response) const;
@@ -42,10 +63,15 @@ class Queries {
                           v1::GetServerInfoResponse* response) const;
 
  private:
+  // Begins to bring what is on the disk alone, and returns how many of the
+  // layers are in memory.
+  int64_t Bring(const WeightStore::Layers& layers) const;
+
   const Backend* const backend_;
   WeightStore* const store_;
   const Clock* const clock_;
   const RpcOptions options_;
+  const QueryParts parts_;
   const absl::Time started_;
 };
 

@@ -24,12 +24,18 @@ using AsyncPrograms =
         v1::Qgemm::WithRawMethod_ListPrograms<
             v1::Qgemm::WithRawMethod_GetProgram<
                 v1::Qgemm::WithRawMethod_Run<v1::Qgemm::Service>>>>>;
-using AsyncQgemm = v1::Qgemm::WithRawMethod_LoadWeights<
+using AsyncWeights =
+    v1::Qgemm::WithRawMethod_LoadWeights<v1::Qgemm::WithRawMethod_QueryUpload<
+        v1::Qgemm::WithRawMethod_FindMissingWeights<
+            v1::Qgemm::WithRawMethod_PinWeights<
+                v1::Qgemm::WithRawMethod_TouchWeights<
+                    v1::Qgemm::WithRawMethod_UnloadWeights<
+                        v1::Qgemm::WithRawMethod_ListWeights<
+                            v1::Qgemm::WithRawMethod_GetWeights<
+                                AsyncPrograms>>>>>>>>;
+using AsyncQgemm =
     v1::Qgemm::WithRawMethod_Gemm<v1::Qgemm::WithRawMethod_GemmStream<
-        v1::Qgemm::WithRawMethod_UnloadWeights<
-            v1::Qgemm::WithRawMethod_ListWeights<
-                v1::Qgemm::WithRawMethod_GetWeights<
-                    v1::Qgemm::WithRawMethod_GetServerInfo<AsyncPrograms>>>>>>>;
+        v1::Qgemm::WithRawMethod_GetServerInfo<AsyncWeights>>>;
 
 struct RpcOptions {
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
@@ -48,6 +54,8 @@ struct RpcOptions {
   // The server has services of gRPC's own, which need the right to debug where
   // there is an access table.
   bool has_grpc_services = false;
+  // Time for which an upload that was cut off can be continued; 0: none can.
+  absl::Duration upload_linger = absl::Minutes(2);
   // Completion queues, each with a thread.
   int completion_queues = 2;
   // Threads for answers that would hold up a queue's.

@@ -242,6 +242,16 @@ absl::StatusOr<UploadHeader> ToUploadHeader(const v1::WeightsHeader& header,
         upload.total_bytes,
         CountFromWire("total_bytes", header.total_bytes(), kMaxCount));
   }
+  if (header.has_resume_bytes()) {
+    ASSIGN_OR_RETURN(
+        upload.resume_bytes,
+        CountFromWire("resume_bytes", header.resume_bytes(), kMaxCount));
+    if (header.sha256().empty()) {
+      return absl::InvalidArgumentError(
+          "resume_bytes is set, and sha256 is not, which says what upload is "
+          "to be continued");
+    }
+  }
   if (header.sha256().empty()) return upload;
   upload.expected_id.emplace();
   if (header.sha256().size() != upload.expected_id->size()) {

@@ -18,21 +18,12 @@
 namespace qgemm {
 namespace {
 
-constexpr char kLock[] = "lock";
 constexpr char kVersionFile[] = "version";
-constexpr char kLog[] = "names.log";
-constexpr char kLayers[] = "layers";
-constexpr char kDamaged[] = "damaged";
-constexpr absl::string_view kSuffix = ".qgw";
 constexpr absl::string_view kVersionText = "qgemm state directory, version ";
 constexpr int kVersion = 1;
 
-std::string PathOf(const std::string& id) {
-  return absl::StrCat(kLayers, "/", id, kSuffix);
-}
-
 std::string DamagedPathOf(absl::string_view name) {
-  return absl::StrCat(kDamaged, "/", name);
+  return absl::StrCat(StateDirectory::kDamaged, "/", name);
 }
 
 ByteBudgetOptions ToBudgetOptions(const StateDirectoryOptions& options) {
@@ -59,6 +50,10 @@ void StateDirectory::FileHold::Release() {
   }
 }
 
+std::string StateDirectory::PathOf(const std::string& id) {
+  return absl::StrCat(kLayers, "/", id, kSuffix);
+}
+
 StateDirectory::StateDirectory(FileSystem* files,
                                const StateDirectoryOptions& options)
     : files_(files), options_(options), budget_(ToBudgetOptions(options)) {}
@@ -67,27 +62,28 @@ absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(
     FileSystem* files, const StateDirectoryOptions& options) {
   auto directory =
       std::unique_ptr<StateDirectory>(new StateDirectory(files, options));
-  ASSIGN_OR_RETURN(directory->lock_, files->Lock(kLock));
-  RETURN_IF_ERROR(directory->CheckVersion());
+  ASSIGN_OR_RETURN(directory->lock_, files->Lock(std::string(kLock)));
+  const absl::Status version = CheckVersion(files);
+  RETURN_IF_ERROR(absl::IsNotFound(version) ? directory->WriteVersion()
+                                            : version);
   RETURN_IF_ERROR(directory->Recover());
   return directory;
 }
 
-absl::Status StateDirectory::CheckVersion() {
-  absl::StatusOr<std::unique_ptr<File>> file = files_->OpenToRead(kVersionFile);
-  if (absl::IsNotFound(file.status())) {
-    ASSIGN_OR_RETURN(const std::unique_ptr<File> made,
-                     files_->CreateUnnamed("."));
-    RETURN_IF_ERROR(
-        made->WriteAt(0, absl::StrCat(kVersionText, kVersion, "\n")));
-    RETURN_IF_ERROR(made->Sync());
-    RETURN_IF_ERROR(files_->Publish(made.get(), kVersionFile));
-    return files_->SyncFolder(".");
-  }
-  RETURN_IF_ERROR(file.status());
+absl::Status StateDirectory::WriteVersion() {
+  ASSIGN_OR_RETURN(const std::unique_ptr<File> made,
+                   files_->CreateUnnamed("."));
+  RETURN_IF_ERROR(made->WriteAt(0, absl::StrCat(kVersionText, kVersion, "\n")));
+  RETURN_IF_ERROR(made->Sync());
+  RETURN_IF_ERROR(files_->Publish(made.get(), kVersionFile));
+  return files_->SyncFolder(".");
+}
+
+absl::Status StateDirectory::CheckVersion(FileSystem* files) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<File> file,
+                   files->OpenToRead(kVersionFile));
   std::string text(128, '\0');
-  ASSIGN_OR_RETURN(const int64_t bytes,
-                   (*file)->ReadAt(0, absl::MakeSpan(text)));
+  ASSIGN_OR_RETURN(const int64_t bytes, file->ReadAt(0, absl::MakeSpan(text)));
   text.resize(bytes);
   absl::string_view version = text;
   int number = 0;
@@ -106,20 +102,24 @@ absl::Status StateDirectory::CheckVersion() {
 absl::Status StateDirectory::Recover() {
   RETURN_IF_ERROR(MakeFolders());
   RETURN_IF_ERROR(RemoveTemporaries("."));
-  RETURN_IF_ERROR(RemoveTemporaries(kLayers));
+  RETURN_IF_ERROR(RemoveTemporaries(std::string(kLayers)));
   {
     MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(log_, NamesLog::Open(files_, kLog, DamagedPathOf(kLog)));
+    ASSIGN_OR_RETURN(
+        log_, NamesLog::Open(files_, std::string(kLog), DamagedPathOf(kLog)));
     recovery_.log_was_damaged = log_->was_damaged();
   }
-  ASSIGN_OR_RETURN(const std::vector<FolderEntry> found, files_->List(kLayers));
+  ASSIGN_OR_RETURN(const std::vector<FolderEntry> found,
+                   files_->List(std::string(kLayers)));
   for (const FolderEntry& file : found) RETURN_IF_ERROR(Adopt(file));
+  RETURN_IF_ERROR(AdoptParts());
   return DropLost();
 }
 
 absl::Status StateDirectory::MakeFolders() {
-  RETURN_IF_ERROR(files_->MakeFolder(kLayers));
-  RETURN_IF_ERROR(files_->MakeFolder(kDamaged));
+  RETURN_IF_ERROR(files_->MakeFolder(std::string(kLayers)));
+  RETURN_IF_ERROR(files_->MakeFolder(std::string(kUploads)));
+  RETURN_IF_ERROR(files_->MakeFolder(std::string(kDamaged)));
   return files_->SyncFolder(".");
 }
 
@@ -197,17 +197,6 @@ std::vector<StoredLayer> StateDirectory::layers() const {
   return layers;
 }
 
-absl::StatusOr<std::unique_ptr<StateDirectory::Upload>> StateDirectory::Begin(
-    const WeightsSpec& spec) {
-  ASSIGN_OR_RETURN(ByteReservation reservation,
-                   budget_.Reserve(WeightsFileBytes(spec)));
-  ASSIGN_OR_RETURN(std::unique_ptr<File> file, files_->CreateUnnamed(kLayers));
-  ASSIGN_OR_RETURN(WeightsFileWriter writer,
-                   WeightsFileWriter::Create(std::move(file), spec));
-  return std::unique_ptr<Upload>(
-      new Upload(std::move(writer), std::move(reservation)));
-}
-
 absl::StatusOr<StateDirectory::FileHold> StateDirectory::Keep(
     std::unique_ptr<Upload> upload, const Sha256Digest& id) {
   RETURN_IF_ERROR(upload->writer_.Finish(id));
@@ -217,12 +206,16 @@ absl::StatusOr<StateDirectory::FileHold> StateDirectory::Keep(
   MutexLock lock(&mutex_);
   Entry& entry = entries_[hold.id_];
   ++entry.holds;
-  absl::Status kept = files_->Publish(upload->writer_.file(), PathOf(hold.id_));
+  absl::Status kept =
+      upload->part_path_.empty()
+          ? files_->Publish(upload->writer_.file(), PathOf(hold.id_))
+          : files_->Rename(upload->part_path_, PathOf(hold.id_));
   if (kept.ok()) {
+    upload->part_path_.clear();
     entry.is_there = true;
     entry.spec = upload->writer_.spec();
     entry.reservation = std::move(upload->reservation_);
-    kept = files_->SyncFolder(kLayers);
+    kept = files_->SyncFolder(std::string(kLayers));
   }
   if (kept.ok()) return hold;
   std::exchange(hold.directory_, nullptr);

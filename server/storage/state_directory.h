@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/byte_budget.h"
 #include "base/mutex.h"
 #include "base/sha256.h"
@@ -38,6 +39,13 @@ struct StateRecovery {
   int64_t damaged_files = 0;  // set aside
   // Names, and holds without one, whose layer has no sound file.
   std::vector<NameChange> lost;
+};
+
+// An upload that its client continues when it was cut off, in another process
+// too.
+struct UploadKey {
+  std::string owner;  // the client's id; empty without an access table
+  Sha256Digest id = {};
 };
 
 // A layer that the directory has.
@@ -69,23 +77,52 @@ class StateDirectory {
   };
 
   // The file of an upload in progress; nothing of it is left unless it is
-  // kept. Not thread-safe.
+  // kept, or left to the next process. Must not outlive the directory. Not
+  // thread-safe.
   class Upload {
    public:
+    Upload(const Upload&) = delete;
+    Upload& operator=(const Upload&) = delete;
+    ~Upload();
+
     // Errors: WeightsFileWriter's.
     absl::Status Append(absl::string_view bytes) {
       return writer_.Append(bytes);
     }
 
+    // Leaves the file of an upload with a key where the next process finds it.
+    void Leave() { part_path_.clear(); }
+
    private:
     friend class StateDirectory;
 
-    Upload(WeightsFileWriter writer, ByteReservation reservation)
-        : writer_(std::move(writer)), reservation_(std::move(reservation)) {}
+    Upload(FileSystem* files, std::string part_path, WeightsFileWriter writer,
+           ByteReservation reservation)
+        : files_(files),
+          part_path_(std::move(part_path)),
+          writer_(std::move(writer)),
+          reservation_(std::move(reservation)) {}
 
+    FileSystem* const files_;
+    std::string part_path_;  // empty: the file has no name yet
     WeightsFileWriter writer_;
     ByteReservation reservation_;
   };
+
+  // Names in the directory (docs/storage.md#files).
+  static constexpr absl::string_view kLock = "lock";
+  static constexpr absl::string_view kLog = "names.log";
+  static constexpr absl::string_view kLayers = "layers";
+  static constexpr absl::string_view kUploads = "uploads";
+  static constexpr absl::string_view kDamaged = "damaged";
+  static constexpr absl::string_view kSuffix = ".qgw";
+  // The path of a layer's file.
+  static std::string PathOf(const std::string& id);
+
+  // OK if the folder of `files` is a state directory that this program reads.
+  // Errors: NOT_FOUND (it is none yet), FAILED_PRECONDITION (it is of another
+  // version, or something else).
+  static absl::Status CheckVersion(FileSystem* files);
 
   // Opens the directory, which is made if it is empty; sets damaged files
   // aside, and removes those that nothing holds. `files` is of the folder and
@@ -100,9 +137,24 @@ class StateDirectory {
   NameTable table() const;
   std::vector<StoredLayer> layers() const;
 
-  // Begins the file of a valid spec. Errors: RESOURCE_EXHAUSTED (the bound, the
-  // disk), FileSystem's.
-  absl::StatusOr<std::unique_ptr<Upload>> Begin(const WeightsSpec& spec);
+  // Begins the file of a valid spec; with a key, one that another process can
+  // continue, in the place of one that it might have continued. A key has one
+  // upload at a time. Errors: RESOURCE_EXHAUSTED (the bound, the disk),
+  // FileSystem's.
+  absl::StatusOr<std::unique_ptr<Upload>> Begin(const WeightsSpec& spec,
+                                                const UploadKey* key = nullptr);
+
+  // The spec of the upload that a process before this one has left. Errors:
+  // NOT_FOUND.
+  absl::StatusOr<WeightsSpec> FindPart(const UploadKey& key) const;
+  // Hands over that upload's bytes and returns its file, to be continued behind
+  // them. On an error nothing of it is left. Errors: NOT_FOUND (there is none
+  // of that spec), FileSystem's, those of `consume`.
+  absl::StatusOr<std::unique_ptr<Upload>> Continue(
+      const UploadKey& key, const WeightsSpec& spec,
+      WeightsFileReader::Consume consume);
+  // Removes what processes before this one have left and nobody has continued.
+  void DropParts();
 
   // Puts the file of a whole upload on the disk, under its id. On an error
   // nothing of it is left. Errors: FileSystem's.
@@ -133,14 +185,18 @@ class StateDirectory {
     int64_t holds = 0;
   };
 
+  static std::string PartPathOf(const UploadKey& key);
+
   StateDirectory(FileSystem* files, const StateDirectoryOptions& options);
 
   absl::Status Recover();
   absl::Status MakeFolders();
-  absl::Status CheckVersion();
+  absl::Status WriteVersion();
   absl::Status RemoveTemporaries(const std::string& folder);
   // Looks at a file of the opening; an error only if the disk failed.
   absl::Status Adopt(const FolderEntry& file);
+  // Takes note of the uploads that were left.
+  absl::Status AdoptParts();
   // Drops what the log says of layers that have no file.
   absl::Status DropLost();
   void SetAsideFile(const std::string& id);
@@ -158,6 +214,8 @@ class StateDirectory {
   mutable Mutex mutex_;
   std::unique_ptr<NamesLog> log_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  // By path: uploads of processes before this one.
+  std::map<std::string, ByteReservation> parts_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace qgemm

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The header is written last: a file without one was not finished.
+// The header of a whole file is written last: without one it was not finished.
+// A part has its header first, and is no layer's file before it is whole.
 
 #include "server/storage/weights_file.h"
 
@@ -130,7 +131,35 @@ absl::StatusOr<WeightsFileWriter> WeightsFileWriter::Create(
   return WeightsFileWriter(std::move(file), spec);
 }
 
+absl::StatusOr<WeightsFileWriter> WeightsFileWriter::CreatePart(
+    std::unique_ptr<File> file, const WeightsFileHeader& header) {
+  ASSIGN_OR_RETURN(WeightsFileWriter writer,
+                   Create(std::move(file), header.spec));
+  RETURN_IF_ERROR(writer.file_->WriteAt(0, EncodeWeightsFileHeader(header)));
+  writer.is_part_ = true;
+  return writer;
+}
+
+WeightsFileWriter WeightsFileWriter::ContinuePart(std::unique_ptr<File> file,
+                                                  const WeightsFileReader& part,
+                                                  int64_t bytes) {
+  WeightsFileWriter writer(std::move(file), part.header_.spec);
+  writer.is_part_ = true;
+  writer.appended_bytes_ = bytes;
+  writer.written_back_bytes_ = bytes;
+  const int64_t blocks = bytes / kWeightsFileBlockBytes;
+  for (int64_t i = 0; i < blocks; ++i) {
+    AppendInteger<uint32_t>(part.checksums_[i], &writer.checksums_);
+  }
+  // The payload's last block, which need not be a whole one.
+  if (bytes % kWeightsFileBlockBytes != 0) {
+    writer.block_crc32c_ = part.checksums_[blocks];
+  }
+  return writer;
+}
+
 absl::Status WeightsFileWriter::Append(absl::string_view bytes) {
+  const size_t known_checksums = checksums_.size();
   RETURN_IF_ERROR(
       file_->WriteAt(kWeightsFileHeaderBytes + appended_bytes_, bytes));
   while (!bytes.empty()) {
@@ -144,6 +173,7 @@ absl::Status WeightsFileWriter::Append(absl::string_view bytes) {
       AppendInteger<uint32_t>(block_crc32c_, &checksums_);
     }
   }
+  if (is_part_) RETURN_IF_ERROR(WriteChecksums(known_checksums));
   if (appended_bytes_ - written_back_bytes_ >= kWritebackBytes) {
     file_->StartWriteback(kWeightsFileHeaderBytes + written_back_bytes_,
                           appended_bytes_ - written_back_bytes_);
@@ -152,69 +182,105 @@ absl::Status WeightsFileWriter::Append(absl::string_view bytes) {
   return absl::OkStatus();
 }
 
+absl::Status WeightsFileWriter::WriteChecksums(size_t begin) {
+  if (begin == checksums_.size()) return absl::OkStatus();
+  return file_->WriteAt(
+      kWeightsFileHeaderBytes + TotalBytes(spec_) + static_cast<int64_t>(begin),
+      absl::string_view(checksums_).substr(begin));
+}
+
 absl::Status WeightsFileWriter::Finish(const Sha256Digest& id) {
   CHECK(appended_bytes_ == TotalBytes(spec_));
   if (appended_bytes_ % kWeightsFileBlockBytes != 0) {
     AppendInteger<uint32_t>(block_crc32c_, &checksums_);
   }
   AppendInteger<uint32_t>(Crc32c(checksums_), &checksums_);
-  RETURN_IF_ERROR(
-      file_->WriteAt(kWeightsFileHeaderBytes + appended_bytes_, checksums_));
+  RETURN_IF_ERROR(WriteChecksums(0));
   RETURN_IF_ERROR(file_->WriteAt(0, EncodeWeightsFileHeader({id, spec_})));
   return file_->Sync();
 }
 
-absl::StatusOr<WeightsFileReader> WeightsFileReader::Open(
-    std::unique_ptr<File> file) {
+absl::StatusOr<WeightsFileReader> WeightsFileReader::OpenHeader(
+    std::unique_ptr<File> file, std::string* table) {
   WeightsFileReader reader;
   std::string bytes(kWeightsFileHeaderBytes, '\0');
   ASSIGN_OR_RETURN(const int64_t header_bytes,
                    file->ReadAt(0, absl::MakeSpan(bytes)));
   bytes.resize(header_bytes);
   ASSIGN_OR_RETURN(reader.header_, DecodeWeightsFileHeader(bytes));
-  const int64_t payload_bytes = TotalBytes(reader.header_.spec);
   ASSIGN_OR_RETURN(const int64_t size_bytes, file->SizeBytes());
-  if (size_bytes != WeightsFileBytes(reader.header_.spec)) {
+  const int64_t file_bytes = WeightsFileBytes(reader.header_.spec);
+  // Before there is memory for the table: a header may say anything.
+  if (size_bytes > file_bytes) {
     return Damaged(absl::StrCat("it has ", size_bytes,
-                                " bytes and should have ",
-                                WeightsFileBytes(reader.header_.spec)));
+                                " bytes and should have ", file_bytes));
   }
-  std::string table(TrailerBytes(payload_bytes), '\0');
+  const int64_t payload_bytes = TotalBytes(reader.header_.spec);
+  const int64_t table_offset = kWeightsFileHeaderBytes + payload_bytes;
+  table->resize(std::max<int64_t>(size_bytes - table_offset, 0));
   ASSIGN_OR_RETURN(const int64_t table_bytes,
-                   file->ReadAt(kWeightsFileHeaderBytes + payload_bytes,
-                                absl::MakeSpan(table)));
-  const absl::string_view checksums =
-      absl::string_view(table).substr(0, table.size() - kChecksumBytes);
-  FieldReader last(absl::string_view(table).substr(checksums.size()));
-  if (table_bytes != static_cast<int64_t>(table.size()) ||
-      last.Read<uint32_t>() != Crc32c(checksums)) {
-    return Damaged("its table of checksums");
-  }
-  FieldReader fields(checksums);
-  for (int64_t i = 0; i < BlockCount(payload_bytes); ++i) {
+                   file->ReadAt(table_offset, absl::MakeSpan(*table)));
+  table->resize(table_bytes);
+  FieldReader fields(*table);
+  const auto known = static_cast<int64_t>(table->size()) / kChecksumBytes;
+  for (int64_t i = 0; i < std::min(known, BlockCount(payload_bytes)); ++i) {
     reader.checksums_.push_back(fields.Read<uint32_t>());
   }
   reader.file_ = std::move(file);
   return reader;
 }
 
+absl::StatusOr<WeightsFileReader> WeightsFileReader::Open(
+    std::unique_ptr<File> file) {
+  std::string table;
+  ASSIGN_OR_RETURN(WeightsFileReader reader,
+                   OpenHeader(std::move(file), &table));
+  ASSIGN_OR_RETURN(const int64_t size_bytes, reader.file_->SizeBytes());
+  if (size_bytes != WeightsFileBytes(reader.header_.spec)) {
+    return Damaged(absl::StrCat("it has ", size_bytes,
+                                " bytes and should have ",
+                                WeightsFileBytes(reader.header_.spec)));
+  }
+  const absl::string_view checksums = absl::string_view(table).substr(
+      0, BlockCount(TotalBytes(reader.header_.spec)) * kChecksumBytes);
+  FieldReader last(absl::string_view(table).substr(checksums.size()));
+  if (last.Read<uint32_t>() != Crc32c(checksums) || !last.at_end()) {
+    return Damaged("its table of checksums");
+  }
+  return reader;
+}
+
+absl::StatusOr<WeightsFileReader> WeightsFileReader::OpenPart(
+    std::unique_ptr<File> file) {
+  std::string table;
+  return OpenHeader(std::move(file), &table);
+}
+
 absl::Status WeightsFileReader::Read(Consume consume) const {
+  const int64_t payload_bytes = TotalBytes(header_.spec);
+  ASSIGN_OR_RETURN(const int64_t sound, ReadSound(consume));
+  if (sound == payload_bytes) return absl::OkStatus();
+  return Damaged(
+      absl::StrCat("the checksum of payload bytes ", sound, " to ",
+                   std::min(sound + kWeightsFileBlockBytes, payload_bytes)));
+}
+
+absl::StatusOr<int64_t> WeightsFileReader::ReadSound(Consume consume) const {
   const std::vector<SectionSize> sections = SectionsOf(header_.spec);
   const int64_t payload_bytes = TotalBytes(header_.spec);
   size_t section = 0;
   int64_t section_left = sections.empty() ? 0 : sections[0].bytes;
   std::vector<char> block(std::min(kWeightsFileBlockBytes, payload_bytes));
-  for (size_t i = 0; i < checksums_.size(); ++i) {
-    const int64_t offset = static_cast<int64_t>(i) * kWeightsFileBlockBytes;
+  int64_t offset = 0;
+  for (const uint32_t checksum : checksums_) {
     const int64_t bytes =
         std::min(kWeightsFileBlockBytes, payload_bytes - offset);
     ASSIGN_OR_RETURN(const int64_t read,
                      file_->ReadAt(kWeightsFileHeaderBytes + offset,
                                    absl::MakeSpan(block.data(), bytes)));
     if (read != bytes ||
-        Crc32c(absl::string_view(block.data(), bytes)) != checksums_[i]) {
-      return Damaged(absl::StrCat("the checksum of payload bytes ", offset,
-                                  " to ", offset + bytes));
+        Crc32c(absl::string_view(block.data(), bytes)) != checksum) {
+      break;
     }
     int64_t begin = 0;
     while (begin < bytes) {
@@ -229,17 +295,19 @@ absl::Status WeightsFileReader::Read(Consume consume) const {
         section_left = sections[section].bytes;
       }
     }
+    offset += bytes;
   }
-  return absl::OkStatus();
+  return offset;
 }
 
-absl::Status WeightsFileReader::Verify() const {
+absl::Status WeightsFileReader::Verify(
+    absl::FunctionRef<absl::Status(int64_t bytes)> go_on) const {
   Sha256 hash;
   hash.Update(CanonicalText(header_.spec));
-  RETURN_IF_ERROR(Read([&hash](Section, absl::Span<const uint8_t> bytes) {
+  RETURN_IF_ERROR(Read([&](Section, absl::Span<const uint8_t> bytes) {
     hash.Update(absl::string_view(reinterpret_cast<const char*>(bytes.data()),
                                   bytes.size()));
-    return absl::OkStatus();
+    return go_on(static_cast<int64_t>(bytes.size()));
   }));
   const Sha256Digest id = hash.Finish();
   if (id == header_.id) return absl::OkStatus();

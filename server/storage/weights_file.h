@@ -47,12 +47,24 @@ absl::StatusOr<WeightsFileHeader> DecodeWeightsFileHeader(
 // Bytes of the whole file of a valid spec.
 int64_t WeightsFileBytes(const WeightsSpec& spec);
 
+class WeightsFileReader;
+
 // Writes a file while its upload comes. Not thread-safe.
 class WeightsFileWriter {
  public:
   // Takes the disk's space for the whole. Errors: File's.
   static absl::StatusOr<WeightsFileWriter> Create(std::unique_ptr<File> file,
                                                   const WeightsSpec& spec);
+
+  // The same for a file that can be continued after a crash: it has its header
+  // from the start, and each block's checksum as soon as the block is whole.
+  static absl::StatusOr<WeightsFileWriter> CreatePart(
+      std::unique_ptr<File> file, const WeightsFileHeader& header);
+  // Continues such a file behind its first `bytes`, which ReadSound of `part`
+  // returned.
+  static WeightsFileWriter ContinuePart(std::unique_ptr<File> file,
+                                        const WeightsFileReader& part,
+                                        int64_t bytes);
 
   // Appends the next bytes of the payload: sections in their order. Errors:
   // File's; nothing can be appended after one.
@@ -69,8 +81,12 @@ class WeightsFileWriter {
   WeightsFileWriter(std::unique_ptr<File> file, const WeightsSpec& spec)
       : file_(std::move(file)), spec_(spec) {}
 
+  // Writes the checksums from that byte of their table on.
+  absl::Status WriteChecksums(size_t begin);
+
   std::unique_ptr<File> file_;
   WeightsSpec spec_;
+  bool is_part_ = false;
   int64_t appended_bytes_ = 0;
   int64_t written_back_bytes_ = 0;
   uint32_t block_crc32c_ = 0;
@@ -84,6 +100,9 @@ class WeightsFileReader {
   // (damaged), FAILED_PRECONDITION (of a newer version), File's.
   static absl::StatusOr<WeightsFileReader> Open(std::unique_ptr<File> file);
 
+  // The same of a file that CreatePart began, however far it came.
+  static absl::StatusOr<WeightsFileReader> OpenPart(std::unique_ptr<File> file);
+
   const WeightsFileHeader& header() const { return header_; }
 
   using Consume = absl::FunctionRef<absl::Status(
@@ -94,11 +113,23 @@ class WeightsFileReader {
   // it were handed over), File's, those of `consume`.
   absl::Status Read(Consume consume) const;
 
-  // Reads all and compares the hash to the id. Errors: Read's, DATA_LOSS.
-  absl::Status Verify() const;
+  // The same up to the first block whose checksum is wrong; returns the bytes
+  // that were handed over.
+  absl::StatusOr<int64_t> ReadSound(Consume consume) const;
+
+  // Reads all and compares the hash to the id. Errors: Read's, DATA_LOSS, those
+  // of `go_on`, which is asked with the bytes of each piece that was hashed.
+  absl::Status Verify(absl::FunctionRef<absl::Status(int64_t bytes)> go_on =
+                          [](int64_t) { return absl::OkStatus(); }) const;
 
  private:
+  friend class WeightsFileWriter;
+
   WeightsFileReader() = default;
+
+  // Reads header and table, and checks the header.
+  static absl::StatusOr<WeightsFileReader> OpenHeader(
+      std::unique_ptr<File> file, std::string* table);
 
   std::unique_ptr<File> file_;
   WeightsFileHeader header_;

@@ -10,6 +10,7 @@ namespace {
 bool MayGo(const EvictionCandidate& layer, absl::Time now,
            const EvictionRule& rule) {
   return layer.is_on_disk && !layer.is_pinned && !layer.is_in_use &&
+         now >= layer.leased_until &&
          now - layer.last_use >= rule.min_residency;
 }
 

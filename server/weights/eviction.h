@@ -20,6 +20,8 @@ struct EvictionCandidate {
   int64_t bytes = 0;  // of the budget that it gives back
   // Last request that named it; the infinite past if none has.
   absl::Time last_use = absl::InfinitePast();
+  // A client has asked for it to stay until then.
+  absl::Time leased_until = absl::InfinitePast();
   bool is_pinned = false;
   bool is_in_use = false;   // by a request or a program: nothing comes back
   bool is_on_disk = false;  // it can come back

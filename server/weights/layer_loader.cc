@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "kernels/formats/weights_decoder.h"
@@ -157,8 +158,12 @@ LayerLoader::Result LayerLoader::Load(const Picked& picked) {
   const std::string& id = picked.id;
   ASSIGN_OR_RETURN(const auto held, store_->Find(kAnybody, id));
   if (held->resident != nullptr) return held;
+  const absl::Time start = absl::Now();
   Result loaded = LoadFrom(held, picked.is_urgent);
   const absl::Status& status = loaded.status();
+  if (store_->metrics() != nullptr) {
+    store_->metrics()->LayerBrought(status.code(), absl::Now() - start);
+  }
   if (absl::IsDataLoss(status)) {
     Forget(id, status);
   } else if (!status.ok() && !stopping_) {
@@ -204,6 +209,7 @@ void LayerLoader::Forget(const std::string& id, const absl::Status& error) {
   StateDirectory* const state = store_->state();
   state->SetAside(id);
   if (state->Has(id)) return;
+  if (store_->metrics() != nullptr) store_->metrics()->StateFilesDamaged(1);
   const bool dropped = store_->Unload(kAnybody, id).ok();
   EVENT(ERROR, "layer_lost")
       .With("id", id)

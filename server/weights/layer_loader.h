@@ -72,6 +72,10 @@ class LayerLoader {
 
   LoadingLayers loading() const;
 
+  // Forgets a layer whose file is damaged, unless it has a sound one by now:
+  // the file is set aside and its names are unbound.
+  void Forget(const std::string& id, const absl::Status& error);
+
  private:
   struct Job {
     bool is_running = false;
@@ -93,9 +97,6 @@ class LayerLoader {
   Result LoadFrom(const std::shared_ptr<const Weights>& held, bool is_urgent);
   absl::StatusOr<std::shared_ptr<const ResidentWeights>> Build(
       const Weights& held);
-  // Forgets a layer whose file is damaged, unless it has a sound one by now.
-  void Forget(const std::string& id, const absl::Status& error);
-
   Backend* const backend_;
   WeightStore* const store_;
   const LayerLoaderOptions options_;

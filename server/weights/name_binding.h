@@ -23,6 +23,12 @@ struct NameBinding {
   std::string if_match;      // only if it is bound to this id; empty: any
 };
 
+// Outcome of an unload by prefix.
+struct DroppedNames {
+  int64_t names = 0;
+  bool has_more = false;  // names that were not looked at
+};
+
 // Returns OK, or INVALID_ARGUMENT: a name is [A-Za-z0-9._/-]{1,128} and not 64
 // hexadecimal digits, the form of an id.
 absl::Status ValidateName(absl::string_view name);

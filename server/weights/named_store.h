@@ -163,6 +163,16 @@ class NamedStore {
                               absl::string_view name_or_id,
                               absl::string_view if_match);
 
+  // Drops up to `max_names` names that begin with the prefix and that the
+  // caller owns; all owners' for one that manages all. Errors: INVALID_ARGUMENT
+  // (an empty prefix), PERMISSION_DENIED (one that is not within the caller's).
+  absl::StatusOr<DroppedNames> UnloadPrefix(const Principal* caller,
+                                            absl::string_view prefix,
+                                            int64_t max_names);
+
+  // True if a client of that id holds the record.
+  bool IsHeldBy(absl::string_view owner_id, absl::string_view id) const;
+
   // Binds a name that the journal has, or holds the record without one for an
   // empty name, for the owner of that id; nothing is checked. For the start.
   // Errors: those of reserve_name.

@@ -189,6 +189,45 @@ absl::StatusOr<bool> NamedStore<Record>::Unload(const Principal* caller,
   return dropped != nullptr || !entry->names.IsVisibleTo(caller);
 }
 
+template <typename Record>
+absl::StatusOr<DroppedNames> NamedStore<Record>::UnloadPrefix(
+    const Principal* caller, absl::string_view prefix, int64_t max_names) {
+  if (prefix.empty()) {
+    return absl::InvalidArgumentError(
+        "prefix is empty; give the begin of the names to drop");
+  }
+  RETURN_IF_ERROR(CheckMayBind(caller, options_.noun, prefix));
+  std::vector<Pointer> dropped;  // released after the locks
+  std::vector<NameChange> changes;
+  DroppedNames result;
+  MutexLock change(&change_mutex_);
+  {
+    MutexLock lock(&mutex_);
+    for (auto name = by_name_.lower_bound(prefix);
+         name != by_name_.end() && absl::StartsWith(name->first, prefix);
+         ++name) {
+      if (!ManagesAll(caller) && name->second.owner->id != caller->client_id) {
+        continue;
+      }
+      result.has_more = static_cast<int64_t>(changes.size()) == max_names;
+      if (result.has_more) break;
+      changes.push_back({NameChange::Kind::kDrop, name->first, "", "", 0});
+    }
+  }
+  if (changes.empty()) return result;
+  RETURN_IF_ERROR(Journal(changes));
+  MutexLock lock(&mutex_);
+  for (const NameChange& drop : changes) {
+    const auto name = by_name_.find(drop.name);
+    dropped.push_back(
+        RemoveName(name->first, name->second.owner, name->second.entry));
+    by_name_.erase(name);
+    ++result.names;
+  }
+  Changed();
+  return result;
+}
+
 }  // namespace qgemm
 
 #endif  // QGEMM_SERVER_WEIGHTS_NAMED_STORE_CHANGES_H_

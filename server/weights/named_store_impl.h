@@ -60,6 +60,14 @@ auto NamedStore<Record>::FindId(const Principal* caller,
 }
 
 template <typename Record>
+bool NamedStore<Record>::IsHeldBy(absl::string_view owner_id,
+                                  absl::string_view id) const {
+  MutexLock lock(&mutex_);
+  const auto found = by_id_.find(id);
+  return found != by_id_.end() && found->second->names.IsHeldBy(owner_id);
+}
+
+template <typename Record>
 absl::Status NamedStore<Record>::CheckBinding(const Principal* caller,
                                               const NameBinding& binding,
                                               absl::string_view id) const {

@@ -4,6 +4,7 @@
 
 #include "server/weights/upload_session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -99,9 +100,13 @@ absl::Status UploadCursor::Check(const UploadChunk& chunk) const {
 }
 
 void UploadCursor::Advance(int64_t bytes) {
-  offset_ += bytes;
   received_ += bytes;
-  SkipFullSections();
+  while (bytes > 0) {
+    const int64_t part = std::min(bytes, sections_[index_].bytes - offset_);
+    offset_ += part;
+    bytes -= part;
+    SkipFullSections();
+  }
 }
 
 std::string UploadCursor::Next() const {
@@ -136,8 +141,11 @@ absl::StatusOr<UploadSession::Started> UploadSession::Start(
       header.expected_id.has_value() ? ToHex(*header.expected_id) : ""));
   ASSIGN_OR_RETURN(Taken taken, Take(caller, header.spec, *backend, store));
   ASSIGN_OR_RETURN(auto builder, backend->NewBuilder());
-  return absl::WrapUnique(new UploadSession(
+  auto session = absl::WrapUnique(new UploadSession(
       caller, header, store, std::move(taken), std::move(builder)));
+  RETURN_IF_ERROR(session->TakeFile());
+  RETURN_IF_ERROR(session->Reposition());
+  return session;
 }
 
 absl::StatusOr<UploadSession::Taken> UploadSession::Take(
@@ -150,8 +158,61 @@ absl::StatusOr<UploadSession::Taken> UploadSession::Take(
   ASSIGN_OR_RETURN(taken.reservation,
                    store->Reserve(caller, layer_bytes + kNameRecordBytes +
                                               DecoderBytes(spec)));
-  ASSIGN_OR_RETURN(taken.file, store->BeginFile(caller, spec));
   return taken;
+}
+
+absl::Status UploadSession::TakeFile() {
+  if (!header_.may_continue) {
+    ASSIGN_OR_RETURN(taken_.file, store_->BeginFile(caller_, header_.spec));
+    return absl::OkStatus();
+  }
+  const UploadKey key = {std::string(OwnerIdOf(caller_)), *header_.expected_id};
+  if (store_->state() != nullptr) {
+    auto left = store_->state()->Continue(key, header_.spec,
+                                          [this](Section section, auto bytes) {
+                                            return Consume(section, bytes);
+                                          });
+    if (left.ok()) {
+      taken_.file = *std::move(left);
+      return absl::OkStatus();
+    }
+    if (!absl::IsNotFound(left.status())) return left.status();
+  }
+  ASSIGN_OR_RETURN(taken_.file, store_->BeginFile(caller_, header_.spec, &key));
+  return absl::OkStatus();
+}
+
+absl::Status UploadSession::Continue(const Principal* caller,
+                                     const UploadHeader& header,
+                                     const WeightsLimits& limits) {
+  RETURN_IF_ERROR(CheckHeader(header, limits));
+  if (CanonicalText(header.spec) != CanonicalText(header_.spec)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an upload of sha256 ", ToHex(*header.expected_id),
+                     " was begun as ", OneLine(header_.spec),
+                     "; but this header says ", OneLine(header.spec)));
+  }
+  RETURN_IF_ERROR(
+      store_->CheckCommit(caller, header.binding, ToHex(*header.expected_id)));
+  caller_ = caller;
+  header_ = header;
+  return Reposition();
+}
+
+absl::Status UploadSession::Reposition() {
+  const int64_t begin = header_.resume_bytes.value_or(0);
+  if (begin > received_bytes_) {
+    return absl::AbortedError(absl::StrCat(
+        "resume_bytes = ", begin, ", but the server has ", received_bytes_,
+        " bytes of this upload; ask by QueryUpload, or upload again"));
+  }
+  cursor_ = UploadCursor(header_.spec);
+  cursor_.Advance(begin);
+  return absl::OkStatus();
+}
+
+void UploadSession::Leave() {
+  if (taken_.file != nullptr) taken_.file->Leave();
 }
 
 UploadSession::UploadSession(const Principal* caller,
@@ -176,16 +237,24 @@ absl::Status UploadSession::Append(const UploadChunk& chunk) {
 absl::Status UploadSession::AppendNext(const UploadChunk& chunk) {
   RETURN_IF_ERROR(cursor_.Check(chunk));
   RETURN_IF_ERROR(CheckCrc(chunk));
-  if (chunk.bytes.empty()) return absl::OkStatus();
-  hash_.Update(chunk.bytes);
-  if (taken_.file != nullptr) {
-    RETURN_IF_ERROR(taken_.file->Append(chunk.bytes));
-  }
-  RETURN_IF_ERROR(decoder_->Append(
-      chunk.section,
-      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(chunk.bytes.data()),
-                          chunk.bytes.size())));
+  const int64_t known_bytes = received_bytes_ - cursor_.received_bytes();
   cursor_.Advance(static_cast<int64_t>(chunk.bytes.size()));
+  absl::string_view bytes = chunk.bytes;
+  bytes.remove_prefix(std::min<size_t>(known_bytes, bytes.size()));
+  if (bytes.empty()) return absl::OkStatus();
+  if (taken_.file != nullptr) RETURN_IF_ERROR(taken_.file->Append(bytes));
+  return Consume(
+      chunk.section,
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()),
+                          bytes.size()));
+}
+
+absl::Status UploadSession::Consume(Section section,
+                                    absl::Span<const uint8_t> bytes) {
+  hash_.Update(absl::string_view(reinterpret_cast<const char*>(bytes.data()),
+                                 bytes.size()));
+  RETURN_IF_ERROR(decoder_->Append(section, bytes));
+  received_bytes_ += static_cast<int64_t>(bytes.size());
   return absl::OkStatus();
 }
 

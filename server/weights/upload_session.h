@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One upload from its header to its commit: checks order and checksums, hashes,
-// and decodes into the backend's builder. Independent of gRPC.
+// and decodes into the backend's builder. Independent of gRPC. Uploads that
+// wait to be continued are in upload_table.h.
 
 #ifndef QGEMM_SERVER_WEIGHTS_UPLOAD_SESSION_H_
 #define QGEMM_SERVER_WEIGHTS_UPLOAD_SESSION_H_
@@ -18,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "base/byte_budget.h"
 #include "base/sha256.h"
 #include "kernels/formats/weights_decoder.h"
@@ -33,6 +35,11 @@ struct UploadHeader {
   WeightsSpec spec;
   std::optional<int64_t> total_bytes;  // checked against the spec if given
   std::optional<Sha256Digest> expected_id;
+  // It can be continued if it is cut off; its id is known then.
+  bool may_continue = false;
+  // It continues one that was cut off: its first chunk begins so many bytes
+  // behind the first of all sections, of which the server has as many or more.
+  std::optional<int64_t> resume_bytes;
 };
 
 struct UploadChunk {
@@ -64,6 +71,7 @@ class UploadCursor {
   // ABORTED (a section or offset other than the next), INVALID_ARGUMENT (bytes
   // beyond the section).
   absl::Status Check(const UploadChunk& chunk) const;
+  // Over the ends of sections too, but not of the last.
   void Advance(int64_t bytes);
 
   bool done() const { return index_ == sections_.size(); }
@@ -112,6 +120,20 @@ class UploadSession {
   absl::StatusOr<UploadResult> Finish(
       absl::FunctionRef<absl::Status()> check = absl::OkStatus);
 
+  // Goes on with an upload that was cut off, for the same client, by another
+  // header: chunks come from its resume_bytes on, or from the first byte, and
+  // what the session has is passed over. Errors: INVALID_ARGUMENT (another
+  // spec), ABORTED (resume_bytes is more than there is), those of CheckCommit.
+  absl::Status Continue(const Principal* caller, const UploadHeader& header,
+                        const WeightsLimits& limits);
+
+  // True if Continue may come: it may, and nothing has failed.
+  bool can_continue() const { return header_.may_continue && state_.ok(); }
+  // Bytes of all sections that it has.
+  int64_t received_bytes() const { return received_bytes_; }
+  // Its bytes on the disk, if there are any, wait for the next process.
+  void Leave();
+
  private:
   // Memory that the upload takes, and its file.
   struct Taken {
@@ -123,22 +145,30 @@ class UploadSession {
   static absl::StatusOr<Taken> Take(const Principal* caller,
                                     const WeightsSpec& spec,
                                     const Backend& backend, WeightStore* store);
+  // Takes the file of the upload, which may have bytes of a process before this
+  // one, and those bytes.
+  absl::Status TakeFile();
+  // Chunks come from the header's resume_bytes on. Errors: ABORTED.
+  absl::Status Reposition();
 
   UploadSession(const Principal* caller, const UploadHeader& header,
                 WeightStore* store, Taken taken,
                 std::unique_ptr<WeightsBuilder> builder);
 
   absl::Status AppendNext(const UploadChunk& chunk);
+  // Hashes and decodes bytes that follow on those received.
+  absl::Status Consume(Section section, absl::Span<const uint8_t> bytes);
   absl::Status MissingBytes() const;
   absl::StatusOr<UploadResult> Commit(
       const Sha256Digest& digest,
       std::shared_ptr<const ResidentWeights> resident,
       const DecodeReport& report);
 
-  const Principal* const caller_;
-  const UploadHeader header_;
+  const Principal* caller_;
+  UploadHeader header_;
   WeightStore* const store_;
-  UploadCursor cursor_;
+  UploadCursor cursor_;  // of the client, who may send bytes again
+  int64_t received_bytes_ = 0;
   Sha256 hash_;
   absl::Status state_;
   // Destroyed from the last to the first: the decoder writes into the builder,

@@ -159,9 +159,12 @@ absl::Status WeightStore::Restore() {
 }
 
 absl::StatusOr<std::unique_ptr<StateDirectory::Upload>> WeightStore::BeginFile(
-    const Principal* caller, const WeightsSpec& spec) {
+    const Principal* caller, const WeightsSpec& spec, const UploadKey* key) {
   if (state() == nullptr) return nullptr;
-  auto file = state()->Begin(spec);
+  auto file = state()->Begin(spec, key);
+  while (absl::IsResourceExhausted(file.status()) && GiveUpOne(nullptr)) {
+    file = state()->Begin(spec, key);
+  }
   if (file.ok()) return file;
   const absl::Status error = InWords("store the upload", file.status());
   if (ManagesAll(caller) || !absl::IsResourceExhausted(error)) return error;
@@ -200,52 +203,37 @@ absl::StatusOr<ByteReservation> WeightStore::Reserve(const Principal* caller,
                                                      int64_t bytes) {
   absl::StatusOr<ByteReservation> reserved =
       ReserveFor(caller, bytes, &budget_);
-  if (reserved.ok() || state() == nullptr) return reserved;
-  MakeRoom(bytes);
-  return ReserveFor(caller, bytes, &budget_);
+  if (!reserved.ok() && state() != nullptr) {
+    MakeRoom(bytes);
+    reserved = ReserveFor(caller, bytes, &budget_);
+  }
+  while (!reserved.ok() && GiveUpOne(nullptr)) {
+    reserved = ReserveFor(caller, bytes, &budget_);
+  }
+  return reserved;
+}
+
+absl::StatusOr<OwnerAccounts::Charge> WeightStore::ChargeUpload(
+    const Principal* caller, int64_t bytes) {
+  absl::StatusOr<OwnerAccounts::Charge> charge = accounts_.Take(caller, bytes);
+  while (!charge.ok() && GiveUpOne(&caller->client_id)) {
+    charge = accounts_.Take(caller, bytes);
+  }
+  return charge;
+}
+
+void WeightStore::SetGiveUp(GiveUp give_up) {
+  MutexLock lock(&give_up_mutex_);
+  give_up_ = std::move(give_up);
+}
+
+bool WeightStore::GiveUpOne(const std::string* owner) {
+  MutexLock lock(&give_up_mutex_);
+  return give_up_ != nullptr && give_up_(owner);
 }
 
 absl::StatusOr<ByteReservation> WeightStore::ReserveFree(int64_t bytes) {
   return budget_.Reserve(bytes);
-}
-
-void WeightStore::MakeRoom(int64_t bytes) {
-  MutexLock lock(&room_mutex_);
-  const int64_t needed_bytes =
-      budget_.used_bytes() + bytes - budget_.limit_bytes();
-  std::set<std::string> pinned;
-  for (const std::string& name : state_.pin_names) {
-    const auto layer = Find(kAnybody, name);
-    if (layer.ok()) pinned.insert((*layer)->id);
-  }
-  std::vector<std::shared_ptr<const Weights>> resident;
-  std::vector<EvictionCandidate> candidates;
-  for (auto& layer : layers_.records()) {
-    if (layer->resident == nullptr) continue;
-    EvictionCandidate candidate;
-    candidate.bytes = layer->resident->resident_bytes() + kLayerRecordBytes;
-    candidate.last_use = layer->use->last();
-    candidate.is_pinned = pinned.count(layer->id) != 0;
-    candidate.is_in_use = layer->resident.use_count() > 1;
-    candidate.is_on_disk = state()->Has(layer->id);
-    candidates.push_back(candidate);
-    resident.push_back(std::move(layer));
-  }
-  for (const size_t victim : ChooseVictims(
-           candidates, needed_bytes, state_.clock->Now(), state_.eviction)) {
-    auto on_disk = std::make_shared<Weights>(*resident[victim]);
-    on_disk->resident = nullptr;
-    layers_.Replace(resident[victim], on_disk);
-  }
-}
-
-absl::StatusOr<std::shared_ptr<const Weights>> WeightStore::FindToUse(
-    const Principal* caller, absl::string_view name_or_id) const {
-  auto found = Find(caller, name_or_id);
-  if (found.ok() && state_.clock != nullptr) {
-    (*found)->use->Touch(state_.clock->Now());
-  }
-  return found;
 }
 
 absl::Status WeightStore::Resize(const Principal* caller, int64_t bytes,

@@ -9,14 +9,19 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -33,20 +38,33 @@
 
 namespace qgemm {
 
-// Last request for a layer. Thread-safe.
+// Last request for a layer, and the time until which clients want it to stay in
+// memory. Thread-safe.
 class LayerUse {
  public:
   void Touch(absl::Time now) {
     last_.store(absl::ToUnixNanos(now), std::memory_order_relaxed);
   }
-  // The infinite past if there was none.
-  absl::Time last() const {
-    const int64_t last = last_.load(std::memory_order_relaxed);
-    return last == 0 ? absl::InfinitePast() : absl::FromUnixNanos(last);
+  // Lasts until the latest time of all leases.
+  void Lease(absl::Time until) {
+    const int64_t wanted = absl::ToUnixNanos(until);
+    int64_t leased = leased_until_.load(std::memory_order_relaxed);
+    while (leased < wanted && !leased_until_.compare_exchange_weak(
+                                  leased, wanted, std::memory_order_relaxed)) {
+    }
   }
+  // The infinite past if there was none.
+  absl::Time last() const { return TimeOf(last_); }
+  absl::Time leased_until() const { return TimeOf(leased_until_); }
 
  private:
+  static absl::Time TimeOf(const std::atomic<int64_t>& nanoseconds) {
+    const int64_t time = nanoseconds.load(std::memory_order_relaxed);
+    return time == 0 ? absl::InfinitePast() : absl::FromUnixNanos(time);
+  }
+
   std::atomic<int64_t> last_{0};
+  std::atomic<int64_t> leased_until_{0};
 };
 
 // One layer that the server holds. Immutable: one that is brought from the disk
@@ -116,6 +134,13 @@ class WeightStore {
                                           int64_t bytes);
   // The same, if there is room without that.
   absl::StatusOr<ByteReservation> ReserveFree(int64_t bytes);
+
+  // Gives up an upload that waits to be continued, of that client alone if it
+  // is not null; false if there is none.
+  using GiveUp = std::function<bool(const std::string* owner)>;
+  // Lets reservations without room make uploads that wait to be continued give
+  // way. Null: there are none.
+  void SetGiveUp(GiveUp give_up);
   // The same for more bytes of a reservation, or fewer.
   static absl::Status Resize(const Principal* caller, int64_t bytes,
                              ByteReservation* reservation);
@@ -123,9 +148,7 @@ class WeightStore {
   // Counts bytes of an upload in progress for the caller. RESOURCE_EXHAUSTED if
   // that would be beyond its quota.
   absl::StatusOr<OwnerAccounts::Charge> ChargeUpload(const Principal* caller,
-                                                     int64_t bytes) {
-    return accounts_.Take(caller, bytes);
-  }
+                                                     int64_t bytes);
 
   // Returns OK if Commit would bind now: for an upload's header, before its
   // bytes are sent. `id` is empty if it is not known yet. Errors: Commit's.
@@ -157,6 +180,20 @@ class WeightStore {
   // The same for a request, which counts as a use of the layer.
   absl::StatusOr<std::shared_ptr<const Weights>> FindToUse(
       const Principal* caller, absl::string_view name_or_id) const;
+  // The same for several, names or ids, all or none of them; they stay in
+  // memory for `lease`, if that is not 0.
+  using Layers = std::vector<std::shared_ptr<const Weights>>;
+  absl::StatusOr<Layers> Touch(const Principal* caller,
+                               absl::Span<const std::string> weights,
+                               absl::Duration lease) const;
+  // Keeps layers in memory until they are unpinned, or the caller holds them no
+  // more, or the server ends. Errors: NOT_FOUND, PERMISSION_DENIED (the caller
+  // does not hold one of them); nothing has changed then.
+  absl::StatusOr<Layers> Pin(const Principal* caller,
+                             absl::Span<const std::string> weights);
+  // Ends the caller's pins; those of all for one that manages all.
+  absl::Status Unpin(const Principal* caller,
+                     absl::Span<const std::string> weights);
   // With its names that come after `names_after`, in the order of bytes.
   absl::StatusOr<NamedWeights> Get(const Principal* caller,
                                    absl::string_view name_or_id,
@@ -170,10 +207,12 @@ class WeightStore {
     return layers_.List(caller, after, max_layers);
   }
 
-  // Begins the file of an upload; null without a state directory. Errors:
+  // Begins the file of an upload, which another process can continue by the
+  // key, if there is one; null without a state directory. Errors:
   // RESOURCE_EXHAUSTED (--state_bytes, the disk), the disk's.
   absl::StatusOr<std::unique_ptr<StateDirectory::Upload>> BeginFile(
-      const Principal* caller, const WeightsSpec& spec);
+      const Principal* caller, const WeightsSpec& spec,
+      const UploadKey* key = nullptr);
 
   // Puts a whole upload's file on the disk; keeps nothing for a null one. The
   // hold goes when the layer is committed. Errors: the disk's.
@@ -195,6 +234,10 @@ class WeightStore {
 
   // Null without one.
   StateDirectory* state() const { return state_.directory; }
+  // There must be one.
+  StateFigures state_figures() const;
+  // May be null.
+  ServerMetrics* metrics() const { return metrics_; }
 
   // Drops a name, or for an id the caller's names of it, as NamedStore::Unload
   // does. Returns true if the caller finds the weights no more.
@@ -202,6 +245,13 @@ class WeightStore {
                               absl::string_view name_or_id,
                               absl::string_view if_match = "") {
     return layers_.Unload(caller, name_or_id, if_match);
+  }
+
+  // Drops names of the caller that begin with the prefix, as NamedStore has it.
+  absl::StatusOr<DroppedNames> UnloadPrefix(const Principal* caller,
+                                            absl::string_view prefix,
+                                            int64_t max_names) {
+    return layers_.UnloadPrefix(caller, prefix, max_names);
   }
 
   // Bytes in use, and the most that may be: of all, or those that count for a
@@ -218,6 +268,12 @@ class WeightStore {
  private:
   // Sends layers to the disk so that so many bytes come back, if that can be.
   void MakeRoom(int64_t bytes);
+  bool GiveUpOne(const std::string* owner);
+  absl::StatusOr<Layers> FindAll(const Principal* caller,
+                                 absl::Span<const std::string> weights) const;
+  // Ids of the layers that are pinned, by a flag or by clients. Forgets pins of
+  // clients that do not hold theirs any more.
+  std::set<std::string> PinnedIds();
 
   ServerMetrics* const metrics_;
   const StateTier state_;
@@ -226,6 +282,12 @@ class WeightStore {
   OwnerAccounts accounts_;
   NamedStore<Weights> layers_;
   Mutex room_mutex_;  // one makes room at a time
+  Mutex pins_mutex_;
+  // The client's id, empty for one that manages all, and the layer's.
+  std::set<std::pair<std::string, std::string>> pins_
+      ABSL_GUARDED_BY(pins_mutex_);
+  Mutex give_up_mutex_;
+  GiveUp give_up_ ABSL_GUARDED_BY(give_up_mutex_);
 };
 
 }  // namespace qgemm

@@ -4,16 +4,21 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cli/tensor_files/npy.h"
 #include "cli/tensor_files/tensor_file.h"
 #include "tests/cli/cli_fixture.h"
 #include "tests/cli/processes.h"
 #include "tests/cli/tensor_bytes.h"
+#include "tests/support/child_process.h"
 
 namespace qgemm {
 namespace {
@@ -135,6 +140,93 @@ TEST_F(CliTest, TheSameWeightsAreSentOnce) {
                                          "--format=q4_0", "--seed=11"};
   EXPECT_EQ(Json(load)["deduplicated"], false);
   EXPECT_EQ(Json(load)["deduplicated"], true);
+}
+
+TEST_F(CliTest, PinsTouchesWaitsAndUnloadsByPrefix) {
+  for (const std::string name : {"prefix/a", "prefix/b"}) {
+    Json({"load", "--random=64x40", "--seed=41", "--name=" + name});
+  }
+  EXPECT_EQ(Json({"pin", "prefix/a", "prefix/b"})["pinned"], true);
+  EXPECT_EQ(Json({"pin", "--off", "prefix/a"})["pinned"], false);
+  EXPECT_EQ(Json({"touch", "prefix/a", "--lease=1m"})["resident"], 1);
+  EXPECT_EQ(Json({"wait-ready", "prefix/a", "prefix/b"})["ready"], true);
+  EXPECT_EQ(Json({"wait-ready"})["ready"], true);
+  const CommandResult never =
+      Qgemm({"wait-ready", "prefix/c", "--timeout=300ms"});
+  EXPECT_EQ(never.exit_code, kFailed);
+  EXPECT_THAT(never.err, HasSubstr("DEADLINE_EXCEEDED"));
+  EXPECT_THAT(never.err, HasSubstr("prefix/c"));
+  EXPECT_EQ(Json({"unload", "--prefix=prefix/"})["names"], 2);
+  EXPECT_EQ(Qgemm({"unload", "prefix/a", "--prefix=b"}).exit_code, kWrongUsage);
+  EXPECT_EQ(Qgemm({"touch", "prefix/a"}).exit_code, kFailed);
+}
+
+TEST_F(CliTest, AStateDirectoryIsListedVerifiedAndCleaned) {
+  const std::string folder = testing::TempDir() + "/state";
+  const auto store = [&folder](const std::string& command) {
+    return RunProgram({"cli/qgemm", "store", command, folder, "--json"});
+  };
+  EXPECT_THAT(store("ls").err, HasSubstr("FAILED_PRECONDITION"));
+  std::string id;
+  {
+    ChildProcess server(
+        "server/qgemm_server",
+        {"--listen=127.0.0.1:0", "--backend=cpu", "--state_dir=" + folder});
+    const std::string address = server.WaitForOutput("serving on ");
+    for (const std::string name : {"one", "two"}) {
+      const CommandResult loaded = RunProgram(
+          {"cli/qgemm", "load", "--random=64x40", "--seed=5", "--json",
+           "--format=" + std::string(name == "one" ? "q4_0" : "int4"),
+           "--name=" + name, "--server=" + address});
+      ASSERT_EQ(loaded.exit_code, kDone) << loaded.err;
+      id = nlohmann::json::parse(loaded.out)["id"];
+    }
+    for (const char* const command : {"ls", "verify", "gc"}) {
+      EXPECT_THAT(store(command).err, HasSubstr("UNAVAILABLE")) << command;
+    }
+    server.Signal(SIGTERM);
+    EXPECT_EQ(server.Wait(), 0);
+  }
+  const auto listed = nlohmann::json::parse(store("ls").out);
+  EXPECT_EQ(listed["layers"].size(), 2);
+  EXPECT_EQ(nlohmann::json::parse(store("verify").out)["layers"], 2);
+  {
+    std::fstream file(folder + "/layers/" + id + ".qgw",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096 + 3);
+    file.put('\x55');
+    file.put('\xaa');
+  }
+  const CommandResult wrong = store("verify");
+  EXPECT_EQ(wrong.exit_code, kFailed);
+  EXPECT_THAT(wrong.err, HasSubstr("DATA_LOSS"));
+  EXPECT_EQ(nlohmann::json::parse(wrong.out)["wrong"][0]["id"], id);
+  std::ofstream(folder + "/layers/" + std::string(64, 'a') + ".qgw") << "x";
+  EXPECT_EQ(nlohmann::json::parse(store("gc").out)["freed_bytes"], 1);
+  EXPECT_EQ(nlohmann::json::parse(store("ls").out)["unheld"]["files"], 0);
+}
+
+// Commands are killed later and later until one was within its upload.
+TEST_F(CliTest, AnUploadThatWasCutOffGoesOn) {
+  int64_t resumed_bytes = 0;
+  for (int i = 1; i < 100 && resumed_bytes == 0; ++i) {
+    const std::string seed = "--seed=" + std::to_string(1000 + i);
+    const std::vector<std::string> layer = {
+        "load", "--random=4096x4096", "--format=dense", seed, "--name=cut"};
+    std::vector<std::string> flags = layer;
+    flags.push_back("--server=" + server_->target());
+    ChildProcess command("cli/qgemm", flags);
+    absl::SleepFor(absl::Milliseconds(20) * i);
+    command.Signal(SIGKILL);
+    command.Wait();
+    std::vector<std::string> resumed = layer;
+    resumed.push_back("--resume");
+    const nlohmann::json loaded = Json(resumed);
+    resumed_bytes = loaded["resumed_bytes"];
+    EXPECT_EQ(Json({"describe", "cut"})["id"], loaded["id"]);
+    EXPECT_EQ(Json({"unload", "cut"})["freed"], true);
+  }
+  EXPECT_GT(resumed_bytes, 0);
 }
 
 TEST_F(CliTest, VerifyRefusesOtherWeights) {

@@ -147,7 +147,8 @@ TEST_F(EndedUploadsTest, MessageOfUnknownFieldsIsRefusedUnparsed) {
 
 TEST_F(EndedUploadsTest, QueriesThatDoNotParseAreTheClientsMistake) {
   for (const std::string method :
-       {"GetWeights", "ListWeights", "UnloadWeights", "GetServerInfo"}) {
+       {"GetWeights", "ListWeights", "UnloadWeights", "GetServerInfo",
+        "QueryUpload", "FindMissingWeights", "PinWeights", "TouchWeights"}) {
     const RawAnswer answer =
         CallRaw(client_.channel(), "/qgemm.v1.Qgemm/" + method, "\xff\xff");
     EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
@@ -157,7 +158,8 @@ TEST_F(EndedUploadsTest, QueriesThatDoNotParseAreTheClientsMistake) {
 
 TEST_F(EndedUploadsTest, QueriesOfManyBytesAreRefusedUnparsed) {
   for (const std::string method :
-       {"GetWeights", "ListWeights", "UnloadWeights", "GetServerInfo"}) {
+       {"GetWeights", "ListWeights", "UnloadWeights", "GetServerInfo",
+        "QueryUpload", "FindMissingWeights", "PinWeights", "TouchWeights"}) {
     std::string fields;
     for (int i = 0; i < 100000; ++i) fields.append("\x9a\x06\x00", 3);
     const RawAnswer answer =

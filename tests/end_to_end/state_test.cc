@@ -11,6 +11,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -215,6 +216,85 @@ TEST_F(StateTest, LayersJustUsedDoNotLeaveMemory) {
     if (refused.ok()) MustMultiply(client, MakeGemm(name, 1, kK, &random_));
   }
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+// Both keep their layer in memory while all others come and go.
+TEST_F(StateTest, PinsAndLeasesKeepLayersInMemory) {
+  constexpr int kLayers = 10;
+  const auto name = [](int i) { return absl::StrCat("layer", i); };
+  ServerOptions options;
+  options.state_dir = folder_.File("state");
+  options.eviction.min_residency = absl::ZeroDuration();
+  options.backend.kind = BackendKind::kCpu;
+  options.weights_budget_bytes = 600 << 10;  // some three of the layers
+  TestServer server(options);
+  const Client client = server.NewClient();
+  std::vector<v1::GemmRequest> requests;
+  for (int i = 0; i < kLayers; ++i) {
+    MustLoad(client, NewUpload(2048), name(i));
+    requests.push_back(MakeGemm(name(i), 2, kK, &random_));
+  }
+  const auto is_resident = [&](int i) {
+    return client.Get(name(i)).response.weights().resident_bytes() > 0;
+  };
+  const auto use_others = [&] {
+    for (int i = 2; i < kLayers; ++i) MustMultiply(client, requests[i]);
+  };
+  const auto pin = [&](bool unpin) {
+    grpc::ClientContext context;
+    v1::PinWeightsRequest request;
+    request.add_weights(name(0));
+    request.set_unpin(unpin);
+    v1::PinWeightsResponse response;
+    return client.stub()->PinWeights(&context, request, &response);
+  };
+  const auto lease = [&](absl::Duration lease) {
+    grpc::ClientContext context;
+    v1::TouchWeightsRequest request;
+    request.add_weights(name(1));
+    request.set_lease_ns(absl::ToInt64Nanoseconds(lease));
+    v1::TouchWeightsResponse response;
+    return client.stub()->TouchWeights(&context, request, &response);
+  };
+  use_others();
+  EXPECT_FALSE(is_resident(0));
+  EXPECT_FALSE(is_resident(1));
+  // They come without a request of the layer's.
+  ASSERT_TRUE(pin(false).ok());
+  ASSERT_TRUE(lease(absl::Hours(1)).ok());
+  while (!is_resident(0) || !is_resident(1)) std::this_thread::yield();
+  use_others();
+  EXPECT_TRUE(is_resident(0));
+  EXPECT_TRUE(is_resident(1));
+  ASSERT_TRUE(pin(true).ok());
+  use_others();
+  EXPECT_FALSE(is_resident(0));
+  EXPECT_TRUE(is_resident(1));
+  EXPECT_EQ(lease(absl::Hours(2)).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(StateTest, APrefixUnloadsItsNamesForGood) {
+  {
+    const auto server = Start();
+    const Client client = server->NewClient();
+    const RandomUpload shared = NewUpload();
+    MustLoad(client, shared, "a/1");
+    MustLoad(client, NewUpload(), "a/2");
+    MustLoad(client, shared, "b");
+    grpc::ClientContext context;
+    v1::UnloadWeightsRequest request;
+    request.set_prefix("a/");
+    v1::UnloadWeightsResponse response;
+    ASSERT_TRUE(
+        client.stub()->UnloadWeights(&context, request, &response).ok());
+    EXPECT_EQ(response.names(), 2);
+    EXPECT_FALSE(response.has_more());
+  }
+  const auto server = Start();
+  const std::vector<v1::WeightsInfo> left = server->NewClient().List();
+  ASSERT_THAT(left, SizeIs(1));
+  EXPECT_THAT(left[0].names(), ElementsAre("b"));
 }
 
 TEST_F(StateTest, ADamagedLayerIsLostAndTheRestServes) {

@@ -361,5 +361,56 @@ TEST_F(TenantsTest, AnAdminSeesAndUnloadsEverything) {
   EXPECT_THAT(alice_.List(), IsEmpty());
 }
 
+// "b" may read what "a" has, and neither pin nor drop it.
+TEST(PinTenantsTest, OnlyHoldersPinAndDropByPrefix) {
+  RandomGenerator random(FreshSeed());
+  const TenantTable table({{"a", {"a/"}, {}},
+                           {"b", {"b/"}, {"a/"}},
+                           {"c", {}, {"a/"}, {"compute"}}});
+  TestServer server(table.In(ServerOptions()));
+  const Client a = ConnectAs("a", server.address());
+  const Client b = ConnectAs("b", server.address());
+  const Client c = ConnectAs("c", server.address());
+  WeightsSpec spec;
+  spec.format = WireFormat::kQ4_0;
+  spec.n = 32;
+  spec.k = 64;
+  ASSERT_TRUE(a.Load(ToMessages(MakeRandomUpload(spec, &random), "a/x")).ok());
+  const auto pin = [](const Client& client, const std::string& weights) {
+    grpc::ClientContext context;
+    v1::PinWeightsRequest request;
+    request.add_weights(weights);
+    v1::PinWeightsResponse response;
+    return client.stub()->PinWeights(&context, request, &response).error_code();
+  };
+  const auto touch = [](const Client& client, absl::Duration lease) {
+    grpc::ClientContext context;
+    v1::TouchWeightsRequest request;
+    request.add_weights("a/x");
+    request.set_lease_ns(absl::ToInt64Nanoseconds(lease));
+    v1::TouchWeightsResponse response;
+    return client.stub()
+        ->TouchWeights(&context, request, &response)
+        .error_code();
+  };
+  const auto drop = [](const Client& client, v1::UnloadWeightsResponse* end) {
+    grpc::ClientContext context;
+    v1::UnloadWeightsRequest request;
+    request.set_prefix("a/");
+    return client.stub()->UnloadWeights(&context, request, end).error_code();
+  };
+  EXPECT_EQ(pin(a, "a/x"), grpc::StatusCode::OK);
+  EXPECT_EQ(pin(b, "a/x"), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(pin(b, "b/x"), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(touch(b, absl::Seconds(1)), grpc::StatusCode::OK);
+  EXPECT_EQ(touch(c, absl::ZeroDuration()), grpc::StatusCode::OK);
+  EXPECT_EQ(touch(c, absl::Seconds(1)), grpc::StatusCode::PERMISSION_DENIED);
+  v1::UnloadWeightsResponse end;
+  EXPECT_EQ(drop(b, &end), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(drop(a, &end), grpc::StatusCode::OK);
+  EXPECT_EQ(end.names(), 1);
+  EXPECT_EQ(a.Get("a/x").status.error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
 }  // namespace
 }  // namespace qgemm

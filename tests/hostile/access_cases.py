@@ -231,6 +231,11 @@ def questions(asked):
         ("GetWeights", pb.GetWeightsRequest(weights=asked)),
         ("GetProgram", pb.GetProgramRequest(program=asked)),
         ("UnloadWeights", pb.UnloadWeightsRequest(weights=asked)),
+        ("UnloadWeights", pb.UnloadWeightsRequest(prefix=asked)),
+        ("QueryUpload", pb.QueryUploadRequest(id=asked)),
+        ("FindMissingWeights", pb.FindMissingWeightsRequest(ids=[asked])),
+        ("PinWeights", pb.PinWeightsRequest(weights=[asked])),
+        ("TouchWeights", pb.TouchWeightsRequest(weights=[asked])),
         ("UnloadProgram", pb.UnloadProgramRequest(program=asked)),
         ("ListWeights", pb.ListWeightsRequest(page_token=asked)),
         ("ListPrograms", pb.ListProgramsRequest(page_token=asked)),
@@ -252,7 +257,8 @@ def answer_to(stub, method, request, metadata, asked):
     """The code and the words, without what was asked for."""
     try:
         answer = getattr(stub, method)(request, timeout=60, metadata=metadata)
-        return f"{method}: OK {answer}"
+        words = str(answer).replace(asked, "ASKED")
+        return f"{method}: OK {words}"
     except grpc.RpcError as error:
         words = error.details().replace(asked, "ASKED")
         return f"{method}: {error.code().name} {words}"

@@ -90,7 +90,8 @@ def unknown_fields_in_queries(scene):
     body = UNKNOWN_FIELDS["empty strings"] * (scene.count(60 * MIB) // 3)
     codes = {}
     for method in ("ListWeights", "GetServerInfo", "UnloadWeights",
-                   "GetWeights"):
+                   "GetWeights", "QueryUpload", "FindMissingWeights",
+                   "PinWeights", "TouchWeights"):
         with layers.channel_to(scene.target) as channel:
             call = scene.raw_call(layers.PACKAGE + method, channel)
             codes[method] = code_of(lambda: call(body, timeout=60))

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "qgemm/client_options.h"
 #include "qgemm/gemm.h"
 #include "qgemm/gemm_stream.h"
@@ -71,7 +72,8 @@ class Client {
   // Uploads weights: quantized, in memory; dense, for the server to keep or
   // quantize; or produced by a stream. Blocks until the server has them.
   // Weights that the server holds already are bound to the name without being
-  // sent again. Of several servers, those that took the weights have them even
+  // sent again. A load that is cut off is retried, and goes on where the server
+  // has come to. Of several servers, those that took the weights have them even
   // if the load fails at others, which the error names; to load again is safe.
   absl::StatusOr<LoadResult> LoadWeights(const EncodedWeights& weights,
                                          const LoadOptions& options = {});
@@ -79,6 +81,12 @@ class Client {
                                          const LoadOptions& options = {});
   absl::StatusOr<LoadResult> LoadWeights(const WeightsStream& stream,
                                          const LoadOptions& options = {});
+
+  // Those of the ids (64 hexadecimal digits each) of which a server lacks the
+  // weights, or does not show them to the caller. The others count as used.
+  absl::StatusOr<std::vector<std::string>> FindMissingWeights(
+      absl::Span<const std::string> ids,
+      absl::Time deadline = absl::InfiniteFuture());
 
   // Memory for operands of `bytes` bytes, 1 or more, which the client's lane,
   // if there is one with room, reads and writes where they are. Errors:
@@ -113,6 +121,31 @@ class Client {
       absl::string_view name_or_id,
       absl::Time deadline = absl::InfiniteFuture(),
       absl::string_view if_match = "");
+
+  // Drops the caller's names that begin with `prefix`, 1 to 128 characters, and
+  // weights with their last one. Returns how many went; of several servers, at
+  // the one where most did.
+  absl::StatusOr<int64_t> UnloadWeightsWithPrefix(
+      absl::string_view prefix, absl::Time deadline = absl::InfiniteFuture());
+
+  // Keeps weights, names or ids, in the server's memory until they are unpinned
+  // or the caller unloads them, or the server ends. All or none, 400 at most.
+  absl::Status PinWeights(absl::Span<const std::string> weights,
+                          absl::Time deadline = absl::InfiniteFuture());
+  absl::Status UnpinWeights(absl::Span<const std::string> weights,
+                            absl::Time deadline = absl::InfiniteFuture());
+
+  // Counts as a use of weights, and brings those that are on the server's disk
+  // alone, without waiting for them; they stay in memory for `lease`, an hour
+  // at most, if that is not 0. Returns how many are in memory by now; of
+  // several servers, at the one where fewest are. All or none, 400 at most.
+  absl::StatusOr<int64_t> TouchWeights(
+      absl::Span<const std::string> weights,
+      absl::Duration lease = absl::ZeroDuration(),
+      absl::Time deadline = absl::InfiniteFuture());
+
+  // True if every server says that it serves (grpc.health.v1).
+  absl::StatusOr<bool> IsServing(absl::Time deadline = absl::InfiniteFuture());
 
   // All layers, sorted by first name, then id. Takes as many calls as the
   // server has pages; a layer that is loaded or bound to another first name

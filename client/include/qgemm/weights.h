@@ -67,7 +67,8 @@ struct DenseUpload {
 WeightsSpec SpecOf(const DenseUpload& dense);
 
 struct LoadProgress {
-  int64_t sent_bytes = 0;   // handed to the connections, but for a chunk
+  // Handed to the connections, or passed over; but for a chunk.
+  int64_t sent_bytes = 0;
   int64_t total_bytes = 0;  // of the upload
 };
 
@@ -82,9 +83,12 @@ struct LoadOptions {
   std::string if_match;
   absl::Time deadline = absl::InfiniteFuture();
   int64_t chunk_bytes = int64_t{512} << 10;  // of one message
+  // Asks the server first for what it has of this upload, which another process
+  // began and was cut off. A retry asks always. Needs a stream with `rewind`.
+  bool resume = false;
   // Called before the first chunk and after each; runs on the thread that
   // called LoadWeights. Several servers are sent each chunk at once. A retry
-  // starts again from zero.
+  // starts again from zero, and runs over what the server has.
   std::function<void(const LoadProgress&)> progress;
 };
 
@@ -105,6 +109,9 @@ struct WeightsInfo {
 struct LoadResult {
   WeightsInfo weights;
   bool deduplicated = false;  // the server held these bytes already
+  // Bytes that were there of an upload that was cut off; of several servers at
+  // the one that had least.
+  int64_t resumed_bytes = 0;
   // Blocks whose scale was rounded to zero (kbit).
   int64_t flushed_blocks = 0;
 };

@@ -39,6 +39,7 @@ std::set<std::string> ExportedNames() {
   metrics.SetBuildInfo({});
   metrics.SetTlsExpiry("server", absl::UnixEpoch());
   metrics.SampleMemory([] { return MemoryFigures(); });
+  metrics.SampleState([] { return StateFigures(); });
   MetricFamilies families = metrics.registry()->Collect();
   CollectProcess(&families);
   GpuSampler gpus("./tests/server/metrics/libfake_nvml.so");

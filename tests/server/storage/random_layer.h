@@ -47,11 +47,11 @@ inline RandomLayer MakeRandomLayer(int64_t n, int64_t k,
   return layer;
 }
 
-// Uploads the layer in pieces of any size.
+// Uploads the layer in pieces of any size, by the key if there is one.
 inline absl::StatusOr<StateDirectory::FileHold> KeepLayer(
     const RandomLayer& layer, StateDirectory* directory,
-    RandomGenerator* random) {
-  ASSIGN_OR_RETURN(auto upload, directory->Begin(layer.spec));
+    RandomGenerator* random, const UploadKey* key = nullptr) {
+  ASSIGN_OR_RETURN(auto upload, directory->Begin(layer.spec, key));
   absl::string_view left = layer.payload;
   while (!left.empty()) {
     const absl::string_view piece =

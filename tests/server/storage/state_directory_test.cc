@@ -70,7 +70,10 @@ class StateDirectoryTest : public testing::Test {
   }
   absl::Status Load(const RandomLayer& layer, const std::string& name,
                     StateDirectory* directory) {
-    const auto hold = KeepLayer(layer, directory, &random_);
+    const UploadKey key = {"", layer.digest};
+    const bool has_key = RandomInt(0, 1, &random_) == 1;
+    const auto hold =
+        KeepLayer(layer, directory, &random_, has_key ? &key : nullptr);
     if (!hold.ok()) return hold.status();
     return directory->Append({Bind(name, layer.id())});
   }
@@ -231,6 +234,134 @@ TEST_F(StateDirectoryTest, AFullDiskRefusesAndTheRestServesOn) {
     EXPECT_EQ(SoundNames(*directory).at("a"), kept.id());
     EXPECT_EQ(directory->used_bytes(), WeightsFileBytes(kept.spec));
   }
+}
+
+// A layer of several blocks, and a last one that is not whole.
+RandomLayer LargeLayer(RandomGenerator* random) {
+  return MakeRandomLayer(RandomInt(1100, 1400, random), 512, random);
+}
+
+// Bytes that another process continues, which must be the begin of the
+// layer's; -1 if there is nothing.
+int64_t Continued(const RandomLayer& layer, const std::string& owner,
+                  StateDirectory* directory,
+                  std::unique_ptr<StateDirectory::Upload>* upload) {
+  std::string bytes;
+  auto continued = directory->Continue(
+      {owner, layer.digest}, layer.spec,
+      [&bytes](Section, absl::Span<const uint8_t> part) {
+        bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
+        return absl::OkStatus();
+      });
+  if (absl::IsNotFound(continued.status())) return -1;
+  EXPECT_TRUE(continued.ok()) << continued.status();
+  EXPECT_EQ(bytes, layer.payload.substr(0, bytes.size()));
+  *upload = *std::move(continued);
+  return static_cast<int64_t>(bytes.size());
+}
+
+TEST_F(StateDirectoryTest, AnUploadThatIsLeftIsContinuedByItsClient) {
+  const RandomLayer layer = LargeLayer(&random_);
+  const UploadKey key = {"client", layer.digest};
+  constexpr int64_t kWhole = kWeightsFileBlockBytes;
+  {
+    const auto directory = MustOpen();
+    auto upload = directory->Begin(layer.spec, &key);
+    ASSERT_TRUE(upload.ok());
+    ASSERT_TRUE((*upload)->Append(layer.payload.substr(0, kWhole + 77)).ok());
+    (*upload)->Leave();
+  }
+  const auto directory = MustOpen();
+  EXPECT_THAT(directory->layers(), IsEmpty());
+  EXPECT_GT(directory->used_bytes(), 0);
+  EXPECT_TRUE(directory->FindPart(key).ok());
+  EXPECT_FALSE(directory->FindPart({"other", layer.digest}).ok());
+  std::unique_ptr<StateDirectory::Upload> upload;
+  ASSERT_EQ(Continued(layer, "client", directory.get(), &upload), kWhole);
+  EXPECT_FALSE(directory->FindPart(key).ok());
+  EXPECT_EQ(directory->used_bytes(), WeightsFileBytes(layer.spec));
+  ASSERT_TRUE(upload->Append(layer.payload.substr(kWhole)).ok());
+  const auto hold = directory->Keep(std::move(upload), layer.digest);
+  ASSERT_TRUE(hold.ok()) << hold.status();
+  ASSERT_TRUE(directory->Append({Bind("a", layer.id())}).ok());
+  EXPECT_EQ(SoundNames(*directory).at("a"), layer.id());
+}
+
+TEST_F(StateDirectoryTest, UploadsThatAreNotContinuedAreRemoved) {
+  const RandomLayer layer = NewLayer();
+  const UploadKey key = {"client", layer.digest};
+  const auto list = [this] { return *files_.List("uploads"); };
+  {
+    const auto directory = MustOpen();
+    {
+      auto dropped = directory->Begin(layer.spec, &key);
+      ASSERT_TRUE(dropped.ok());
+      EXPECT_THAT(list(), SizeIs(1));
+    }
+    EXPECT_THAT(list(), IsEmpty());
+    auto left = directory->Begin(layer.spec, &key);
+    ASSERT_TRUE(left.ok());
+    (*left)->Leave();
+  }
+  {
+    // One that there is no room for.
+    const auto directory = Open(1);
+    ASSERT_TRUE(directory.ok());
+    EXPECT_THAT(list(), IsEmpty());
+    EXPECT_EQ((*directory)->used_bytes(), 0);
+  }
+  {
+    auto left = MustOpen()->Begin(layer.spec, &key);
+    ASSERT_TRUE(left.ok());
+    (*left)->Leave();
+  }
+  const auto directory = MustOpen();
+  directory->DropParts();
+  EXPECT_THAT(list(), IsEmpty());
+  EXPECT_EQ(directory->used_bytes(), 0);
+}
+
+// The power goes at any moment of an upload: what is left is the begin of it,
+// or nothing, and no layer.
+TEST_F(StateDirectoryTest, ACrashLeavesTheBeginOfAnUploadOrNothing) {
+  int continued = 0;
+  for (int round = 0; round < 60; ++round) {
+    FaultFiles files(&random_);
+    const RandomLayer layer = LargeLayer(&random_);
+    const UploadKey key = {"", layer.digest};
+    {
+      auto opened = StateDirectory::Open(&files, {});
+      CHECK_OK(opened.status());
+      files.FailAfter(RandomInt(2, 14, &random_),
+                      absl::InternalError("no power"));
+      auto upload = (*opened)->Begin(layer.spec, &key);
+      absl::Status status = upload.status();
+      absl::string_view left = layer.payload;
+      while (status.ok() && !left.empty()) {
+        const absl::string_view piece =
+            left.substr(0, RandomInt(1, 700000, &random_));
+        status = (*upload)->Append(piece);
+        left.remove_prefix(piece.size());
+      }
+      if (upload.ok()) (*upload)->Leave();  // a crash removes no file
+    }
+    // Either the power, or the process alone.
+    if (RandomInt(0, 1, &random_) == 1) files.Crash();
+    files.FailAfter(0, absl::OkStatus());
+    auto opened = StateDirectory::Open(&files, {});
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    EXPECT_THAT((*opened)->layers(), IsEmpty());
+    std::unique_ptr<StateDirectory::Upload> upload;
+    const int64_t bytes = Continued(layer, "", opened->get(), &upload);
+    if (bytes < 0) continue;
+    continued += bytes > 0 ? 1 : 0;
+    ASSERT_TRUE(upload->Append(layer.payload.substr(bytes)).ok());
+    const auto hold = (*opened)->Keep(std::move(upload), layer.digest);
+    ASSERT_TRUE(hold.ok()) << hold.status();
+    ASSERT_TRUE((*opened)->Append({Bind("a", layer.id())}).ok());
+    EXPECT_EQ(SoundNames(**opened).at("a"), layer.id());
+  }
+  EXPECT_GT(continued, 0);
 }
 
 // Uploads, bindings and unloads until the power goes.

@@ -3,15 +3,19 @@
 // The readers of the state directory's files, on any bytes: what they take they
 // write as it was.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "base/crc32c.h"
 #include "server/storage/names_log.h"
 #include "server/storage/weights_file.h"
+#include "tests/server/storage/fault_files.h"
+#include "tests/support/seeds.h"
 
 namespace qgemm {
 namespace {
@@ -56,6 +60,41 @@ void ReadLog(absl::string_view input) {
   (void)DecodeNamesLog(input).ok();
 }
 
+// A part with these bytes anywhere in it: as much as its checksums vouch for is
+// handed over, and no more than it has.
+void ReadPart(absl::string_view input) {
+  RandomGenerator random(1);
+  FaultFiles files(&random);
+  WeightsFileHeader header;
+  header.spec.format = WireFormat::kQ4_0;
+  header.spec.n = 32;
+  header.spec.k = 64;
+  auto file = files.OpenToWrite("part");
+  CHECK_OK(file.status());
+  auto writer = WeightsFileWriter::CreatePart(*std::move(file), header);
+  CHECK_OK(writer.status());
+  CHECK_OK(writer->Append(std::string(TotalBytes(header.spec), 'a')));
+  std::string& bytes = files.Bytes("part");
+  if (input.size() > 2) {
+    const size_t at =
+        (static_cast<uint8_t>(input[0]) << 8 | static_cast<uint8_t>(input[1])) %
+        6000;
+    bytes.resize(std::max(bytes.size(), at));
+    bytes.replace(at, input.size() - 2, std::string(input.substr(2)));
+  }
+  const auto part = WeightsFileReader::OpenPart(*files.OpenToRead("part"));
+  if (!part.ok()) return;
+  int64_t taken = 0;
+  const auto sound =
+      part->ReadSound([&taken](Section, absl::Span<const uint8_t> section) {
+        taken += static_cast<int64_t>(section.size());
+        return absl::OkStatus();
+      });
+  CHECK_OK(sound.status());
+  CHECK(*sound == taken);
+  CHECK(taken <= TotalBytes(part->header().spec));
+}
+
 }  // namespace
 }  // namespace qgemm
 
@@ -63,5 +102,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view input(reinterpret_cast<const char*>(data), size);
   qgemm::ReadHeader(input);
   qgemm::ReadLog(input);
+  qgemm::ReadPart(input);
   return 0;
 }

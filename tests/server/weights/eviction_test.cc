@@ -62,5 +62,17 @@ TEST(Eviction, NothingIsNeededForNothing) {
   EXPECT_THAT(Choose({}, 1), IsEmpty());
 }
 
+TEST(EvictionTest, ALeaseKeepsALayerUntilItsEnd) {
+  const absl::Time now = absl::UnixEpoch() + absl::Hours(1);
+  EvictionCandidate leased;
+  leased.bytes = 10;
+  leased.is_on_disk = true;
+  leased.leased_until = now + absl::Nanoseconds(1);
+  const EvictionRule rule;
+  EXPECT_TRUE(ChooseVictims({leased}, 10, now, rule).empty());
+  leased.leased_until = now;
+  EXPECT_EQ(ChooseVictims({leased}, 10, now, rule), std::vector<size_t>{0});
+}
+
 }  // namespace
 }  // namespace qgemm

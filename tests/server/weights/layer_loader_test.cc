@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,9 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "kernels/formats/weights_decoder.h"
+#include "server/weights/layer_scrubber.h"
 #include "server/weights/owners.h"
+#include "tests/server/metrics/metrics_text.h"
 #include "tests/server/storage/fault_files.h"
 #include "tests/server/storage/random_layer.h"
 #include "tests/support/fake_async_backend.h"
@@ -46,14 +49,15 @@ class LayerLoaderTest : public testing::Test {
   }
 
   // A store that has restored the directory, with room for so many layers.
-  std::unique_ptr<WeightStore> NewStore(int64_t layers = 1000) {
+  std::unique_ptr<WeightStore> NewStore(int64_t layers = 1000,
+                                        ServerMetrics* metrics = nullptr) {
     const int64_t layer_bytes =
         backend_.EstimateResidentBytes(ShapeOf(layers_[0].spec)) +
         kLayerRecordBytes;
     auto store = std::make_unique<WeightStore>(
         StoreLimits{layers * layer_bytes + kLayers * kNameRecordBytes +
                     DecoderBytes(layers_[0].spec)},
-        nullptr,
+        metrics,
         StateTier{directory_.get(), &clock_, {}, {absl::ZeroDuration()}});
     CHECK_OK(store->Restore());
     return store;
@@ -74,6 +78,74 @@ class LayerLoaderTest : public testing::Test {
   std::unique_ptr<StateDirectory> directory_;
   std::vector<RandomLayer> layers_;
 };
+
+// A file that is as its checksums say, and not as its id does.
+void Forge(const RandomLayer& layer, FaultFiles* files) {
+  std::string payload = layer.payload;
+  payload[0] ^= 1;
+  auto file = files->OpenToWrite("forged");
+  CHECK_OK(file.status());
+  auto writer = WeightsFileWriter::Create(*std::move(file), layer.spec);
+  CHECK_OK(writer.status());
+  CHECK_OK(writer->Append(payload));
+  CHECK_OK(writer->Finish(layer.digest));
+  files->Bytes(absl::StrCat("layers/", layer.id(), ".qgw")) =
+      files->Bytes("forged");
+}
+
+TEST_F(LayerLoaderTest, TheScrubberFindsWhatTheLoaderCannot) {
+  Forge(layers_[2], &files_);
+  ServerMetrics metrics;
+  const auto store = NewStore(1000, &metrics);
+  LayerLoader loader(&backend_, store.get(), {});
+  loader.Start();
+  LayerScrubberOptions options;
+  options.poll = absl::Milliseconds(1);
+  LayerScrubber scrubber(store.get(), &loader, options);
+  scrubber.Start();
+  int64_t bytes = 0;
+  for (const RandomLayer& layer : layers_) {
+    bytes += static_cast<int64_t>(layer.payload.size());
+  }
+  while (MetricValue(metrics, "qgemm_state_verified_bytes_total") < bytes ||
+         store->Find(kAnybody, NameOf(2)).ok()) {
+    std::this_thread::yield();
+  }
+  scrubber.Stop();
+  EXPECT_EQ(MetricValue(metrics, "qgemm_layer_loads_total{code=\"OK\"}"),
+            kLayers);
+  EXPECT_EQ(MetricValue(metrics, "qgemm_state_damaged_files_total"), 1);
+  EXPECT_TRUE(files_.Has(absl::StrCat("damaged/", layers_[2].id(), ".qgw")));
+  for (const int sound : {0, 1, 3, 4}) {
+    EXPECT_TRUE(store->Find(kAnybody, NameOf(sound)).ok());
+  }
+}
+
+TEST_F(LayerLoaderTest, TheScrubberStopsWithinALayer) {
+  constexpr int64_t kPaced = int64_t{4} << 20;
+  const RandomLayer large = MakeRandomLayer(1536, 2048, &random_);
+  ASSERT_GT(large.payload.size(), kPaced);
+  {
+    const auto hold = KeepLayer(large, directory_.get(), &random_);
+    ASSERT_TRUE(hold.ok());
+    CHECK_OK(directory_->Append(
+        {{NameChange::Kind::kBind, "large", "", large.id(), 0}}));
+  }
+  ServerMetrics metrics;
+  const auto store = NewStore(100000, &metrics);
+  LayerLoader loader(&backend_, store.get(), {});
+  loader.Start();
+  LayerScrubberOptions options;
+  options.poll = absl::Milliseconds(1);
+  options.bytes_per_second = 1;  // weeks
+  LayerScrubber scrubber(store.get(), &loader, options);
+  scrubber.Start();
+  while (MetricValue(metrics, "qgemm_state_verified_bytes_total") < kPaced) {
+    std::this_thread::yield();
+  }
+  scrubber.Stop();
+  EXPECT_TRUE(store->Find(kAnybody, "large").ok());
+}
 
 TEST_F(LayerLoaderTest, BringsAllLayersAfterAStart) {
   const auto store = NewStore();

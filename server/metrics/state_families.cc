@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "server/metrics/state_families.h"
+
+#include <utility>
+
+namespace qgemm {
+
+StateFamilies::StateFamilies(prometheus::Registry& registry)
+    : loads(registry, "qgemm_layer_loads_total",
+            "Layers brought from the state directory.", "code"),
+      load_seconds(AddCounter(registry, "qgemm_layer_load_seconds_total",
+                              "Time that this took, over all threads.")),
+      evictions(AddCounter(registry, "qgemm_layer_evictions_total",
+                           "Layers that left memory for others.")),
+      damaged_files(AddCounter(registry, "qgemm_state_damaged_files_total",
+                               "Files that were set aside.")),
+      verified_bytes(AddCounter(registry, "qgemm_state_verified_bytes_total",
+                                "Bytes whose hash was compared.")) {
+  loads.Find("OK");
+}
+
+void StateFamilies::Sample(absl::AnyInvocable<StateFigures()> sample) {
+  MutexLock lock(&mutex_);
+  sample_ = std::move(sample);
+}
+
+void StateFamilies::Collect(MetricFamilies* families) const {
+  MutexLock lock(&mutex_);
+  if (sample_ == nullptr) return;
+  const StateFigures figures = sample_();
+  const auto add = [families](const char* name, const char* help,
+                              int64_t value) {
+    families->push_back(SampledGauge(name, help, static_cast<double>(value)));
+  };
+  add("qgemm_state_bytes", "Bytes of files in the state directory.",
+      figures.bytes);
+  add("qgemm_state_limit_bytes", "Bound of those bytes; 0 is none.",
+      figures.limit_bytes);
+  add("qgemm_state_layers", "Layers in the state directory.", figures.layers);
+  add("qgemm_resident_layers", "Layers in memory.", figures.resident_layers);
+}
+
+}  // namespace qgemm

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Metric families of the state directory: what it has, and the way of layers
+// between it and memory.
+
+#ifndef QGEMM_SERVER_METRICS_STATE_FAMILIES_H_
+#define QGEMM_SERVER_METRICS_STATE_FAMILIES_H_
+
+#include <prometheus/counter.h>
+#include <prometheus/registry.h>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "base/mutex.h"
+#include "server/metrics/metric_families.h"
+#include "server/metrics/server_metrics.h"
+
+namespace qgemm {
+
+// Thread-safe.
+class StateFamilies {
+ public:
+  explicit StateFamilies(prometheus::Registry& registry);
+
+  // Null: there is no state directory, and Collect appends nothing.
+  void Sample(absl::AnyInvocable<StateFigures()> sample);
+  void Collect(MetricFamilies* families) const;
+
+  LabelledCounter loads;
+  prometheus::Counter* load_seconds;
+  prometheus::Counter* evictions;
+  prometheus::Counter* damaged_files;
+  prometheus::Counter* verified_bytes;
+
+ private:
+  mutable Mutex mutex_;
+  mutable absl::AnyInvocable<StateFigures()> sample_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_METRICS_STATE_FAMILIES_H_

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "server/weights/layer_scrubber.h"
+
+#include "absl/time/clock.h"
+#include "base/log.h"
+
+namespace qgemm {
+namespace {
+
+// Pauses are of some milliseconds at least.
+constexpr int64_t kPacedBytes = int64_t{4} << 20;
+
+}  // namespace
+
+LayerScrubber::LayerScrubber(WeightStore* store, LayerLoader* loader,
+                             const LayerScrubberOptions& options)
+    : store_(store), loader_(loader), options_(options) {}
+
+void LayerScrubber::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void LayerScrubber::Stop() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  stopped_.SignalAll();
+  if (thread_.joinable()) thread_.join();
+}
+
+void LayerScrubber::Run() {
+  while (loader_->loading().all > 0) {
+    if (!Wait(options_.poll)) return;
+  }
+  do {
+    for (const auto& layer : store_->layers()) {
+      Scrub(layer->id);
+      if (!Wait(absl::ZeroDuration())) return;
+    }
+  } while (Wait(options_.interval));
+}
+
+void LayerScrubber::Scrub(const std::string& id) {
+  absl::StatusOr<WeightsFileReader> reader = store_->state()->Read(id);
+  absl::Status status = reader.status();
+  if (status.ok()) {
+    status = reader->Verify([this](int64_t bytes) { return Pace(bytes); });
+  }
+  if (absl::IsDataLoss(status)) {
+    loader_->Forget(id, status);
+  } else if (!status.ok() && !absl::IsCancelled(status) &&
+             !absl::IsNotFound(status)) {  // it was unloaded
+    EVENT(WARNING, "layer_not_verified")
+        .With("id", id)
+        .With("error", status.message());
+  }
+}
+
+absl::Status LayerScrubber::Pace(int64_t bytes) {
+  if (store_->metrics() != nullptr) store_->metrics()->AddVerifiedBytes(bytes);
+  unpaced_bytes_ += bytes;
+  if (unpaced_bytes_ < kPacedBytes) return absl::OkStatus();
+  const absl::Duration pause = absl::Seconds(1) *
+                               static_cast<double>(unpaced_bytes_) /
+                               static_cast<double>(options_.bytes_per_second);
+  unpaced_bytes_ = 0;
+  return Wait(pause) ? absl::OkStatus()
+                     : absl::CancelledError("the server stops");
+}
+
+bool LayerScrubber::Wait(absl::Duration duration) {
+  const absl::Time end = absl::Now() + duration;
+  MutexLock lock(&mutex_);
+  while (!stopping_) {
+    const absl::Duration left = end - absl::Now();
+    if (left <= absl::ZeroDuration()) return true;
+    stopped_.WaitFor(&mutex_, left);
+  }
+  return false;
+}
+
+}  // namespace qgemm
