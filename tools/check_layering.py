@@ -37,12 +37,13 @@ LAYERS = (
                           "kernels/matrix base"),
     ("kernels/cuda/runtime", "kernels/cuda/layout kernels/cuda/plan base"),
     ("kernels/cuda/device", "kernels/cuda/layout kernels/cuda/plan base"),
-    ("kernels/cuda/device/decode_gemm",
-     "kernels/cuda/device kernels/cuda/layout kernels/cuda/plan base"),
-    ("kernels/cuda/device/prefill_gemm",
-     "kernels/cuda/device kernels/cuda/layout kernels/cuda/plan base"),
     ("kernels/cuda/device/row_ops",
      "kernels/cuda/device kernels/programs kernels/matrix base"),
+    ("kernels/cuda/device/decode_gemm",
+     "kernels/cuda/device kernels/cuda/device/row_ops kernels/cuda/layout "
+     "kernels/cuda/plan base"),
+    ("kernels/cuda/device/prefill_gemm",
+     "kernels/cuda/device kernels/cuda/layout kernels/cuda/plan base"),
     ("kernels/cuda/launch", "kernels/cuda kernels/programs kernels/matrix "
                             "base"),
     ("kernels/cuda/cublas", "kernels/cuda kernels/matrix base"),
