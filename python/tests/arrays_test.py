@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operands and results of every array kind, and how often their bytes are copied."""
+"""Operands and results of every array kind, and the messages that carry them."""
 
-import ctypes
-import tracemalloc
 import unittest
 import unittest.mock
 
 import ml_dtypes
 import numpy as np
-from qgemm import _calls, _upload, _wire, arrays, formats
-from qgemm.programs import LoadedProgram, Port
+from qgemm import _upload, _wire, arrays, formats
 from qgemm.v1 import qgemm_pb2 as pb
+
+from support import Exporter
 
 try:
     import torch
@@ -18,28 +17,6 @@ except ImportError:
     torch = None
 
 VALUES = np.array([[1.5, -2.25, 0], [3e-5, 700, -0.125]], np.float32)
-
-
-class Exporter:
-    """An array of another library: DLPack and nothing else. With `code` it says that
-    its elements are of another type of that size (4: bfloat)."""
-
-    def __init__(self, array, code=None):
-        self._array = array
-        self._code = code
-
-    def __dlpack_device__(self):
-        return self._array.__dlpack_device__()
-
-    def __dlpack__(self, **_):
-        capsule = self._array.__dlpack__()
-        if self._code is not None:
-            pointer = ctypes.pythonapi.PyCapsule_GetPointer
-            pointer.restype = ctypes.c_void_p
-            pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-            tensor = arrays._DLTensor.from_address(pointer(capsule, b"dltensor"))
-            tensor.code = self._code
-        return capsule
 
 
 class OperandTest(unittest.TestCase):
@@ -155,66 +132,6 @@ class ResultTest(unittest.TestCase):
             self.assertEqual(result.array().dtype, np.float32)
             np.testing.assert_array_equal(result.array(),
                                           expected.astype(np.float32))
-
-
-class CopiesTest(unittest.TestCase):
-    """Peaks of memory that Python and NumPy allocate: each copy is in them."""
-
-    BYTES = 8 << 20
-    SLACK = 64 << 10
-
-    def peak(self, act):
-        """Bytes that `act` allocates at most beside its result, and with it."""
-        tracemalloc.start()
-        try:
-            kept = act()
-            return tracemalloc.get_traced_memory()[1], kept
-        finally:
-            tracemalloc.stop()
-
-    def operands(self):
-        x = np.ones((self.BYTES // 2 // 1024, 1024), np.float16)
-        return x, x.astype(np.float32), x.astype(ml_dtypes.bfloat16), Exporter(x)
-
-    def test_a_request_copies_its_operand_once(self):
-        for x in self.operands():
-            size = len(arrays.as_operand(x).view)
-            peak, call = self.peak(lambda: _calls.Gemm("w", x).call())
-            self.assertGreater(len(call.request), size)
-            self.assertLess(peak, size + self.SLACK)
-
-    def test_an_answer_is_copied_once_or_into_out(self):
-        c = np.ones(self.BYTES // 4, np.float32)
-        answer = pb.GemmResponse(c=c.tobytes()).SerializeToString()
-        for out in (None, np.empty((1024, c.size // 1024), np.float32)):
-            x = np.ones((1024, 1), np.float32)
-            call = _calls.Gemm("w", x, out=out).call()
-            peak, y = self.peak(lambda: call.parse(answer))
-            self.assertEqual(y.nbytes, c.nbytes)
-            self.assertTrue(y.flags.writeable)
-            self.assertLess(peak, (0 if out is not None else c.nbytes) + self.SLACK)
-
-    def test_a_run_copies_inputs_and_outputs_once(self):
-        a, x, _, _ = self.operands()
-        ports = Port("a", "fp16", 1024), Port("x", "fp32", 1024)
-        program = LoadedProgram("p", "0" * 64, ports, ports, (), 1)
-        peak, call = self.peak(lambda: _calls.Run(program, [a, x]).call())
-        size = a.nbytes + x.nbytes
-        self.assertLess(peak, size + self.SLACK)
-        answer = pb.RunResponse(
-            outputs=a.tobytes() + x.tobytes()).SerializeToString()
-        peak, (b, y) = self.peak(lambda: call.parse(answer))
-        np.testing.assert_array_equal(b, a)
-        np.testing.assert_array_equal(y, x)
-        self.assertLess(peak, size + self.SLACK)
-
-    def test_an_upload_holds_a_chunk_at_a_time(self):
-        w = np.ones((1024, self.BYTES // 4096), np.float32)
-        spec, sections = _upload.layer(w, None, "dense", "server")
-        upload = _upload.Upload("w", spec, sections, None, False, "")
-        peak, sent = self.peak(lambda: sum(map(len, upload.messages())))
-        self.assertGreater(sent, w.nbytes)
-        self.assertLess(peak, 2 * formats.PIECE_BYTES + self.SLACK)
 
 
 class WireTest(unittest.TestCase):

@@ -13,15 +13,7 @@ import numpy as np
 import qgemm
 from qgemm import _lane, _lane_parts
 
-from support import K, M, N, ScriptedService
-
-
-@contextlib.contextmanager
-def lane_server():
-    with tempfile.TemporaryDirectory(prefix="qgemm-lane-") as folder:
-        with qgemm.serve("--backend=cpu",
-                         f"--lane_listen=unix:{folder}/lane") as server:
-            yield server
+from support import K, M, N, ScriptedService, lane_server
 
 
 class LaneTest(unittest.TestCase):

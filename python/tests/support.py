@@ -1,18 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the package's tests share: a server for each class, references, and a service
-in Python that fails on demand."""
+"""What the package's tests share: servers, references, arrays of another library, and
+a service in Python that fails on demand."""
 
 import concurrent.futures
 import contextlib
+import ctypes
 import os
+import tempfile
 import unittest
 
 import grpc
 import numpy as np
 import qgemm
+from qgemm import arrays
 
 N, K, M = 48, 64, 5
 GOLDEN = os.path.join(os.path.dirname(__file__), "../../tests/golden")
+
+
+@contextlib.contextmanager
+def lane_server():
+    """A server of the CPU backend with a lane, while the block runs."""
+    with tempfile.TemporaryDirectory(prefix="qgemm-lane-") as folder:
+        with qgemm.serve("--backend=cpu",
+                         f"--lane_listen=unix:{folder}/lane") as server:
+            yield server
 
 
 class ServedTest(unittest.TestCase):
@@ -40,6 +52,28 @@ class ServedTest(unittest.TestCase):
         limit = 4 * unit * (np.abs(x) @ np.abs(w).T + np.abs(bias))
         self.assertEqual(y.shape, expected.shape)
         self.assertTrue((np.abs(y - expected) <= limit).all())
+
+
+class Exporter:
+    """An array of another library: DLPack and nothing else. With `code` it says that
+    its elements are of another type of that size (4: bfloat)."""
+
+    def __init__(self, array, code=None):
+        self._array = array
+        self._code = code
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+    def __dlpack__(self, **_):
+        capsule = self._array.__dlpack__()
+        if self._code is not None:
+            pointer = ctypes.pythonapi.PyCapsule_GetPointer
+            pointer.restype = ctypes.c_void_p
+            pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+            tensor = arrays._DLTensor.from_address(pointer(capsule, b"dltensor"))
+            tensor.code = self._code
+        return capsule
 
 
 class Refusal:
