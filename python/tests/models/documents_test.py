@@ -12,10 +12,15 @@ import unittest
 import unittest.mock
 
 import local_models
+import qgemm.models
 from cases import ServerTest
 from encoder_test import package_folder
 
 TREE = os.path.join(os.path.dirname(__file__), "../../..")
+
+
+def python_blocks(page):
+    return re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
 
 
 class DocumentsTest(ServerTest):
@@ -29,11 +34,13 @@ class DocumentsTest(ServerTest):
         self.tree = os.path.realpath(TREE)
         os.chdir(self.folder)
 
-    def test_the_page(self):
+    def page(self):
         with open(os.path.join(self.tree, "docs/models.md"),
                   encoding="utf-8") as file:
-            code = "\n".join(re.findall(r"^```python\n(.*?)^```$", file.read(),
-                                        re.DOTALL | re.MULTILINE))
+            return file.read()
+
+    def test_the_page(self):
+        code = "\n".join(python_blocks(self.page()))
         names, printed = {}, io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(code, "docs/models.md", "exec"), names)
@@ -42,6 +49,21 @@ class DocumentsTest(ServerTest):
         self.assertEqual((2, 384), names["vectors"].shape)
         self.assertEqual((1, 160), names["logits"].shape)
         self.assertIn("dense", printed.getvalue())
+
+    def test_embeddings_take_five_lines(self):
+        """Beside imports: the page's server and client, and its block on embeddings."""
+        before, after = self.page().split("## Embeddings\n")
+        lines = [line for line in "".join(python_blocks(before)).splitlines()
+                 if line.startswith(("server =", "client ="))]
+        lines += [line for line in python_blocks(after)[0].splitlines()
+                  if line.strip() and not line.startswith(("import ", "#"))]
+        self.assertLessEqual(len(lines), 5, lines)
+        names, printed = {"qgemm": qgemm}, io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec("\n".join(lines), names)
+        names["client"].close()
+        names["server"].stop()
+        self.assertEqual((2, 384), names["vectors"].shape)
 
     def test_the_notebook(self):
         path = os.path.join(self.tree, "python/examples/embed.ipynb")
