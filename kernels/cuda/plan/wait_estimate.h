@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long a thread may sleep while a batch runs whose like has run before, so
-// that it need look for the batch's end only for the rest. Pure.
+// The time for which a thread may sleep while a batch runs whose like has run
+// before, so that it need look for the batch's end only for the rest. Pure.
 
 #ifndef QGEMM_KERNELS_CUDA_PLAN_WAIT_ESTIMATE_H_
 #define QGEMM_KERNELS_CUDA_PLAN_WAIT_ESTIMATE_H_

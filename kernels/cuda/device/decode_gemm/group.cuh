@@ -161,7 +161,7 @@ __device__ __forceinline__ void PrefetchEpilogue(const GroupedGemm& gemm) {
   asm volatile("" ::"r"(read));
 }
 
-// What the warps that multiply do besides.
+// Steps of the warps that multiply besides the multiplication.
 struct GroupSteps {
   using Store = StoreThroughOps;
 

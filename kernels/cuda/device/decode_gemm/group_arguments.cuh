@@ -54,7 +54,7 @@ struct GroupedGemm {
   unsigned* done;           // counts its blocks, or null
   const unsigned* awaited;  // that of a GEMM before it, or null
   unsigned awaited_count;
-  // Of DecodeParts, whose blocks share no K: parts of K that a block adds up
+  // DecodeParts, whose blocks share no K: parts of K that a block adds up
   // one after the other, and the place of the GEMM whose rows it multiplies
   // behind its own, or -1.
   int parts;

@@ -13,7 +13,7 @@
 
 namespace qgemm::cuda {
 
-// What an op does to elements, whatever their place.
+// An op on elements, whatever their place.
 struct ElementOp {
   OpKind kind;
   Activation activation;

@@ -27,7 +27,7 @@ namespace qgemm::cuda {
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
-// Of the threads that compute a norm.
+// The named barrier of the threads that compute a norm.
 inline constexpr int kNormBarrier = 1;
 
 // Runs up to this width are a warp's or less: a lane has up to four chunks.
