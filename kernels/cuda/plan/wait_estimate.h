@@ -35,6 +35,8 @@ class WaitEstimate {
     if (wait.awake > absl::ZeroDuration()) {
       const absl::Duration late = wait.awake - wait.slept_until;
       lateness_ = std::max(late, lateness_ - (lateness_ - late) / kSlowness);
+    } else {
+      lateness_ -= lateness_ / kForgetting;
     }
     if (wait.ended_asleep) {
       length_ -= length_ / kSlowness;
@@ -51,6 +53,9 @@ class WaitEstimate {
   static constexpr absl::Duration kLook = absl::Microseconds(6);
   static constexpr absl::Duration kLeastSleep = absl::Microseconds(20);
   static constexpr int kSlowness = 16;
+  // Waits without sleep, after a late one, until it is tried again: more than a
+  // hundred to one are then not late.
+  static constexpr int kForgetting = 256;
 
   absl::Duration length_;
   absl::Duration lateness_ = absl::Microseconds(4);  // of awaking

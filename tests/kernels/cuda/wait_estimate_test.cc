@@ -51,6 +51,19 @@ TEST(WaitEstimateTest, SleepsLessWhereThreadsAwakeLate) {
   EXPECT_EQ(estimate.sleep_until(), absl::ZeroDuration());
 }
 
+TEST(WaitEstimateTest, TriesAgainAfterAThreadAwokeVeryLate) {
+  WaitEstimate estimate;
+  estimate.Observe(Wait(estimate, Micros(90), Micros(0)));
+  estimate.Observe(Wait(estimate, Micros(90), Micros(2000)));
+  int spun = 0;
+  while (estimate.sleep_until() == absl::ZeroDuration() && spun < 5000) {
+    estimate.Observe(Wait(estimate, Micros(90), Micros(0)));
+    ++spun;
+  }
+  EXPECT_GT(spun, 100);
+  EXPECT_LT(spun, 5000);
+}
+
 TEST(WaitEstimateTest, BatchesThatWaitedForOthersDoNotLengthenItsSleep) {
   WaitEstimate estimate;
   for (int i = 0; i < 100; ++i) {
