@@ -19,8 +19,6 @@
 namespace qgemm {
 namespace {
 
-using ::testing::HasSubstr;
-
 constexpr int64_t kN = 64;
 constexpr int64_t kK = 64;
 constexpr uint32_t kUnavailable =
