@@ -276,7 +276,7 @@ class LaneEndTest(unittest.TestCase):
                 client.gemm("layer", self.x)
                 lane = client._lane.lane()
                 self.addCleanup(self.go_on, server)
-                server._process.send_signal(signal.SIGSTOP)
+                self.stop(server)
 
                 def call():
                     try:
@@ -293,6 +293,12 @@ class LaneEndTest(unittest.TestCase):
                 thread.join()
                 self.go_on(server)
         return raised
+
+    @staticmethod
+    def stop(server):
+        """Returns once every thread has stopped: until then one may still answer."""
+        server._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, server._process.pid, os.WSTOPPED | os.WNOWAIT)
 
     @staticmethod
     def go_on(server):
@@ -315,7 +321,7 @@ class LaneEndTest(unittest.TestCase):
             lane = client._lane.lane()
             lane._socket._socket.settimeout(0.1)
             self.addCleanup(self.go_on, server)
-            server._process.send_signal(signal.SIGSTOP)
+            self.stop(server)
             with self.assertRaises(qgemm.Unavailable):
                 client.gemm("wide", self.x)
             self.go_on(server)
