@@ -73,8 +73,10 @@ absl::Status BatchRunner::RunBlock(const RowBlock& block,
   CutStrips(choice_, families, strips_);
   RETURN_IF_ERROR(
       prepared_.Reset(block.source, strips_, block.weights.shape().bits));
-  pool_.ParallelFor(block.rows.size(), [&](int64_t row) {
-    prepared_.Prepare(row, block.rows[row].a);
+  const absl::Span<const PreparedRows::Group> groups = prepared_.groups();
+  pool_.ParallelFor(groups.size(), [&](int64_t i) {
+    prepared_.Prepare(groups[i],
+                      [&](int64_t row) { return block.rows[row].a; });
   });
   const int64_t tiles = block.weights.layout().tiles;
   const int64_t per_item =

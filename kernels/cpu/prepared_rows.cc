@@ -97,6 +97,7 @@ absl::Status PreparedRows::Reset(const RowSource& source,
   block_stride_ = strides.block_stride;
   places_.assign(rows, RowPlace());
   lacks_parts_.assign(rows, 0);
+  groups_.clear();
   PlaceRows(strips);
   if (placed_bytes > 0) OrderElements(bits);
   // Widest elements first, so that each array is aligned to its own.
@@ -123,6 +124,10 @@ void PreparedRows::PlaceRows(absl::Span<const RowStrip> strips) {
   for (const RowStrip& strip : strips) {
     if (strip.reads_parts()) next = PlaceParts(strip, next);
     if (strip.reads_packed()) next = PlacePacked(strip, next);
+    const int64_t group = strip.reads_packed() ? strip.kernel->group : 1;
+    for (int64_t i = 0; i < strip.rows; i += group) {
+      groups_.push_back({strip.first + i, std::min(group, strip.rows - i)});
+    }
   }
 }
 
@@ -146,7 +151,7 @@ uint8_t* PreparedRows::PlacePacked(const RowStrip& strip, uint8_t* next) {
     RowPlace& place = places_[strip.first + i];
     place.packed = reinterpret_cast<float*>(next) +
                    first * blocks_ * kBlockElements + (i - first);
-    place.group = group;
+    place.stride = group;
   }
   return next + PlacedBytes(strip, blocks_);
 }
@@ -162,14 +167,22 @@ void PreparedRows::OrderElements(int bits) {
   }
 }
 
-void PreparedRows::Prepare(int64_t row, const uint8_t* elements) {
+void PreparedRows::Prepare(
+    const Group& group,
+    absl::FunctionRef<const uint8_t*(int64_t row)> elements) {
+  for (int64_t i = 0; i < group.rows; ++i) {
+    PrepareOne(group.first + i, elements(group.first + i));
+  }
+  if (places_[group.first].packed != nullptr) Pack(group);
+}
+
+void PreparedRows::PrepareOne(int64_t row, const uint8_t* elements) {
   float* target = floats_ + row * float_stride_;
   float* scratch =
       scratch_ == nullptr ? nullptr : scratch_ + row * float_stride_;
   factors_[row] =
       PrepareRow(*source_, elements, blocks_ * kBlockElements, scratch, target);
   if (places_[row].high != nullptr) Split(row, target);
-  if (places_[row].packed != nullptr) Pack(places_[row], target);
   if (source_->signature.mode != ComputeMode::kA8) return;
   QuantizeRow(target, blocks_,
               {q8_ + row * float_stride_, d8_ + row * block_stride_,
@@ -185,11 +198,16 @@ void PreparedRows::Split(int64_t row, const float* floats) {
   split_row_(&parts);
 }
 
-void PreparedRows::Pack(const RowPlace& place, const float* floats) const {
+// Element by element, so that the memory is written in its order.
+void PreparedRows::Pack(const Group& group) const {
+  const RowPlace& place = places_[group.first];
+  const float* floats = floats_ + group.first * float_stride_;
   float* to = place.packed;
   for (int64_t block = 0; block < blocks_; ++block) {
-    for (int i = 0; i < kBlockElements; ++i, to += place.group) {
-      *to = floats[order_[i]];
+    for (int i = 0; i < kBlockElements; ++i, to += place.stride) {
+      for (int64_t r = 0; r < group.rows; ++r) {
+        to[r] = floats[r * float_stride_ + order_[i]];
+      }
     }
     floats += kBlockElements;
   }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/cpu/aligned_memory.h"
@@ -18,7 +19,7 @@
 
 namespace qgemm::cpu {
 
-// Rows may be prepared on many threads at once; all else is for one thread.
+// Groups may be prepared on many threads at once; all else is for one thread.
 class PreparedRows {
  public:
   // `split_row` makes the parts that strips read; null if none does.
@@ -34,8 +35,16 @@ class PreparedRows {
   absl::Status Reset(const RowSource& source, absl::Span<const RowStrip> strips,
                      int bits);
 
-  // Prepares row `row` from `elements`.
-  void Prepare(int64_t row, const uint8_t* elements);
+  // Consecutive rows that lie between each other once prepared, or one row.
+  struct Group {
+    int64_t first;
+    int64_t rows;
+  };
+  absl::Span<const Group> groups() const { return groups_; }
+
+  // Prepares a group's rows; elements(row) are those of one.
+  void Prepare(const Group& group,
+               absl::FunctionRef<const uint8_t*(int64_t row)> elements);
 
   // Fills in the activation side of a microkernel's arguments: for a strip, or
   // for one row and a microkernel that reads it as it is.
@@ -57,7 +66,7 @@ class PreparedRows {
     int64_t part_rows = 0;
     int64_t part_block = 0;
     float* packed = nullptr;
-    int64_t group = 0;
+    int64_t stride = 0;  // from one packed element to the next
   };
 
   static Strides StridesOf(const RowSource& source);
@@ -65,8 +74,9 @@ class PreparedRows {
   uint8_t* PlaceParts(const RowStrip& strip, uint8_t* next);
   uint8_t* PlacePacked(const RowStrip& strip, uint8_t* next);
   void OrderElements(int bits);
+  void PrepareOne(int64_t row, const uint8_t* elements);
   void Split(int64_t row, const float* floats);
-  void Pack(const RowPlace& place, const float* floats) const;
+  void Pack(const Group& group) const;
 
   const SplitRowFunction split_row_;
   const RowSource* source_ = nullptr;
@@ -77,7 +87,8 @@ class PreparedRows {
   uint16_t pick_[kBlockElements] = {};   // RowParts::pick
   uint16_t order_[kBlockElements] = {};  // of a block's elements in its halves
   std::vector<RowPlace> places_;         // of each row
-  std::vector<uint8_t> lacks_parts_;     // of each row
+  std::vector<Group> groups_;
+  std::vector<uint8_t> lacks_parts_;  // of each row
   float* floats_ = nullptr;
   float* scratch_ = nullptr;  // null without a permutation
   int8_t* q8_ = nullptr;      // null but in mode A8

@@ -35,17 +35,16 @@ struct alignas(64) Panel {
 
 template <int kBits, bool kZeros>
 void DecodeCodes(const TileArgs& args, int64_t block, int to, Panel& panel) {
-  const Codebook512 codebook = {_mm512_loadu_ps(args.table),
-                                _mm512_loadu_ps(args.table + 16)};
+  const Codebook512 codebook = LoadCodebook<kBits>(args.table);
   const int64_t group = block >> args.group_shift;
   const __m512 zeros = kZeros ? LoadZeros(args, group) : _mm512_setzero_ps();
-  const auto add = [&](ElementPlace from, __m512i index)
+  const auto add = [&](ElementPlace from, int, __m512i index)
       __attribute__((always_inline)) {
-    __m512 weights = Decode<kBits>(index, codebook);
+    __m512 weights = Decode<kBits>(from, index, codebook);
     if constexpr (kZeros) weights = _mm512_sub_ps(weights, zeros);
     _mm512_store_ps(panel.weights[to][from.half][from.pair], weights);
   };
-  VisitCodes<kBits>(args.codes + block * (64 * kBits), add);
+  VisitCodes<kBits, 1>(args.codes + block * (64 * kBits), add);
   _mm512_store_ps(panel.scales[to], LoadScales(args, group));
 }
 

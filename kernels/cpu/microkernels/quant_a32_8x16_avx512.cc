@@ -34,7 +34,7 @@ struct BlockSums {
   inline __attribute__((always_inline)) void Add(
       ElementPlace from, __m512i index, const Codebook512& codebook,
       const float* const (&rows)[kMr], int64_t offset) {
-    __m512 weight = Decode<kBits>(index, codebook);
+    __m512 weight = Decode<kBits>(from, index, codebook);
     if constexpr (kZeros) weight = _mm512_sub_ps(weight, zero);
 #pragma GCC unroll 8
     for (int r = 0; r < kMr; ++r) {
@@ -54,10 +54,41 @@ QGEMM_INLINE void AddToSums(const __m512 (&chain)[kMr], float* sums) {
   }
 }
 
+// Adds kBlocks blocks, which are decoded in turn, to their chains.
+template <int kBits, int kMr, bool kZeros, int kBlocks>
+QGEMM_INLINE void AddBlocks(const TileArgs& args, const Codebook512& codebook,
+                            const float* const (&rows)[kMr], int64_t first,
+                            __m512 (&chain)[kMr]) {
+  BlockSums<kBits, kMr, kZeros> sums[kBlocks];
+#pragma GCC unroll 2
+  for (int i = 0; i < kBlocks; ++i) {
+    const int64_t group = (first + i) >> args.group_shift;
+    sums[i] = BlockSums<kBits, kMr, kZeros>::Start(
+        kZeros ? LoadZeros(args, group) : _mm512_setzero_ps());
+  }
+  const auto add = [&](ElementPlace from, int i, __m512i index)
+      __attribute__((always_inline)) {
+    sums[i].Add(from, index, codebook, rows, (first + i) * kBlockElements);
+  };
+  VisitCodes<kBits, kBlocks>(args.codes + first * (64 * kBits), add);
+#pragma GCC unroll 2
+  for (int i = 0; i < kBlocks; ++i) {
+    const __m512 scale = LoadScales(args, (first + i) >> args.group_shift);
+#pragma GCC unroll 8
+    for (int r = 0; r < kMr; ++r) {
+      const __m512 sum =
+          _mm512_add_ps(sums[i].half_sums[0][r], sums[i].half_sums[1][r]);
+      chain[r] = _mm512_fmadd_ps(sum, scale, chain[r]);
+    }
+  }
+}
+
 template <int kBits, int kMr, bool kZeros>
 void Run(const TileArgs* args) {
-  const Codebook512 codebook = {_mm512_loadu_ps(args->table),
-                                _mm512_loadu_ps(args->table + 16)};
+  // The sums of one row and block alone would wait for their additions. With
+  // codes of other widths decoding takes as long.
+  constexpr int kAtOnce = kMr == 1 && (kZeros || kBits == 2) ? 2 : 1;
+  const Codebook512 codebook = LoadCodebook<kBits>(args->table);
   const float* rows[kMr];
 #pragma GCC unroll 8
   for (int r = 0; r < kMr; ++r) {
@@ -70,22 +101,13 @@ void Run(const TileArgs* args) {
     __m512 chain[kMr];
 #pragma GCC unroll 8
     for (int r = 0; r < kMr; ++r) chain[r] = _mm512_setzero_ps();
-    for (int64_t block = begin; block < end; ++block) {
-      const int64_t group = block >> args->group_shift;
-      auto sums = BlockSums<kBits, kMr, kZeros>::Start(
-          kZeros ? LoadZeros(*args, group) : _mm512_setzero_ps());
-      const auto add = [&](ElementPlace from, __m512i index)
-          __attribute__((always_inline)) {
-        sums.Add(from, index, codebook, rows, block * kBlockElements);
-      };
-      VisitCodes<kBits>(args->codes + block * (64 * kBits), add);
-      const __m512 scale = LoadScales(*args, group);
-#pragma GCC unroll 8
-      for (int r = 0; r < kMr; ++r) {
-        const __m512 sum =
-            _mm512_add_ps(sums.half_sums[0][r], sums.half_sums[1][r]);
-        chain[r] = _mm512_fmadd_ps(sum, scale, chain[r]);
-      }
+    int64_t block = begin;
+    for (; block + kAtOnce <= end; block += kAtOnce) {
+      AddBlocks<kBits, kMr, kZeros, kAtOnce>(*args, codebook, rows, block,
+                                             chain);
+    }
+    if (block < end) {
+      AddBlocks<kBits, kMr, kZeros, 1>(*args, codebook, rows, block, chain);
     }
     AddToSums<kMr>(chain, args->sums);
   }

@@ -13,15 +13,38 @@
 
 namespace qgemm::cpu {
 
+// Codes of 2 bits: what the lower and the upper code of four bits stand for, so
+// that one shift serves two permutes. Else entries 0..15 and 16..31.
 struct Codebook512 {
-  __m512 low;   // entries 0..15
-  __m512 high;  // entries 16..31
+  __m512 low;
+  __m512 high;
 };
 
 template <int kBits>
-QGEMM_INLINE __m512 Decode(__m512i index, const Codebook512& codebook) {
+QGEMM_INLINE Codebook512 LoadCodebook(const float* table) {
+  const __m512 low = _mm512_loadu_ps(table);
+  if constexpr (kBits != 2) return {low, _mm512_loadu_ps(table + 16)};
+  const __m512i upper =
+      _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+  return {low, _mm512_permutexvar_ps(upper, low)};
+}
+
+// Element k of a block: number `pair` of its half (PlaceInPairs of
+// code_packing.h).
+struct ElementPlace {
+  int k;
+  int pair;
+  int half;
+};
+
+template <int kBits>
+QGEMM_INLINE __m512 Decode(ElementPlace from, __m512i index,
+                           const Codebook512& codebook) {
   if constexpr (kBits == 5) {
     return _mm512_permutex2var_ps(codebook.low, index, codebook.high);
+  } else if constexpr (kBits == 2) {
+    return _mm512_permutexvar_ps(
+        index, from.pair % 2 == 0 ? codebook.low : codebook.high);
   } else {
     return _mm512_permutexvar_ps(index, codebook.low);
   }
@@ -49,38 +72,42 @@ QGEMM_INLINE __m512i SpareCodes(const __m512i (&words)[kBits]) {
   return spare;
 }
 
-// Element k of a block: number `pair` of its half (PlaceInPairs of
-// code_packing.h).
-struct ElementPlace {
-  int k;
-  int pair;
-  int half;
-};
-
-// Calls add(place, index) for each code of a block, in the order of its words:
-// the element's code is in the low bits of `index`.
-template <int kBits, typename Add>
+// Calls add(place, i, index) for each code of kBlocks neighbouring blocks i, in
+// the order of their words and in turn: Decode finds the element's code in the
+// low bits of `index`.
+template <int kBits, int kBlocks, typename Add>
 QGEMM_INLINE void VisitCodes(const uint8_t* codes, const Add& add) {
   constexpr int kPerHalf = 16 / kBits;
-  __m512i words[kBits];
+  __m512i words[kBlocks][kBits];
 #pragma GCC unroll 5
   for (int w = 0; w < kBits; ++w) {
-    words[w] = _mm512_loadu_si512(codes + 64 * w);
-    _mm_prefetch(reinterpret_cast<const char*>(codes) + kPrefetchBytes + 64 * w,
-                 _MM_HINT_T0);
+#pragma GCC unroll 2
+    for (int i = 0; i < kBlocks; ++i) {
+      const uint8_t* word = codes + 64 * (i * kBits + w);
+      words[i][w] = _mm512_loadu_si512(word);
+      _mm_prefetch(reinterpret_cast<const char*>(word) + kPrefetchBytes,
+                   _MM_HINT_T0);
+    }
 #pragma GCC unroll 16
     for (int j = 0; j < 2 * kPerHalf; ++j) {
       const int half = j / kPerHalf;
       const int pair = w * kPerHalf + j % kPerHalf;
-      const int shift = 16 * half + kBits * (j % kPerHalf);
-      add(ElementPlace{2 * kPerHalf * w + j, pair, half},
-          _mm512_srli_epi32(words[w], shift));
+      const int first = kBits == 2 ? j & -2 : j;  // code of the index
+      const int shift = 16 * half + kBits * (first % kPerHalf);
+#pragma GCC unroll 2
+      for (int i = 0; i < kBlocks; ++i) {
+        add(ElementPlace{2 * kPerHalf * w + j, pair, half}, i,
+            _mm512_srli_epi32(words[i][w], shift));
+      }
     }
   }
   if constexpr (kPerHalf * kBits < 16) {
-    const __m512i spare = SpareCodes<kBits>(words);
-    add(ElementPlace{30, 15, 0}, spare);
-    add(ElementPlace{31, 15, 1}, _mm512_srli_epi32(spare, 16));
+#pragma GCC unroll 2
+    for (int i = 0; i < kBlocks; ++i) {
+      const __m512i spare = SpareCodes<kBits>(words[i]);
+      add(ElementPlace{30, 15, 0}, i, spare);
+      add(ElementPlace{31, 15, 1}, i, _mm512_srli_epi32(spare, 16));
+    }
   }
 }
 
