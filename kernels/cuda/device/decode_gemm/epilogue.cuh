@@ -57,17 +57,29 @@ struct StoreResults {
   __device__ __forceinline__ void operator()(const GemmArguments& args, int m,
                                              int64_t n,
                                              const float4& values) const {
+    StoreAt(PlaceOf(args, m, n), args, n, values);
+  }
+
+  static __device__ __forceinline__ void* PlaceOf(const GemmArguments& args,
+                                                  int m, int64_t n) {
+    const int bytes = args.result == ResultType::kFloat32 ? 4 : 2;
+    return static_cast<uint8_t*>(args.c) + (int64_t{m} * args.n + n) * bytes;
+  }
+
+  static __device__ __forceinline__ void StoreAt(void* place,
+                                                 const GemmArguments& args,
+                                                 int64_t n,
+                                                 const float4& values) {
     const int64_t left = args.n - n;
-    const int64_t index = int64_t{m} * args.n + n;
     if (args.result == ResultType::kFloat16) {
-      StoreFour(static_cast<__half*>(args.c) + index, values,
-                args.vectorized_store, left);
+      StoreFour(static_cast<__half*>(place), values, args.vectorized_store,
+                left);
     } else if (args.result == ResultType::kBFloat16) {
-      StoreFour(static_cast<__nv_bfloat16*>(args.c) + index, values,
+      StoreFour(static_cast<__nv_bfloat16*>(place), values,
                 args.vectorized_store, left);
     } else {
-      StoreFour(static_cast<float*>(args.c) + index, values,
-                args.vectorized_store, left);
+      StoreFour(static_cast<float*>(place), values, args.vectorized_store,
+                left);
     }
   }
 };
@@ -117,7 +129,24 @@ __device__ __forceinline__ uint32_t ReceivedBytesOf(const GemmArguments& args,
   return (args.split_k - 1) * work.rows * RowsOf(args, part, work.rank) * 4;
 }
 
-// Called by all threads of a block that multiplied, together.
+// Threads that go through an epilogue: those of a block that multiplied,
+// together; or a warp that rehearses, whose work is lost, but whose code is
+// then near when it is needed.
+struct EpilogueThreads {
+  int count;
+  bool rehearses;
+
+  // Calls visit(i) for items of `items` that fall to this thread; of a warp
+  // that rehearses, for one.
+  template <typename Visit>
+  __device__ __forceinline__ void ForEach(unsigned items,
+                                          const Visit& visit) const {
+    const unsigned first = rehearses ? threadIdx.x % 32 : threadIdx.x;
+    const unsigned end = rehearses ? min(items, 32u) : items;
+    for (unsigned i = first; i < end; i += count) visit(i);
+  }
+};
+
 // Rows go by fours, one thread each.
 template <int kTileM, typename Store>
 class DecodeEpilogue {
@@ -125,7 +154,8 @@ class DecodeEpilogue {
   __device__ __forceinline__ DecodeEpilogue(const GemmArguments& args,
                                             const BlockWork& work,
                                             const DecodeSmemLayout& smem,
-                                            char* shared, int threads,
+                                            char* shared,
+                                            const EpilogueThreads& threads,
                                             const Store& store)
       : args_(args),
         work_(work),
@@ -137,25 +167,12 @@ class DecodeEpilogue {
         threads_(threads),
         part_(RowsOfRank(args.n_tiles, args.split_k)) {}
 
-  // The sums of all warps are in shared memory.
+  // The sums of all warps are in shared memory, but of a rehearsal.
   __device__ __forceinline__ void Run() {
-    if (args_.split_k == 1) {
-      ForEach(part_,
-              [&](int m, int row) { Finish(m, row, SumOfWarps(m, row)); });
-      return;
-    }
-    Exchange();
+    if (args_.split_k > 1 && !threads_.rehearses) Exchange();
     const int begin = work_.rank * part_;
-    ForEach(RowsOf(args_, part_, work_.rank), [&](int m, int row) {
-      float4 sum = {0, 0, 0, 0};
-      for (int source = 0; source < args_.split_k; ++source) {
-        const float* from = source == work_.rank
-                                ? sums_ + m * stride() + begin + row
-                                : received_ + Place(source, work_.rank, m, row);
-        sum = sum + *reinterpret_cast<const float4*>(from);
-      }
-      Finish(m, begin + row, sum);
-    });
+    ForEach(RowsOf(args_, part_, work_.rank),
+            [&](int m, int row) { Finish(m, begin + row, SumOf(m, row)); });
   }
 
  private:
@@ -168,14 +185,29 @@ class DecodeEpilogue {
   template <typename Visit>
   __device__ __forceinline__ void ForEach(int rows, const Visit& visit) const {
     const unsigned fours = rows / 4;
-    for (unsigned i = threadIdx.x; i < work_.rows * fours; i += threads_) {
+    threads_.ForEach(work_.rows * fours, [&](unsigned i) {
       visit(static_cast<int>(i / fours), static_cast<int>(i % fours) * 4);
-    }
+    });
   }
 
   __device__ __forceinline__ float4 SumOfWarps(int m, int row) const {
     return qgemm::cuda::SumOfWarps(sums_ + m * stride() + row, args_.k_warps,
                                    kTileM * stride());
+  }
+
+  // The sum of a row that falls to this block, counted from its first.
+  __device__ __forceinline__ float4 SumOf(int m, int row) const {
+    if (threads_.rehearses) return {0, 0, 0, 0};
+    if (args_.split_k == 1) return SumOfWarps(m, row);
+    const float* const own = sums_ + m * stride() + work_.rank * part_ + row;
+    float4 sum = {0, 0, 0, 0};
+    for (int source = 0; source < args_.split_k; ++source) {
+      const float* from = source == work_.rank
+                              ? own
+                              : received_ + Place(source, work_.rank, m, row);
+      sum = sum + *reinterpret_cast<const float4*>(from);
+    }
+    return sum;
   }
 
   // The place in the block of `rank` for the sums that `source` sends.
@@ -204,7 +236,7 @@ class DecodeEpilogue {
                    ClusterAddress(barrier_, block));
       }
     });
-    NamedBarrier(kConsumersBarrier, threads_);
+    NamedBarrier(kConsumersBarrier, threads_.count);
     BarrierWait(barrier_, 0);
   }
 
@@ -221,7 +253,7 @@ class DecodeEpilogue {
   float* const sums_;  // [k_warps][kTileM][stride]
   float* const received_;
   const uint32_t barrier_;
-  const int threads_;
+  const EpilogueThreads threads_;
   const int part_;  // rows that fall to a block
 };
 

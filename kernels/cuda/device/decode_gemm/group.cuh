@@ -2,8 +2,9 @@
 //
 // Decode GEMMs of the same activations in one launch, each a range of blocks.
 // Blocks may compute a norm that makes the activations, a row each, while their
-// weights come; epilogues apply columnwise ops to the sums. Bits are those of
-// the ops launched one by one.
+// weights come; epilogues apply columnwise ops to the sums, and a warp that
+// else would be idle rehearses them. Bits are those of the ops launched one by
+// one.
 //
 // Blocks wait for blocks before them by counters in global memory: those
 // start first and wait for none behind them, so that all come to an end.
@@ -53,18 +54,15 @@ __device__ __forceinline__ void RoundFour(FloatType type, float (&x)[4]) {
   for (float& value : x) value = FromHalfBits(type, ToHalfBits(type, value));
 }
 
-__device__ __forceinline__ void StoreRoundedFour(const EpilogueMatrix& matrix,
-                                                 int m, int64_t n,
+__device__ __forceinline__ void StoreRoundedFour(FloatType type, void* place,
                                                  const float (&x)[4]) {
   const float4 values = {x[0], x[1], x[2], x[3]};
-  uint8_t* const at =
-      matrix.elements + m * matrix.row_bytes + n * BytesOf(matrix.type);
-  if (matrix.type == FloatType::kFloat32) {
-    StoreFour(reinterpret_cast<float*>(at), values, true, 4);
-  } else if (matrix.type == FloatType::kFloat16) {
-    StoreFour(reinterpret_cast<__half*>(at), values, true, 4);
+  if (type == FloatType::kFloat32) {
+    StoreFour(static_cast<float*>(place), values, true, 4);
+  } else if (type == FloatType::kFloat16) {
+    StoreFour(static_cast<__half*>(place), values, true, 4);
   } else {
-    StoreFour(reinterpret_cast<__nv_bfloat16*>(at), values, true, 4);
+    StoreFour(static_cast<__nv_bfloat16*>(place), values, true, 4);
   }
 }
 
@@ -96,9 +94,15 @@ __device__ __forceinline__ void LoadFour(const EpilogueMatrix& matrix, int m,
   x[3] = FromHalfBits(matrix.type, four.y >> 16);
 }
 
+// Elements that stand for a row's, of any type, where work is rehearsed. Code
+// and constants have to be fetched past weights that fill the L2 cache
+// (bench/NOTES.md).
+static __device__ uint4 rehearsed_row[kMaxRehearsedWidth / 4];
+
 // The epilogue of a GEMM of a group.
 struct StoreThroughOps {
   const GroupedGemm& own;
+  bool rehearses;
 
   __device__ __forceinline__ void operator()(const GemmArguments& args, int m,
                                              int64_t n,
@@ -114,7 +118,8 @@ struct StoreThroughOps {
                                         float (&x)[4]) const {
     RoundFour(own.c_type, x);
     if (args.c != nullptr) {
-      StoreResults()(args, m, n, {x[0], x[1], x[2], x[3]});
+      StoreResults::StoreAt(PlaceOr(StoreResults::PlaceOf(args, m, n)), args, n,
+                            {x[0], x[1], x[2], x[3]});
     }
 #pragma unroll 1
     for (int i = 0; i < own.op_count; ++i) {
@@ -123,12 +128,25 @@ struct StoreThroughOps {
       if (!op.takes_pair) LoadFour(op.other, m, n, other);
       ComputeElements(op.op, other, x);
       RoundFour(op.type, x);
-      if (op.result.elements != nullptr) {
-        StoreRoundedFour(op.result, m, n, x);
-      }
+      const EpilogueMatrix& to = op.result;
+      if (to.elements == nullptr) continue;
+      StoreRoundedFour(
+          to.type,
+          PlaceOr(to.elements + m * to.row_bytes + n * BytesOf(to.type)), x);
     }
   }
+
+ private:
+  __device__ __forceinline__ void* PlaceOr(void* place) const {
+    return rehearses ? rehearsed_row : place;
+  }
 };
+
+// True of the warps that bring stages for the one that brings none; `thread` is
+// counted from their first.
+__device__ __forceinline__ bool RehearsesEpilogue(int thread) {
+  return thread / 32 == kGroupWarps - 1;
+}
 
 // Activations are there once the kernel before is done and, if there is a norm,
 // its rows are.
@@ -146,35 +164,15 @@ struct WaitForNorm {
 
 // Blocks that find an SM before the kernel before has ended.
 inline constexpr int kRehearsingBlocks = 4;
-// Elements that stand for a row's, of any type.
-static __device__ uint4 rehearsed_row[kMaxRehearsedWidth / 4];
-
-// Reads the parameters that a GEMM's epilogue needs, a word a line of the
-// constant cache, so that it need not wait for them then.
-__device__ __forceinline__ void PrefetchEpilogue(const GroupedGemm& gemm) {
-  const uint32_t* const words = reinterpret_cast<const uint32_t*>(&gemm);
-  uint32_t read = 0;
-#pragma unroll
-  for (int i = 0; i < static_cast<int>(sizeof(GroupedGemm) / 4); i += 16) {
-    read ^= words[i];
-  }
-  asm volatile("" ::"r"(read));
-}
-
 // Steps of the warps that multiply besides the multiplication.
 struct GroupSteps {
-  using Store = StoreThroughOps;
-
   const GroupNorm& norm;
   const GroupedGemm& own;
   char* norm_scratch;
 
-  // Computes those rows of the norm that fall to this block. Its code and
-  // constants have to be fetched, past weights that fill the L2 cache: blocks
-  // that start early compute a row of other memory while they wait
-  // (bench/NOTES.md).
+  // Computes those rows of the norm that fall to this block. Blocks that start
+  // early rehearse it with a row of other memory while they wait.
   __device__ __forceinline__ void BeforeMainloop() const {
-    PrefetchEpilogue(own);
     const int first = static_cast<int>(blockIdx.x);
     if (first >= norm.rows || first >= norm.blocks) return;
     int row = norm.rehearses && first < kRehearsingBlocks ? first - norm.blocks
@@ -211,8 +209,6 @@ struct GroupSteps {
       AwaitCount(own.awaited, own.awaited_count);
     }
   }
-
-  __device__ __forceinline__ Store store() const { return {own}; }
 
   // Says that this block's results are there, if any other waits for them.
   __device__ __forceinline__ void AfterEpilogue(int threads) const {
@@ -257,17 +253,22 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
       thread >= consumers + kGroupWarps * 32) {
     return;
   }
-  if (thread >= consumers) {
+  const GroupSteps steps{group.norm, own, shared + smem.total};
+  const bool multiplies = thread < consumers;
+  if (multiplies) {
+    if constexpr (kUneven) GrowRegisters<112>();
+    Multiply<kCodes, kScale, kZeros, T, kMTiles>(args, smem, work, ring, shared,
+                                                 steps);
+  } else {
     if constexpr (kUneven) ShrinkRegisters<24>();
     Produce<kMTiles>(args, smem, work, ring, shared, WaitFor(group.norm),
                      OneSource(args, work));
-  } else {
-    if constexpr (kUneven) GrowRegisters<112>();
-    const GroupSteps steps{group.norm, own, shared + smem.total};
-    Consume<kCodes, kScale, kZeros, T, kMTiles>(args, smem, work, ring, shared,
-                                                steps);
-    steps.AfterEpilogue(consumers);
+    if (kUneven || !RehearsesEpilogue(thread - consumers)) return;
   }
+  DecodeEpilogue<kMTiles * 8, StoreThroughOps>(
+      args, work, smem, shared, {consumers, !multiplies}, {own, !multiplies})
+      .Run();
+  if (multiplies) steps.AfterEpilogue(consumers);
 #endif
 }
 

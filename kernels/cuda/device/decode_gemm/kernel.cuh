@@ -112,14 +112,15 @@ __device__ __forceinline__ void SetUpTable(const GemmArguments& args,
   NamedBarrier(kBlockBarrier, block.consumers + kGroupWarps * 32);
 }
 
-// The part of the warps that multiply. `Steps` has what they do besides:
-// BeforeMainloop(), BeforeEpilogue(), and store(), a Store.
+// The part of the warps that multiply, up to the epilogue. `Steps` has what
+// they do besides: BeforeMainloop() and BeforeEpilogue().
 template <int kCodes, ScaleKind kScale, bool kZeros, typename T, int kMTiles,
           typename Steps>
-__device__ __forceinline__ void Consume(const GemmArguments& args,
-                                        const DecodeSmemLayout& smem,
-                                        const BlockWork& work, const Ring& ring,
-                                        char* shared, const Steps& steps) {
+__device__ __forceinline__ void Multiply(const GemmArguments& args,
+                                         const DecodeSmemLayout& smem,
+                                         const BlockWork& work,
+                                         const Ring& ring, char* shared,
+                                         const Steps& steps) {
   constexpr int kTileM = kMTiles * 8;
   const BlockShape block(args);
   if (args.split_k > 1) ClusterArrive();
@@ -139,9 +140,6 @@ __device__ __forceinline__ void Consume(const GemmArguments& args,
                      turn * kTileM * SumStride(args.n_tiles));
   steps.BeforeEpilogue();
   NamedBarrier(kConsumersBarrier, block.consumers);
-  DecodeEpilogue<kTileM, typename Steps::Store>(args, work, smem, shared,
-                                                block.consumers, steps.store())
-      .Run();
 }
 
 // Activations are there once the kernel before is done.
@@ -151,11 +149,8 @@ struct WaitForKernelBefore {
 
 // The multiplication and nothing else.
 struct NoMoreSteps {
-  using Store = StoreResults;
-
   __device__ __forceinline__ void BeforeMainloop() const {}
   __device__ __forceinline__ void BeforeEpilogue() const {}
-  __device__ __forceinline__ Store store() const { return {}; }
 };
 
 template <int kCodes, ScaleKind kScale, bool kZeros, typename T, int kMTiles>
@@ -167,15 +162,19 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   const DecodeSmemLayout smem = SmemLayoutOf(args, kCodes, kMTiles * 8);
   const BlockWork work = WorkOf(args, blockIdx.x);
   const Ring ring{SharedAddress(shared) + smem.barriers, args.slots};
+  const int consumers = BlockShape(args).consumers;
   LaunchDependents();
-  if (threadIdx.x >= BlockShape(args).consumers) {
+  if (threadIdx.x >= consumers) {
     if constexpr (kUneven) ShrinkRegisters<24>();
     Produce<kMTiles>(args, smem, work, ring, shared, WaitForKernelBefore(),
                      OneSource(args, work));
   } else {
     if constexpr (kUneven) GrowRegisters<112>();
-    Consume<kCodes, kScale, kZeros, T, kMTiles>(args, smem, work, ring, shared,
-                                                NoMoreSteps());
+    Multiply<kCodes, kScale, kZeros, T, kMTiles>(args, smem, work, ring, shared,
+                                                 NoMoreSteps());
+    DecodeEpilogue<kMTiles * 8, StoreResults>(args, work, smem, shared,
+                                              {consumers, false}, {})
+        .Run();
   }
 }
 

@@ -97,22 +97,23 @@ class PartsConsumer {
   float sums_[kMaxParts][Tiles::kSums] = {};
 };
 
-// Called by all threads that multiplied, together. sums_ has [part][warp that
-// alternates along K][row of A][stride].
+// sums_ has [part][warp that alternates along K][row of A][stride], but of a
+// rehearsal.
 template <int kTileM>
 class PartsEpilogue {
  public:
   __device__ __forceinline__ PartsEpilogue(const GroupedGemm& own,
                                            const GroupedGemm* pair,
                                            const BlockWork& work,
-                                           const float* sums, int threads)
+                                           const float* sums,
+                                           const EpilogueThreads& threads)
       : own_(own), pair_(pair), work_(work), sums_(sums), threads_(threads) {}
 
   __device__ __forceinline__ void Run() const {
     const unsigned fours = own_.gemm.n_tiles * 4;
-    for (unsigned i = threadIdx.x; i < work_.rows * fours; i += threads_) {
+    threads_.ForEach(work_.rows * fours, [&](unsigned i) {
       Finish(static_cast<int>(i / fours), static_cast<int>(i % fours) * 4);
-    }
+    });
   }
 
  private:
@@ -124,8 +125,11 @@ class PartsEpilogue {
         kTileM * stride);
   }
 
-  // As the blocks of a cluster do it.
-  __device__ __forceinline__ float4 SumOfParts(int m, int row) const {
+  // Sums of the `place`-th of two GEMMs, or of one, whose parts are added as the
+  // blocks of a cluster do it.
+  __device__ __forceinline__ float4 SumOf(int place, int m, int row) const {
+    if (threads_.rehearses) return {0, 0, 0, 0};
+    if (pair_ != nullptr) return SumOfPart(place, m, row);
     if (own_.parts == 1) return SumOfPart(0, m, row);
     float4 sum = {0, 0, 0, 0};
     for (int part = 0; part < own_.parts; ++part) {
@@ -134,38 +138,29 @@ class PartsEpilogue {
     return sum;
   }
 
-  // Puts sums of a GEMM through its epilogue.
-  static __device__ __forceinline__ void End(const GroupedGemm& gemm, int m,
-                                             int64_t n, float4 sum,
-                                             const float (&pair)[4],
-                                             float (&x)[4]) {
-    ScaleSums(gemm.gemm, n, sum);
-    x[0] = sum.x;
-    x[1] = sum.y;
-    x[2] = sum.z;
-    x[3] = sum.w;
-    StoreThroughOps{gemm}.Apply(gemm.gemm, m, n, pair, x);
-  }
-
   __device__ __forceinline__ void Finish(int m, int row) const {
     const int64_t n = work_.n_block * own_.gemm.n_tiles * 16 + row;
     if (n >= own_.gemm.n) return;
-    const float nothing[4] = {};
-    float x[4];
-    if (pair_ == nullptr) {
-      End(own_, m, n, SumOfParts(m, row), nothing, x);
-      return;
+    float before[4] = {};  // what the first of two ends with
+                           // A loop, so that both go through the same code.
+#pragma unroll 1
+    for (int place = 0; place < (pair_ == nullptr ? 1 : 2); ++place) {
+      const GroupedGemm& gemm = place == 0 ? own_ : *pair_;
+      float4 sum = SumOf(place, m, row);
+      ScaleSums(gemm.gemm, n, sum);
+      float x[4] = {sum.x, sum.y, sum.z, sum.w};
+      StoreThroughOps{gemm, threads_.rehearses}.Apply(gemm.gemm, m, n, before,
+                                                      x);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) before[i] = x[i];
     }
-    float second[4];
-    End(own_, m, n, SumOfPart(0, m, row), nothing, x);
-    End(*pair_, m, n, SumOfPart(1, m, row), x, second);
   }
 
   const GroupedGemm& own_;
   const GroupedGemm* const pair_;
   const BlockWork& work_;
   const float* const sums_;
-  const unsigned threads_;
+  const EpilogueThreads threads_;
 };
 
 // Shared memory of a block, whose sums are those of all parts.
@@ -174,6 +169,32 @@ PartsSmemLayoutOf(const GemmArguments& args, int codes, int tile_m, int parts) {
   const DecodeSmemShape shape = {codes,        tile_m, args.stage_bytes,
                                  args.n_tiles, 1,      args.k_warps * parts};
   return DecodeSmemLayoutOf(shape, args.slots);
+}
+
+// The part of the warps that multiply, up to the epilogue; a part has `stages`.
+template <int kCodes, ScaleKind kScale, typename T, int kMTiles>
+__device__ __forceinline__ void MultiplyParts(const GemmArguments& args,
+                                              const DecodeSmemLayout& smem,
+                                              const Ring& ring, char* shared,
+                                              int parts, int stages,
+                                              const GroupSteps& steps) {
+  const BlockShape block(args);
+  PrefetchKernelParams(args);
+  SetUpTable<kCodes, false, T>(args, block, shared);
+  steps.BeforeMainloop();
+  // Taken from one lane, so that the compiler knows it for all.
+  const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
+  const int turn = warp / kGroupWarps / block.n_groups;
+  PartsConsumer<kCodes, kScale, T, kMTiles> consumer(
+      args, smem, shared,
+      warp / kGroupWarps % block.n_groups * kGroupWarps + warp % kGroupWarps);
+  consumer.Run(ring, {turn, args.k_warps, stages}, parts);
+  NamedBarrier(kConsumersBarrier, block.consumers);
+  const int stride = kMTiles * 8 * SumStride(args.n_tiles);
+  consumer.StoreSums(reinterpret_cast<float*>(shared) + turn * stride,
+                     args.k_warps * stride, parts);
+  steps.BeforeEpilogue();
+  NamedBarrier(kConsumersBarrier, block.consumers);
 }
 
 // Fewer rows than a block of DecodeGemm may have: sums of all parts are in
@@ -198,31 +219,20 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   LaunchDependents();
   if (thread >= block.consumers + kGroupWarps * 32) return;
   const PairSource source(own, pair, work.n_block);
-  if (thread >= block.consumers) {
+  const GroupSteps steps{group.norm, own, shared + smem.total};
+  const bool multiplies = thread < block.consumers;
+  if (multiplies) {
+    MultiplyParts<kCodes, kScale, T, kMTiles>(args, smem, ring, shared, parts,
+                                              source.stages() / parts, steps);
+  } else {
     Produce<kMTiles>(args, smem, work, ring, shared, WaitFor(group.norm),
                      source);
-    return;
+    if (!RehearsesEpilogue(thread - block.consumers)) return;
   }
-  PrefetchKernelParams(args);
-  if (pair != nullptr) PrefetchEpilogue(*pair);
-  SetUpTable<kCodes, false, T>(args, block, shared);
-  const GroupSteps steps{group.norm, own, shared + smem.total};
-  steps.BeforeMainloop();
-  // Taken from one lane, so that the compiler knows it for all.
-  const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
-  const int turn = warp / kGroupWarps / block.n_groups;
-  PartsConsumer<kCodes, kScale, T, kMTiles> consumer(
-      args, smem, shared,
-      warp / kGroupWarps % block.n_groups * kGroupWarps + warp % kGroupWarps);
-  consumer.Run(ring, {turn, args.k_warps, source.stages() / parts}, parts);
-  NamedBarrier(kConsumersBarrier, block.consumers);
-  float* const sums = reinterpret_cast<float*>(shared);
-  const int stride = kTileM * SumStride(args.n_tiles);
-  consumer.StoreSums(sums + turn * stride, args.k_warps * stride, parts);
-  steps.BeforeEpilogue();
-  NamedBarrier(kConsumersBarrier, block.consumers);
-  PartsEpilogue<kTileM>(own, pair, work, sums, block.consumers).Run();
-  steps.AfterEpilogue(block.consumers);
+  PartsEpilogue<kTileM>(own, pair, work, reinterpret_cast<float*>(shared),
+                        {block.consumers, !multiplies})
+      .Run();
+  if (multiplies) steps.AfterEpilogue(block.consumers);
 #endif
 }
 

@@ -53,6 +53,7 @@ class DecodeProducer {
   // the copies rather than the asking take the time, and one lane keeps them in
   // order.
   static constexpr int kLanes = kMTiles < 8 ? 3 : 1;
+  static_assert(kLanes < kGroupWarps, "a warp stays free for other work");
 
   __device__ __forceinline__ DecodeProducer(const GemmArguments& args,
                                             const BlockWork& work,
