@@ -125,8 +125,8 @@ class PartsEpilogue {
         kTileM * stride);
   }
 
-  // Sums of the `place`-th of two GEMMs, or of one, whose parts are added as the
-  // blocks of a cluster do it.
+  // Sums of the `place`-th of two GEMMs, or of one, whose parts are added as
+  // the blocks of a cluster do it.
   __device__ __forceinline__ float4 SumOf(int place, int m, int row) const {
     if (threads_.rehearses) return {0, 0, 0, 0};
     if (pair_ != nullptr) return SumOfPart(place, m, row);
