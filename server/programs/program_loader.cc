@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/byte_budget.h"
 #include "base/status_macros.h"
 #include "kernels/formats/weights_spec.h"
@@ -24,9 +25,18 @@
 namespace qgemm {
 namespace {
 
+// Time for which the load of a program waits for one of its layers, as other
+// loads wait behind it.
+constexpr absl::Duration kLayerPatience = absl::Seconds(30);
+
+struct Leased {
+  std::shared_ptr<const Weights> weights;
+  // Its memory, which the program holds; null while it is on the disk.
+  std::shared_ptr<const ResidentWeights> held;
+};
+
 // Weights by the program's names for them.
-using LeasedWeights =
-    std::map<std::string, std::shared_ptr<const Weights>, std::less<>>;
+using LeasedWeights = std::map<std::string, Leased, std::less<>>;
 
 // Weights that are unknown to the caller are left out: the check finds the op
 // that names them. So are all of a program with too many ops, which it refuses.
@@ -38,24 +48,29 @@ LeasedWeights Lease(const Principal* caller, const Program& declared,
   for (const ProgramOp& op : declared.ops) {
     if (op.kind != OpKind::kGemm || leased.count(op.weights) != 0) continue;
     auto weights = store.Find(caller, op.weights);
-    if (weights.ok()) leased.emplace(op.weights, *std::move(weights));
+    if (!weights.ok()) continue;
+    auto held = store.Hold(**weights);
+    leased.emplace(op.weights, Leased{*std::move(weights), std::move(held)});
   }
   return leased;
 }
 
 // Brings those that are on the disk into memory. Errors: the loader's.
-absl::Status Bring(LayerLoader* loader, LeasedWeights* leased) {
-  for (auto& [name, weights] : *leased) {
-    if (weights->resident != nullptr) continue;
-    ASSIGN_OR_RETURN(weights, loader->Await(weights->id));
+absl::Status Bring(const WeightStore& store, LayerLoader* loader,
+                   LeasedWeights* leased) {
+  for (auto& [name, layer] : *leased) {
+    if (layer.held != nullptr) continue;
+    ASSIGN_OR_RETURN(layer.weights,
+                     loader->Await(layer.weights->id, kLayerPatience));
+    layer.held = store.Hold(*layer.weights);
   }
   return absl::OkStatus();
 }
 
 ProgramWeightsMap ShapesOf(const LeasedWeights& leased) {
   ProgramWeightsMap shapes;
-  for (const auto& [name, weights] : leased) {
-    shapes[name] = {weights->id, ShapeOf(weights->spec)};
+  for (const auto& [name, layer] : leased) {
+    shapes[name] = {layer.weights->id, ShapeOf(layer.weights->spec)};
   }
   return shapes;
 }
@@ -64,14 +79,14 @@ ProgramWeightsMap ShapesOf(const LeasedWeights& leased) {
 // was loaded while the names were looked up, either will do.
 WeightsOfProgram InOrder(const LeasedWeights& leased,
                          const CheckedProgram& program) {
-  std::map<absl::string_view, const Weights*> by_id;
-  for (const auto& [name, weights] : leased) {
-    by_id.emplace(weights->id, weights.get());
+  std::map<absl::string_view, const Leased*> by_id;
+  for (const auto& [name, layer] : leased) {
+    by_id.emplace(layer.weights->id, &layer);
   }
   WeightsOfProgram ordered;
   ordered.reserve(program.weights_ids().size());
   for (const std::string& id : program.weights_ids()) {
-    ordered.push_back(by_id.at(id)->resident);
+    ordered.push_back(by_id.at(id)->held);
   }
   return ordered;
 }
@@ -102,10 +117,11 @@ absl::StatusOr<LoadProgramResult> ProgramLoader::Load(
     return LoadProgramResult{std::move(held), /*deduplicated=*/true};
   }
   RETURN_IF_ERROR(programs_->CheckCommit(caller, binding, program.id));
+  // Before it takes room of its own, for which its layers could not wait.
+  RETURN_IF_ERROR(Bring(*weights_, loader_, &leased));
   ASSIGN_OR_RETURN(
       ByteReservation reservation,
       weights_->Reserve(caller, ProgramRecordBytes(checked, program.text)));
-  RETURN_IF_ERROR(Bring(loader_, &leased));
   WeightsOfProgram ordered = InOrder(leased, checked);
   ASSIGN_OR_RETURN(program.compiled,
                    runner->Compile(std::make_shared<const CheckedProgram>(

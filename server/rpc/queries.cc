@@ -95,7 +95,7 @@ int64_t Queries::Bring(const WeightStore::Layers& layers) const {
     if (layer->resident != nullptr) {
       ++resident;
     } else if (parts_.loader != nullptr) {
-      parts_.loader->Fetch(layer->id, [](const LayerLoader::Result&) {});
+      parts_.loader->Bring(layer->id);
     }
   }
   return resident;

@@ -17,7 +17,8 @@ namespace {
 // Time from one look at what waits to the next.
 constexpr absl::Duration kLook = absl::Milliseconds(20);
 
-void End(std::unique_ptr<AdmittedRequest> request, const absl::Status& status) {
+void EndRequest(std::unique_ptr<AdmittedRequest> request,
+                const absl::Status& status) {
   ScheduledRequest scheduled;
   scheduled.request = std::move(request);
   Complete(std::move(scheduled), status);
@@ -33,11 +34,12 @@ absl::Status Draining() {
 absl::Status CheckWanted(const AdmittedRequest& request, absl::Time now) {
   if (request.is_cancelled()) {
     return absl::CancelledError(
-        "the caller went away while the layer was read from the disk");
+        "the caller went away before the layer was brought from the disk");
   }
   if (request.deadline > now) return absl::OkStatus();
   return absl::DeadlineExceededError(
-      "the deadline passed while the layer was read from the disk");
+      "the deadline passed before the layer was brought from the disk; it may "
+      "have waited for room in memory");
 }
 
 }  // namespace
@@ -72,31 +74,48 @@ void ParkedRequests::Park(std::unique_ptr<AdmittedRequest> request) {
                        "(--max_queued_requests); retry later"));
     } else {
       number = next_number_++;
-      waiting_.emplace(number, std::move(request));
+      waiting_[number].request = std::move(request);
     }
   }
-  if (!refused.ok()) return End(std::move(request), refused);
+  if (!refused.ok()) return EndRequest(std::move(request), refused);
   changed_.Signal();
-  parts_.loader->Fetch(id, [this, number](LayerLoader::Result layer) {
-    Resume(number, std::move(layer));
-  });
+  const LayerLoader::Ticket ticket =
+      parts_.loader->Fetch(id, [this, number](LayerLoader::Result layer) {
+        Resume(number, std::move(layer));
+      });
+  {
+    MutexLock lock(&mutex_);
+    const auto waiting = waiting_.find(number);
+    if (waiting != waiting_.end()) {
+      waiting->second.ticket = ticket;
+      return;
+    }
+  }
+  parts_.loader->Leave(id, ticket);  // it has ended meanwhile
+}
+
+void ParkedRequests::End(Waiting waiting, const absl::Status& status) {
+  if (waiting.ticket != kNoTicket) {
+    parts_.loader->Leave(waiting.request->layer->id, waiting.ticket);
+  }
+  EndRequest(std::move(waiting.request), status);
 }
 
 void ParkedRequests::Drain() {
-  std::map<int64_t, std::unique_ptr<AdmittedRequest>> ended;
+  std::map<int64_t, Waiting> ended;
   {
     MutexLock lock(&mutex_);
     draining_ = true;
     ended.swap(waiting_);
   }
-  for (auto& [unused, request] : ended) End(std::move(request), Draining());
+  for (auto& [unused, waiting] : ended) End(std::move(waiting), Draining());
 }
 
 std::unique_ptr<AdmittedRequest> ParkedRequests::Take(int64_t number) {
   MutexLock lock(&mutex_);
   const auto found = waiting_.find(number);
   if (found == waiting_.end()) return nullptr;
-  std::unique_ptr<AdmittedRequest> request = std::move(found->second);
+  std::unique_ptr<AdmittedRequest> request = std::move(found->second.request);
   waiting_.erase(found);
   return request;
 }
@@ -112,13 +131,13 @@ void ParkedRequests::Resume(int64_t number, LayerLoader::Result layer) {
     status =
         parts_.backend->CheckSupport(*request->weights, request->signature);
   }
-  if (!status.ok()) return End(std::move(request), status);
+  if (!status.ok()) return EndRequest(std::move(request), status);
   parts_.scheduler->Enqueue(std::move(request));
 }
 
 void ParkedRequests::Watch() {
   while (true) {
-    std::vector<std::pair<std::unique_ptr<AdmittedRequest>, absl::Status>> over;
+    std::vector<std::pair<Waiting, absl::Status>> over;
     {
       MutexLock lock(&mutex_);
       if (ended_) return;
@@ -129,7 +148,7 @@ void ParkedRequests::Watch() {
       }
       const absl::Time now = parts_.clock->Now();
       for (auto next = waiting_.begin(); next != waiting_.end();) {
-        const absl::Status wanted = CheckWanted(*next->second, now);
+        const absl::Status wanted = CheckWanted(*next->second.request, now);
         if (wanted.ok()) {
           ++next;
           continue;
@@ -138,7 +157,7 @@ void ParkedRequests::Watch() {
         next = waiting_.erase(next);
       }
     }
-    for (auto& [request, status] : over) End(std::move(request), status);
+    for (auto& [waiting, status] : over) End(std::move(waiting), status);
   }
 }
 

@@ -41,15 +41,24 @@ class ParkedRequests {
 
   // Takes a request with a layer and without its memory. Its `done` runs
   // exactly once: by the scheduler, or here with DEADLINE_EXCEEDED, CANCELLED,
-  // UNAVAILABLE (a drain), RESOURCE_EXHAUSTED (too many wait, no memory for the
-  // layer), DATA_LOSS (its file was damaged), UNIMPLEMENTED or
-  // INVALID_ARGUMENT (the backend computes no such product).
+  // UNAVAILABLE (a drain), RESOURCE_EXHAUSTED (too many wait, memory will never
+  // have room for the layer), DATA_LOSS (its file was damaged), UNIMPLEMENTED
+  // or INVALID_ARGUMENT (the backend computes no such product).
   void Park(std::unique_ptr<AdmittedRequest> request);
 
   // Ends all that wait, and those to come, with UNAVAILABLE. May be repeated.
   void Drain();
 
  private:
+  struct Waiting {
+    std::unique_ptr<AdmittedRequest> request;
+    LayerLoader::Ticket ticket = kNoTicket;
+  };
+  // A request whose layer is being asked for.
+  static constexpr LayerLoader::Ticket kNoTicket = -1;
+
+  // Ends one that waits no longer, in the loader too.
+  void End(Waiting waiting, const absl::Status& status);
   void Resume(int64_t number, LayerLoader::Result layer);
   // Ends, every now and then, those that nobody waits for any more.
   void Watch();
@@ -59,8 +68,7 @@ class ParkedRequests {
   const int64_t max_requests_;
   Mutex mutex_;
   CondVar changed_;
-  std::map<int64_t, std::unique_ptr<AdmittedRequest>> waiting_
-      ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
   int64_t next_number_ ABSL_GUARDED_BY(mutex_) = 0;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

@@ -23,7 +23,8 @@ struct EvictionCandidate {
   // A client has asked for it to stay until then.
   absl::Time leased_until = absl::InfinitePast();
   bool is_pinned = false;
-  bool is_in_use = false;   // by a request or a program: nothing comes back
+  bool is_held = false;     // by a program, until that is unloaded
+  bool is_in_use = false;   // nothing comes back before its last user is done
   bool is_on_disk = false;  // it can come back
 };
 
@@ -38,6 +39,26 @@ struct EvictionRule {
 std::vector<size_t> ChooseVictims(
     absl::Span<const EvictionCandidate> candidates, int64_t needed_bytes,
     absl::Time now, const EvictionRule& rule);
+
+// Way to room for one that can wait.
+struct RoomPlan {
+  // Layers to drop now. Bytes of those in use come back with their last user.
+  // Empty if all that may go now are too few.
+  std::vector<size_t> victims;
+  // The time when enough will have been left alone for long enough; the
+  // infinite future if that is never.
+  absl::Time next = absl::InfiniteFuture();
+};
+
+// Layers in use may go too, after all others.
+RoomPlan PlanRoom(absl::Span<const EvictionCandidate> candidates,
+                  int64_t needed_bytes, absl::Time now,
+                  const EvictionRule& rule);
+
+// Bytes of the layers that stay however long one waits: what is pinned, leased,
+// held or nowhere else.
+int64_t StayingBytes(absl::Span<const EvictionCandidate> candidates,
+                     absl::Time now);
 
 }  // namespace qgemm
 

@@ -57,28 +57,73 @@ void LayerLoader::Start() {
   }
 }
 
-void LayerLoader::Fetch(const std::string& id, Loaded loaded) {
+LayerLoader::Ticket LayerLoader::Fetch(const std::string& id, Loaded loaded) {
+  Ticket ticket = 0;
   {
     MutexLock lock(&mutex_);
+    ticket = next_ticket_++;
     if (!stopping_) {
       Job& job = jobs_[id];
-      job.waiting.push_back(std::move(loaded));
-      if (!std::exchange(job.is_urgent, true) && !job.is_running) {
-        urgent_.push_back(id);
-      }
-      changed_.Signal();
-      return;
+      job.waiting.emplace(ticket, std::move(loaded));
+      if (job.waiting.size() == 1 && !job.is_running) Queue(id);
     }
   }
-  loaded(Stopped());
+  if (loaded != nullptr) loaded(Stopped());
+  store_->RingRoom();
+  return ticket;
 }
 
-LayerLoader::Result LayerLoader::Await(const std::string& id) {
-  std::promise<Result> promise;
-  std::future<Result> future = promise.get_future();
-  Fetch(id,
-        [&promise](Result result) { promise.set_value(std::move(result)); });
-  return future.get();
+void LayerLoader::Leave(const std::string& id, Ticket ticket) {
+  Loaded ended;  // destroyed after the lock
+  {
+    MutexLock lock(&mutex_);
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end()) return;
+    const auto waiting = job->second.waiting.find(ticket);
+    if (waiting == job->second.waiting.end()) return;
+    ended = std::move(waiting->second);
+    job->second.waiting.erase(waiting);
+  }
+  store_->RingRoom();
+}
+
+LayerLoader::Result LayerLoader::Await(const std::string& id,
+                                       absl::Duration at_most) {
+  const auto promise = std::make_shared<std::promise<Result>>();
+  std::future<Result> future = promise->get_future();
+  const Ticket ticket = Fetch(
+      id, [promise](Result result) { promise->set_value(std::move(result)); });
+  // Longer waits would overflow the clock's nanoseconds.
+  const absl::Duration bounded = std::min(at_most, absl::Hours(24 * 365));
+  if (future.wait_for(absl::ToChronoNanoseconds(bounded)) ==
+      std::future_status::ready) {
+    return future.get();
+  }
+  Leave(id, ticket);
+  return absl::ResourceExhaustedError(
+      absl::StrCat("layer ", id, " has not come from the disk within ",
+                   absl::FormatDuration(at_most),
+                   "; there may be no room in memory yet: try again later"));
+}
+
+void LayerLoader::Bring(const std::string& id) {
+  MutexLock lock(&mutex_);
+  if (stopping_) return;
+  Job& job = jobs_[id];
+  if (std::exchange(job.is_asked_for, true) || job.is_running) return;
+  Queue(id);
+}
+
+void LayerLoader::Queue(const std::string& id) {
+  urgent_.push_back(id);
+  changed_.Signal();
+}
+
+RoomPatience LayerLoader::PatienceFor(const std::string& id) const {
+  MutexLock lock(&mutex_);
+  const Job& job = jobs_.find(id)->second;
+  if (stopping_ || !job.is_urgent()) return RoomPatience::kNone;
+  return job.waiting.empty() ? RoomPatience::kForUsers : RoomPatience::kForTime;
 }
 
 void LayerLoader::Stop() {
@@ -87,6 +132,7 @@ void LayerLoader::Stop() {
     stopping_ = true;
   }
   changed_.SignalAll();
+  store_->RingRoom();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   std::map<std::string, Job> left;
@@ -95,7 +141,7 @@ void LayerLoader::Stop() {
     left.swap(jobs_);
   }
   for (auto& [unused, job] : left) {
-    for (Loaded& loaded : job.waiting) loaded(Stopped());
+    for (auto& [ticket, loaded] : job.waiting) loaded(Stopped());
   }
 }
 
@@ -116,42 +162,58 @@ void LayerLoader::Run() {
 std::optional<LayerLoader::Picked> LayerLoader::AwaitJob() {
   MutexLock lock(&mutex_);
   while (!stopping_) {
-    std::deque<std::string>& queue = urgent_.empty() ? background_ : urgent_;
-    if (queue.empty()) {
-      changed_.Wait(&mutex_);
-      continue;
-    }
-    std::string id = std::move(queue.front());
-    queue.pop_front();
-    // A layer that was in both queues leaves a place over.
-    const auto job = jobs_.find(id);
-    if (job == jobs_.end() || job->second.is_running) continue;
-    job->second.is_running = true;
-    return Picked{std::move(id), job->second.is_urgent};
+    if (auto picked = TakeJob(); picked.has_value()) return picked;
+    changed_.Wait(&mutex_);
   }
   return std::nullopt;
 }
 
+std::optional<LayerLoader::Picked> LayerLoader::TakeJob() {
+  for (auto* const queue : {&urgent_, &background_}) {
+    while (!queue->empty()) {
+      std::string id = std::move(queue->front());
+      queue->pop_front();
+      // A layer that was in two queues leaves a place over.
+      const auto job = jobs_.find(id);
+      if (job == jobs_.end() || job->second.is_running) continue;
+      if (!job->second.is_urgent() && loading_.count(id) == 0) {
+        jobs_.erase(job);  // all that waited have left
+        continue;
+      }
+      job->second.is_running = true;
+      return Picked{std::move(id), job->second.is_urgent()};
+    }
+  }
+  return std::nullopt;
+}
+
+bool LayerLoader::IsQueuedAgain(const Picked& picked,
+                                const absl::Status& status) {
+  Job& job = jobs_.find(picked.id)->second;
+  // Somebody has asked for it meanwhile: others leave memory for it then.
+  const bool is_due = absl::IsCancelled(status) ||
+                      (absl::IsResourceExhausted(status) && !picked.is_urgent);
+  if (!is_due || !job.is_urgent() || stopping_) return false;
+  job.is_running = false;
+  Queue(picked.id);
+  return true;
+}
+
 void LayerLoader::EndJob(const Picked& picked, const Result& result) {
-  const std::string& id = picked.id;
-  std::vector<Loaded> waiting;
+  std::map<Ticket, Loaded> waiting;
   {
     MutexLock lock(&mutex_);
-    const auto job = jobs_.find(id);
-    // Somebody has asked for it meanwhile: others leave memory for it then.
-    if (absl::IsResourceExhausted(result.status()) && !picked.is_urgent &&
-        job->second.is_urgent && !stopping_) {
-      job->second.is_running = false;
-      urgent_.push_back(id);
-      changed_.Signal();
-      return;
-    }
+    if (IsQueuedAgain(picked, result.status())) return;
+    const auto job = jobs_.find(picked.id);
     waiting = std::move(job->second.waiting);
     jobs_.erase(job);
-    loading_.erase(id);
-    loading_first_.erase(id);
+    loading_.erase(picked.id);
+    loading_first_.erase(picked.id);
   }
-  for (Loaded& loaded : waiting) loaded(result);
+  const bool is_stopped = absl::IsCancelled(result.status());
+  for (auto& [unused, loaded] : waiting) {
+    loaded(is_stopped ? Result(Stopped()) : result);
+  }
 }
 
 LayerLoader::Result LayerLoader::Load(const Picked& picked) {
@@ -161,6 +223,7 @@ LayerLoader::Result LayerLoader::Load(const Picked& picked) {
   const absl::Time start = absl::Now();
   Result loaded = LoadFrom(held, picked.is_urgent);
   const absl::Status& status = loaded.status();
+  if (absl::IsCancelled(status)) return loaded;
   if (store_->metrics() != nullptr) {
     store_->metrics()->LayerBrought(status.code(), absl::Now() - start);
   }
@@ -176,18 +239,32 @@ LayerLoader::Result LayerLoader::Load(const Picked& picked) {
 
 LayerLoader::Result LayerLoader::LoadFrom(
     const std::shared_ptr<const Weights>& held, bool is_urgent) {
-  const int64_t bytes = backend_->EstimateResidentBytes(ShapeOf(held->spec)) +
-                        kLayerRecordBytes + DecoderBytes(held->spec);
-  ASSIGN_OR_RETURN(ByteReservation reservation,
-                   is_urgent ? store_->Reserve(kAnybody, bytes)
-                             : store_->ReserveFree(bytes));
-  ASSIGN_OR_RETURN(auto resident, Build(*held));
-  RETURN_IF_ERROR(WeightStore::Resize(
-      kAnybody, resident->resident_bytes() + kLayerRecordBytes, &reservation));
-  auto loaded =
-      store_->MakeResident(held, std::move(resident), std::move(reservation));
+  ASSIGN_OR_RETURN(WeightStore::Room room, RoomFor(*held, is_urgent));
+  std::shared_ptr<const Weights> loaded;
+  if (room.resident != nullptr) {
+    loaded = store_->Revive(held, std::move(room.resident));
+  } else {
+    ASSIGN_OR_RETURN(auto resident, Build(*held));
+    RETURN_IF_ERROR(WeightStore::Resize(
+        kAnybody, resident->resident_bytes() + kLayerRecordBytes,
+        &room.reservation));
+    loaded = store_->MakeResident(held, std::move(resident),
+                                  std::move(room.reservation));
+  }
   if (loaded == nullptr) return UnknownRecord("weights", held->id);
   return loaded;
+}
+
+absl::StatusOr<WeightStore::Room> LayerLoader::RoomFor(const Weights& held,
+                                                       bool is_urgent) {
+  const int64_t bytes = backend_->EstimateResidentBytes(ShapeOf(held.spec)) +
+                        kLayerRecordBytes + DecoderBytes(held.spec);
+  if (is_urgent) {
+    return store_->AwaitRoom(held, bytes,
+                             [this, &held] { return PatienceFor(held.id); });
+  }
+  ASSIGN_OR_RETURN(ByteReservation reservation, store_->ReserveFree(bytes));
+  return WeightStore::Room{nullptr, std::move(reservation)};
 }
 
 absl::StatusOr<std::shared_ptr<const ResidentWeights>> LayerLoader::Build(

@@ -21,6 +21,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/mutex.h"
 #include "kernels/matrix/backend.h"
 #include "server/weights/weight_store.h"
@@ -44,8 +45,9 @@ class LayerLoader {
  public:
   using Result = absl::StatusOr<std::shared_ptr<const Weights>>;
   // Runs once, on any thread, with the layer in memory. Errors: NOT_FOUND
-  // (unloaded meanwhile), RESOURCE_EXHAUSTED (no room), DATA_LOSS (its file was
-  // damaged: its names are gone), UNAVAILABLE (the loader stops), the disk's.
+  // (unloaded meanwhile), RESOURCE_EXHAUSTED (what stays in memory leaves no
+  // room for it, however long one waits), DATA_LOSS (its file was damaged: its
+  // names are gone), UNAVAILABLE (the loader stops), the disk's.
   using Loaded = absl::AnyInvocable<void(Result result)>;
 
   // The store has a state directory. Both must outlive the loader.
@@ -60,11 +62,23 @@ class LayerLoader {
   // there is no room stays there.
   void Start();
 
-  // Brings a layer before those that nobody waits for.
-  void Fetch(const std::string& id, Loaded loaded);
+  // One who waits for a layer.
+  using Ticket = int64_t;
 
-  // The same, and waits for it.
-  Result Await(const std::string& id);
+  // Brings a layer before those of the start. It waits for room, and those that
+  // are asked for after it wait behind it.
+  Ticket Fetch(const std::string& id, Loaded loaded);
+
+  // Ends the wait: `loaded` runs no more, unless it does already.
+  void Leave(const std::string& id, Ticket ticket);
+
+  // Fetches a layer and waits for it. RESOURCE_EXHAUSTED if it has not come
+  // within that time.
+  Result Await(const std::string& id, absl::Duration at_most);
+
+  // Brings a layer that nobody waits for yet, if there is room or requests in
+  // progress give some back.
+  void Bring(const std::string& id);
 
   // Brings nothing more, and ends those that wait. Returns once no function of
   // Fetch runs any more. May be repeated.
@@ -79,8 +93,11 @@ class LayerLoader {
  private:
   struct Job {
     bool is_running = false;
-    bool is_urgent = false;  // somebody waits
-    std::vector<Loaded> waiting;
+    bool is_asked_for = false;  // by Bring
+    std::map<Ticket, Loaded> waiting;
+
+    // Others leave memory for it.
+    bool is_urgent() const { return is_asked_for || !waiting.empty(); }
   };
 
   struct Picked {
@@ -91,10 +108,19 @@ class LayerLoader {
   void Run();
   // The next layer to bring, whose job runs from then on; none once stopped.
   std::optional<Picked> AwaitJob();
+  std::optional<Picked> TakeJob() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndJob(const Picked& picked, const Result& result);
-  // Others leave memory for an urgent one.
+  // Puts a job that has ended without its layer to where it is due again, if it
+  // is.
+  bool IsQueuedAgain(const Picked& picked, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Queue(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Patience of a job that is running and needs room.
+  RoomPatience PatienceFor(const std::string& id) const;
   Result Load(const Picked& picked);
   Result LoadFrom(const std::shared_ptr<const Weights>& held, bool is_urgent);
+  absl::StatusOr<WeightStore::Room> RoomFor(const Weights& held,
+                                            bool is_urgent);
   absl::StatusOr<std::shared_ptr<const ResidentWeights>> Build(
       const Weights& held);
   Backend* const backend_;
@@ -104,6 +130,7 @@ class LayerLoader {
   mutable Mutex mutex_;
   CondVar changed_;
   std::map<std::string, Job> jobs_ ABSL_GUARDED_BY(mutex_);
+  Ticket next_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<std::string> urgent_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> background_ ABSL_GUARDED_BY(mutex_);
   // Layers of the start.

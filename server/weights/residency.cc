@@ -2,8 +2,10 @@
 //
 // The weight store's layers as they stay in memory, and leave it.
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/weights/weight_store.h"
 
@@ -15,15 +17,19 @@ std::string PinOwner(const Principal* caller) {
   return ManagesAll(caller) ? "" : caller->client_id;
 }
 
+absl::Status NeverRoom(int64_t bytes) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the layer is on the disk, and needs ", bytes,
+      " bytes of memory to be read; --weights_budget_bytes has no such room "
+      "beside the layers that stay: those that are pinned, leased, held by "
+      "programs or on no disk; unload or unpin some, or try again later"));
+}
+
 }  // namespace
 
-void WeightStore::MakeRoom(int64_t bytes) {
-  MutexLock lock(&room_mutex_);
-  const int64_t needed_bytes =
-      budget_.used_bytes() + bytes - budget_.limit_bytes();
+WeightStore::Candidates WeightStore::ResidentLayers() {
+  Candidates candidates;
   const std::set<std::string> pinned = PinnedIds();
-  std::vector<std::shared_ptr<const Weights>> resident;
-  std::vector<EvictionCandidate> candidates;
   for (auto& layer : layers_.records()) {
     if (layer->resident == nullptr) continue;
     EvictionCandidate candidate;
@@ -31,21 +37,134 @@ void WeightStore::MakeRoom(int64_t bytes) {
     candidate.last_use = layer->use->last();
     candidate.leased_until = layer->use->leased_until();
     candidate.is_pinned = pinned.count(layer->id) != 0;
+    candidate.is_held = layer->use->is_held();
     candidate.is_in_use = layer->resident.use_count() > 1;
     candidate.is_on_disk = state()->Has(layer->id);
-    candidates.push_back(candidate);
-    resident.push_back(std::move(layer));
+    candidates.figures.push_back(candidate);
+    candidates.layers.push_back(std::move(layer));
   }
-  const std::vector<size_t> victims = ChooseVictims(
-      candidates, needed_bytes, state_.clock->Now(), state_.eviction);
+  return candidates;
+}
+
+void WeightStore::Evict(const Candidates& candidates,
+                        const std::vector<size_t>& victims) {
+  int64_t evicted = 0;
   for (const size_t victim : victims) {
-    auto on_disk = std::make_shared<Weights>(*resident[victim]);
+    const auto& layer = candidates.layers[victim];
+    auto on_disk = std::make_shared<Weights>(*layer);
     on_disk->resident = nullptr;
-    layers_.Replace(resident[victim], on_disk);
+    on_disk->leaving = layer->resident;
+    if (!layers_.Replace(layer, on_disk)) continue;
+    leaving_.emplace_back(layer->resident, candidates.figures[victim].bytes);
+    ++evicted;
   }
-  if (metrics_ != nullptr) {
-    metrics_->LayersEvicted(static_cast<int64_t>(victims.size()));
+  if (metrics_ != nullptr) metrics_->LayersEvicted(evicted);
+}
+
+void WeightStore::MakeRoom(int64_t bytes) {
+  MutexLock lock(&room_mutex_);
+  const int64_t needed_bytes =
+      budget_.used_bytes() + bytes - budget_.limit_bytes();
+  const Candidates candidates = ResidentLayers();
+  Evict(candidates, ChooseVictims(candidates.figures, needed_bytes,
+                                  state_.clock->Now(), state_.eviction));
+}
+
+int64_t WeightStore::LeavingBytes() {
+  int64_t bytes = 0;
+  for (auto layer = leaving_.begin(); layer != leaving_.end();) {
+    if (layer->first.expired()) {
+      layer = leaving_.erase(layer);
+    } else {
+      bytes += (layer++)->second;
+    }
   }
+  return bytes;
+}
+
+std::shared_ptr<const Weights> WeightStore::Revive(
+    const std::shared_ptr<const Weights>& held,
+    std::shared_ptr<const ResidentWeights> resident) {
+  {
+    MutexLock lock(&room_mutex_);
+    leaving_.erase(std::remove_if(leaving_.begin(), leaving_.end(),
+                                  [&](const auto& layer) {
+                                    return layer.first.lock() == resident;
+                                  }),
+                   leaving_.end());
+  }
+  auto revived = std::make_shared<Weights>(*held);
+  revived->leaving.reset();
+  revived->resident = std::move(resident);
+  return Replace(held, std::move(revived));
+}
+
+absl::StatusOr<WeightStore::Departure> WeightStore::SendAway(int64_t bytes) {
+  MutexLock lock(&room_mutex_);
+  const int64_t limit_bytes = budget_.limit_bytes();
+  const absl::Time now = state_.clock->Now();
+  const Candidates candidates = ResidentLayers();
+  if (bytes > limit_bytes - StayingBytes(candidates.figures, now)) {
+    return NeverRoom(bytes);
+  }
+  const int64_t needed_bytes =
+      budget_.used_bytes() - LeavingBytes() - (limit_bytes - bytes);
+  if (needed_bytes <= 0) return Departure{true};
+  const RoomPlan plan =
+      PlanRoom(candidates.figures, needed_bytes, now, state_.eviction);
+  Evict(candidates, plan.victims);
+  const bool is_enough = !plan.victims.empty();
+  return Departure{is_enough, is_enough ? absl::InfiniteFuture() : plan.next};
+}
+
+absl::StatusOr<WeightStore::Room> WeightStore::AwaitRoom(
+    const Weights& held, int64_t bytes,
+    absl::FunctionRef<RoomPatience()> patience) {
+  const RoomQueue::Place place(room_.get());
+  while (true) {
+    const uint64_t rings = room_->rings();
+    const RoomPatience most = patience();
+    if (most == RoomPatience::kNone) {
+      return absl::CancelledError("nobody waits for the layer any more");
+    }
+    absl::Time next = absl::InfiniteFuture();
+    if (place.is_first()) {
+      if (auto resident = held.leaving.lock()) return Room{resident, {}};
+      auto reserved = budget_.Reserve(bytes);
+      if (reserved.ok()) return Room{nullptr, *std::move(reserved)};
+      ASSIGN_OR_RETURN(const Departure departure, SendAway(bytes));
+      next = departure.next;
+      const bool may_end = departure.is_enough || GiveUpOne(nullptr);
+      if (!may_end && most == RoomPatience::kForUsers) {
+        return reserved.status();
+      }
+    }
+    room_->AwaitRing(rings, next - state_.clock->Now());
+  }
+}
+
+std::shared_ptr<const ResidentWeights> WeightStore::Hold(
+    const Weights& weights) const {
+  struct Held {
+    ~Held() {
+      use->EndHold();
+      resident = nullptr;
+      room->Ring();
+    }
+    std::shared_ptr<LayerUse> use;
+    std::shared_ptr<const ResidentWeights> resident;
+    std::shared_ptr<RoomQueue> room;
+  };
+  if (weights.use == nullptr || weights.resident == nullptr) {
+    return weights.resident;
+  }
+  weights.use->BeginHold();
+  auto held = std::make_shared<Held>();
+  held->use = weights.use;
+  held->resident = weights.resident;
+  held->room = room_;
+  const ResidentWeights* const layer = weights.resident.get();
+  return std::shared_ptr<const ResidentWeights>(std::move(held), layer);
 }
 
 StateFigures WeightStore::state_figures() const {
@@ -110,14 +229,17 @@ absl::Status WeightStore::Unpin(const Principal* caller,
                                 absl::Span<const std::string> weights) {
   ASSIGN_OR_RETURN(const Layers layers, FindAll(caller, weights));
   const std::string owner = PinOwner(caller);
-  MutexLock lock(&pins_mutex_);
-  for (const auto& layer : layers) {
-    for (auto pin = pins_.begin(); pin != pins_.end();) {
-      const bool ends = pin->second == layer->id &&
-                        (ManagesAll(caller) || pin->first == owner);
-      pin = ends ? pins_.erase(pin) : std::next(pin);
+  {
+    MutexLock lock(&pins_mutex_);
+    for (const auto& layer : layers) {
+      for (auto pin = pins_.begin(); pin != pins_.end();) {
+        const bool ends = pin->second == layer->id &&
+                          (ManagesAll(caller) || pin->first == owner);
+        pin = ends ? pins_.erase(pin) : std::next(pin);
+      }
     }
   }
+  room_->Ring();
   return absl::OkStatus();
 }
 

@@ -36,17 +36,17 @@ std::shared_ptr<Traffic> TrafficOf(const std::string& id,
                                             : name);
 }
 
-ByteBudgetOptions ToBudgetOptions(int64_t budget_bytes,
-                                  ServerMetrics* metrics) {
+ByteBudgetOptions ToBudgetOptions(int64_t budget_bytes, ServerMetrics* metrics,
+                                  std::shared_ptr<RoomQueue> room) {
   ByteBudgetOptions options;
   options.name = "weights budget";
   if (budget_bytes > 0) options.limit_bytes = budget_bytes;
   options.advice = "unload weights or raise --weights_budget_bytes";
-  if (metrics != nullptr) {
-    options.on_change = [metrics](int64_t used_bytes) {
-      metrics->SetWeightsBytes(used_bytes);
-    };
-  }
+  options.on_change = [metrics, room = std::move(room),
+                       last_bytes = int64_t{0}](int64_t used_bytes) mutable {
+    if (metrics != nullptr) metrics->SetWeightsBytes(used_bytes);
+    if (used_bytes < std::exchange(last_bytes, used_bytes)) room->Ring();
+  };
   return options;
 }
 
@@ -133,7 +133,8 @@ WeightStore::WeightStore(const StoreLimits& limits, ServerMetrics* metrics,
     : metrics_(metrics),
       state_(std::move(state)),
       limits_(limits),
-      budget_(ToBudgetOptions(limits.budget_bytes, metrics)),
+      room_(std::make_shared<RoomQueue>()),
+      budget_(ToBudgetOptions(limits.budget_bytes, metrics, room_)),
       layers_(ToNamedStoreOptions(limits, &budget_, &accounts_, metrics,
                                   state_.directory)) {
   if (metrics_ != nullptr) metrics_->SetWeightsBudget(limits.budget_bytes);
@@ -186,6 +187,7 @@ std::shared_ptr<const Weights> WeightStore::MakeResident(
     std::shared_ptr<const ResidentWeights> resident,
     ByteReservation reservation) {
   auto loaded = std::make_shared<Weights>(*held);
+  loaded->leaving.reset();
   if (loaded->traffic == nullptr) {
     const absl::StatusOr<NamedWeights> named = Get(kAnybody, held->id);
     loaded->traffic = TrafficOf(
@@ -194,7 +196,15 @@ std::shared_ptr<const Weights> WeightStore::MakeResident(
   }
   loaded->resident =
       WithBudget(std::move(resident), std::move(reservation), loaded->traffic);
-  if (layers_.Replace(held, loaded)) return loaded;
+  return Replace(held, std::move(loaded));
+}
+
+std::shared_ptr<const Weights> WeightStore::Replace(
+    const std::shared_ptr<const Weights>& held,
+    std::shared_ptr<const Weights> loaded) {
+  const bool is_replaced = layers_.Replace(held, loaded);
+  room_->Ring();  // it may leave
+  if (is_replaced) return loaded;
   const auto found = Find(kAnybody, held->id);
   return found.ok() ? *found : nullptr;
 }
@@ -233,7 +243,8 @@ bool WeightStore::GiveUpOne(const std::string* owner) {
 }
 
 absl::StatusOr<ByteReservation> WeightStore::ReserveFree(int64_t bytes) {
-  return budget_.Reserve(bytes);
+  if (room_->is_empty()) return budget_.Reserve(bytes);
+  return absl::ResourceExhaustedError("other layers wait for room in memory");
 }
 
 absl::Status WeightStore::Resize(const Principal* caller, int64_t bytes,
@@ -250,8 +261,10 @@ absl::StatusOr<std::shared_ptr<const Weights>> WeightStore::Commit(
   weights.use = std::make_shared<LayerUse>();
   weights.resident = WithBudget(std::move(weights.resident),
                                 std::move(reservation), weights.traffic);
-  return layers_.Commit(
+  auto committed = layers_.Commit(
       caller, std::make_shared<const Weights>(std::move(weights)), binding);
+  room_->Ring();  // it may leave
+  return committed;
 }
 
 int64_t WeightStore::used_bytes(const Principal* caller) const {

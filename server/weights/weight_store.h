@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -35,11 +36,12 @@
 #include "server/weights/name_binding.h"
 #include "server/weights/named_store.h"
 #include "server/weights/owners.h"
+#include "server/weights/room_queue.h"
 
 namespace qgemm {
 
-// Last request for a layer, and the time until which clients want it to stay in
-// memory. Thread-safe.
+// Last request for a layer, the time until which clients want it to stay in
+// memory, and the programs that keep it there. Thread-safe.
 class LayerUse {
  public:
   void Touch(absl::Time now) {
@@ -53,6 +55,9 @@ class LayerUse {
                                   leased, wanted, std::memory_order_relaxed)) {
     }
   }
+  void BeginHold() { holds_.fetch_add(1, std::memory_order_relaxed); }
+  void EndHold() { holds_.fetch_sub(1, std::memory_order_relaxed); }
+  bool is_held() const { return holds_.load(std::memory_order_relaxed) > 0; }
   // The infinite past if there was none.
   absl::Time last() const { return TimeOf(last_); }
   absl::Time leased_until() const { return TimeOf(leased_until_); }
@@ -65,6 +70,7 @@ class LayerUse {
 
   std::atomic<int64_t> last_{0};
   std::atomic<int64_t> leased_until_{0};
+  std::atomic<int64_t> holds_{0};
 };
 
 // One layer that the server holds. Immutable: one that is brought from the disk
@@ -79,6 +85,8 @@ struct Weights {
   std::shared_ptr<Traffic> traffic = nullptr;
   // Set by the store; of all records of the layer.
   std::shared_ptr<LayerUse> use = nullptr;
+  // Memory that has left, as long as somebody still uses it; set by the store.
+  std::weak_ptr<const ResidentWeights> leaving = {};
 };
 
 // Memory that counts for a client that holds the layer.
@@ -106,6 +114,13 @@ struct StateTier {
 inline constexpr int64_t kLayerRecordBytes = 2048;
 inline constexpr int64_t kNameRecordBytes = 384;
 
+// Patience of one that waits for room in the budget.
+enum class RoomPatience : uint8_t {
+  kNone,      // no longer
+  kForUsers,  // as long as bytes come back from requests in progress
+  kForTime,   // also until layers were left alone for long enough
+};
+
 using NamedWeights = NamedRecord<Weights>;
 using WeightsPage = ListPage<Weights>;
 
@@ -132,8 +147,27 @@ class WeightStore {
   // leave memory for it, as ChooseVictims says.
   absl::StatusOr<ByteReservation> Reserve(const Principal* caller,
                                           int64_t bytes);
-  // The same, if there is room without that.
+  // The same, if there is room without that and nobody waits for some.
   absl::StatusOr<ByteReservation> ReserveFree(int64_t bytes);
+
+  // Room for a layer that is on the disk alone: its memory, which some request
+  // still used, or else a reservation.
+  struct Room {
+    std::shared_ptr<const ResidentWeights> resident;
+    ByteReservation reservation;
+  };
+  // Waits its turn, and then until layers have left memory for the bytes, those
+  // in use too: their bytes come back with their last user. `patience` is asked
+  // again after RingRoom. Errors: RESOURCE_EXHAUSTED (what stays in memory
+  // leaves no such room, however long one waits, or it may wait for users
+  // alone), CANCELLED (it may wait no longer).
+  absl::StatusOr<Room> AwaitRoom(const Weights& held, int64_t bytes,
+                                 absl::FunctionRef<RoomPatience()> patience);
+  void RingRoom() { room_->Ring(); }
+
+  // The layer's memory for a program, which keeps it there with the copies of
+  // the pointer.
+  std::shared_ptr<const ResidentWeights> Hold(const Weights& weights) const;
 
   // Gives up an upload that waits to be continued, of that client alone if it
   // is not null; false if there is none.
@@ -227,6 +261,11 @@ class WeightStore {
       std::shared_ptr<const ResidentWeights> resident,
       ByteReservation reservation);
 
+  // The same with memory that AwaitRoom has found.
+  std::shared_ptr<const Weights> Revive(
+      const std::shared_ptr<const Weights>& held,
+      std::shared_ptr<const ResidentWeights> resident);
+
   // All layers, in the order of their ids.
   std::vector<std::shared_ptr<const Weights>> layers() const {
     return layers_.records();
@@ -266,9 +305,33 @@ class WeightStore {
   OwnerAccounts* accounts() { return &accounts_; }
 
  private:
+  // Layers in memory, and what decides which of them go.
+  struct Candidates {
+    Layers layers;
+    std::vector<EvictionCandidate> figures;
+  };
+  Candidates ResidentLayers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(room_mutex_);
+  // Drops the memory of layers that are on the disk.
+  void Evict(const Candidates& candidates, const std::vector<size_t>& victims)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(room_mutex_);
   // Sends layers to the disk so that so many bytes come back, if that can be.
   void MakeRoom(int64_t bytes);
+  // Bytes of layers that have left and that somebody still uses.
+  int64_t LeavingBytes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(room_mutex_);
+
+  struct Departure {
+    bool is_enough = false;  // the bytes are there, or come with the last users
+    absl::Time next = absl::InfiniteFuture();  // when more may leave
+  };
+  // Sends layers to the disk for one that waits. Errors: RESOURCE_EXHAUSTED
+  // (AwaitRoom's).
+  absl::StatusOr<Departure> SendAway(int64_t bytes);
   bool GiveUpOne(const std::string* owner);
+  // Puts a record with memory in the place of one without; returns what
+  // MakeResident does.
+  std::shared_ptr<const Weights> Replace(
+      const std::shared_ptr<const Weights>& held,
+      std::shared_ptr<const Weights> loaded);
   absl::StatusOr<Layers> FindAll(const Principal* caller,
                                  absl::Span<const std::string> weights) const;
   // Ids of the layers that are pinned, by a flag or by clients. Forgets pins of
@@ -278,10 +341,16 @@ class WeightStore {
   ServerMetrics* const metrics_;
   const StateTier state_;
   const StoreLimits limits_;
+  // Rung whenever there may be more room. Of all that give some back, which may
+  // outlive the store.
+  const std::shared_ptr<RoomQueue> room_;
   ByteBudget budget_;
   OwnerAccounts accounts_;
   NamedStore<Weights> layers_;
   Mutex room_mutex_;  // one makes room at a time
+  // Memory that has left its record, and its bytes.
+  std::vector<std::pair<std::weak_ptr<const ResidentWeights>, int64_t>> leaving_
+      ABSL_GUARDED_BY(room_mutex_);
   Mutex pins_mutex_;
   // The client's id, empty for one that manages all, and the layer's.
   std::set<std::pair<std::string, std::string>> pins_

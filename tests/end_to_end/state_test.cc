@@ -166,9 +166,7 @@ TEST_F(StateTest, RequestsOfAllKindsWaitForTheirLayer) {
 
 TEST_F(StateTest, LayersLeaveMemoryForOthersAndComeBack) {
   constexpr int kLayers = 12;
-  // Ten layers. One that is read takes as much as four and a half while it is,
-  // beside the pinned one and those that calls and reads before still use.
-  constexpr int64_t kBudget = 800 << 10;
+  constexpr int64_t kBudget = 600 << 10;  // some three of the layers
   const auto name = [](int i) { return absl::StrCat("layer", i); };
   ServerOptions options;
   options.state_dir = folder_.File("state");
@@ -201,6 +199,68 @@ TEST_F(StateTest, LayersLeaveMemoryForOthersAndComeBack) {
     EXPECT_GT(on_disk, 0);
     EXPECT_LT(on_disk, kLayers);
   }
+}
+
+// One that is read leaves room for one of those that all the clients use.
+TEST_F(StateTest, ClientsThatWalkThroughMoreThanFitsWaitTheirTurn) {
+  constexpr int kLayers = 12;
+  constexpr int kClients = 6;
+  constexpr int kSteps = 40;
+  constexpr int kRows = 256;
+  constexpr int64_t kBudget = 440 << 10;
+  const auto name = [](int i) { return absl::StrCat("layer", i); };
+  ServerOptions options;
+  options.state_dir = folder_.File("state");
+  options.eviction.min_residency = absl::ZeroDuration();
+  options.backend.kind = BackendKind::kCpu;
+  options.weights_budget_bytes = kBudget;
+  TestServer server(options);
+  std::vector<v1::GemmRequest> requests;
+  std::vector<std::string> answers;
+  for (int i = 0; i < kLayers; ++i) {
+    const Client client = server.NewClient();
+    MustLoad(client, NewUpload(2048), name(i));
+    requests.push_back(MakeGemm(name(i), kRows, kK, &random_));
+    answers.push_back(MustMultiply(client, requests.back()));
+  }
+  const auto walk = [&](int first) {
+    const Client client = server.NewClient();
+    for (int step = 0; step < kSteps; ++step) {
+      const int i = (first + step) % kLayers;
+      EXPECT_EQ(MustMultiply(client, requests[i]), answers[i]) << name(i);
+    }
+  };
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kClients; ++i) clients.emplace_back(walk, 2 * i);
+  for (std::thread& client : clients) client.join();
+  EXPECT_LE(server.NewClient().Info().weights_bytes(), kBudget);
+}
+
+TEST_F(StateTest, WhatPinnedLayersLeaveNoRoomForIsRefused) {
+  constexpr int kLayers = 8;
+  const auto name = [](int i) { return absl::StrCat("layer", i); };
+  ServerOptions options;
+  options.state_dir = folder_.File("state");
+  options.eviction.min_residency = absl::ZeroDuration();
+  options.backend.kind = BackendKind::kCpu;
+  options.weights_budget_bytes = 600 << 10;
+  TestServer server(options);
+  const Client client = server.NewClient();
+  for (int i = 0; i < kLayers; ++i) {
+    MustLoad(client, NewUpload(2048), name(i));
+  }
+  // Those in memory, until the next one finds no room.
+  grpc::Status refused;
+  for (int i = kLayers - 1; i >= 0 && refused.ok(); --i) {
+    refused = client.Gemm(MakeGemm(name(i), 1, kK, &random_)).status;
+    grpc::ClientContext context;
+    v1::PinWeightsRequest request;
+    request.add_weights(name(i));
+    v1::PinWeightsResponse response;
+    ASSERT_TRUE(client.stub()->PinWeights(&context, request, &response).ok());
+  }
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("pinned"));
 }
 
 TEST_F(StateTest, LayersJustUsedDoNotLeaveMemory) {

@@ -62,6 +62,46 @@ TEST(Eviction, NothingIsNeededForNothing) {
   EXPECT_THAT(Choose({}, 1), IsEmpty());
 }
 
+RoomPlan Plan(const std::vector<EvictionCandidate>& layers, int64_t bytes) {
+  return PlanRoom(layers, bytes, kNow, {absl::Seconds(1)});
+}
+
+TEST(RoomPlan, TakesWhatIsInUseAfterAllOthers) {
+  std::vector<EvictionCandidate> layers = {
+      UsedAgo(absl::Seconds(5)), UsedAgo(absl::Seconds(9)),
+      UsedAgo(absl::Seconds(7)), UsedAgo(absl::Seconds(8))};
+  layers[1].is_in_use = true;
+  layers[3].is_in_use = true;
+  EXPECT_THAT(Plan(layers, 11).victims, ElementsAre(2, 0));
+  EXPECT_THAT(Plan(layers, 31).victims, ElementsAre(2, 0, 1, 3));
+  EXPECT_THAT(Plan(layers, 41).victims, IsEmpty());
+  EXPECT_EQ(Plan(layers, 41).next, absl::InfiniteFuture());
+}
+
+TEST(RoomPlan, LeavesWhatStays) {
+  std::vector<EvictionCandidate> layers(5, UsedAgo(absl::Seconds(9)));
+  layers[0].is_pinned = true;
+  layers[1].is_held = true;
+  layers[2].is_on_disk = false;
+  layers[3].leased_until = kNow + absl::Nanoseconds(1);
+  EXPECT_THAT(Plan(layers, 10).victims, ElementsAre(4));
+  EXPECT_THAT(Plan(layers, 11).victims, IsEmpty());
+  EXPECT_EQ(Plan(layers, 11).next, absl::InfiniteFuture());
+  EXPECT_EQ(StayingBytes(layers, kNow), 40);
+  EXPECT_EQ(StayingBytes(layers, kNow + absl::Nanoseconds(1)), 30);
+}
+
+TEST(RoomPlan, WaitsUntilEnoughWasLeftAlone) {
+  const std::vector<EvictionCandidate> layers = {
+      UsedAgo(absl::Milliseconds(100)), UsedAgo(absl::Milliseconds(700)),
+      UsedAgo(absl::Seconds(2)), UsedAgo(absl::Milliseconds(400))};
+  EXPECT_THAT(Plan(layers, 10).victims, ElementsAre(2));
+  EXPECT_THAT(Plan(layers, 11).victims, IsEmpty());
+  EXPECT_EQ(Plan(layers, 11).next, kNow + absl::Milliseconds(300));
+  EXPECT_EQ(Plan(layers, 30).next, kNow + absl::Milliseconds(600));
+  EXPECT_EQ(Plan(layers, 40).next, kNow + absl::Milliseconds(900));
+}
+
 TEST(EvictionTest, ALeaseKeepsALayerUntilItsEnd) {
   const absl::Time now = absl::UnixEpoch() + absl::Hours(1);
   EvictionCandidate leased;

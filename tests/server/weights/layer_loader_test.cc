@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -24,11 +26,16 @@
 #include "tests/server/storage/fault_files.h"
 #include "tests/server/storage/random_layer.h"
 #include "tests/support/fake_async_backend.h"
+#include "tests/support/fake_clock.h"
 
 namespace qgemm {
 namespace {
 
+using ::testing::HasSubstr;
+
 constexpr int kLayers = 5;
+
+constexpr absl::Duration kForever = absl::InfiniteDuration();
 
 std::string NameOf(int i) { return absl::StrCat("layer", i); }
 
@@ -49,8 +56,10 @@ class LayerLoaderTest : public testing::Test {
   }
 
   // A store that has restored the directory, with room for so many layers.
-  std::unique_ptr<WeightStore> NewStore(int64_t layers = 1000,
-                                        ServerMetrics* metrics = nullptr) {
+  std::unique_ptr<WeightStore> NewStore(
+      int64_t layers = 1000, ServerMetrics* metrics = nullptr,
+      const Clock* clock = nullptr,
+      absl::Duration min_residency = absl::ZeroDuration()) {
     const int64_t layer_bytes =
         backend_.EstimateResidentBytes(ShapeOf(layers_[0].spec)) +
         kLayerRecordBytes;
@@ -58,9 +67,24 @@ class LayerLoaderTest : public testing::Test {
         StoreLimits{layers * layer_bytes + kLayers * kNameRecordBytes +
                     DecoderBytes(layers_[0].spec)},
         metrics,
-        StateTier{directory_.get(), &clock_, {}, {absl::ZeroDuration()}});
+        StateTier{directory_.get(),
+                  clock == nullptr ? &clock_ : clock,
+                  {},
+                  {min_residency}});
     CHECK_OK(store->Restore());
     return store;
+  }
+
+  // The memory of the first layers, of which the first was used longest ago.
+  std::vector<std::shared_ptr<const ResidentWeights>> Use(int layers,
+                                                          WeightStore* store,
+                                                          LayerLoader* loader) {
+    std::vector<std::shared_ptr<const ResidentWeights>> used;
+    for (int i = 0; i < layers; ++i) {
+      CHECK_OK(loader->Await(layers_[i].id(), kForever).status());
+      used.push_back((*store->FindToUse(kAnybody, NameOf(i)))->resident);
+    }
+    return used;
   }
 
   static int Resident(const WeightStore& store) {
@@ -153,7 +177,7 @@ TEST_F(LayerLoaderTest, BringsAllLayersAfterAStart) {
   LayerLoader loader(&backend_, store.get(), {2, {NameOf(3)}});
   loader.Start();
   for (int i = 0; i < kLayers; ++i) {
-    const auto layer = loader.Await(layers_[i].id());
+    const auto layer = loader.Await(layers_[i].id(), kForever);
     ASSERT_TRUE(layer.ok()) << layer.status();
     EXPECT_EQ((*layer)->id, layers_[i].id());
     EXPECT_NE((*layer)->resident, nullptr);
@@ -169,27 +193,157 @@ TEST_F(LayerLoaderTest, LeavesOnTheDiskWhatHasNoRoomUntilSomebodyAsks) {
   loader.Start();
   for (int round = 0; round < 3; ++round) {
     for (const RandomLayer& layer : layers_) {
-      const auto brought = loader.Await(layer.id());
+      const auto brought = loader.Await(layer.id(), kForever);
       ASSERT_TRUE(brought.ok()) << brought.status();
       EXPECT_LE(Resident(*store), 2);
     }
   }
 }
 
-TEST_F(LayerLoaderTest, WhatIsInUseDoesNotLeave) {
+// A layer that is being fetched.
+struct Fetched {
+  Fetched(LayerLoader* loader, const std::string& id)
+      : ticket(loader->Fetch(id, [this](LayerLoader::Result result) {
+          promise.set_value(std::move(result));
+        })) {}
+
+  bool is_ready() const {
+    return result.wait_for(std::chrono::seconds(0)) ==
+           std::future_status::ready;
+  }
+
+  std::promise<LayerLoader::Result> promise;
+  std::future<LayerLoader::Result> result = promise.get_future();
+  LayerLoader::Ticket ticket;
+};
+
+TEST_F(LayerLoaderTest, WaitsForTheLastUserOfALayer) {
   const auto store = NewStore(2);
   LayerLoader loader(&backend_, store.get(), {1, {}});
   loader.Start();
-  std::vector<std::shared_ptr<const ResidentWeights>> used;
-  for (int i = 0; i < 2; ++i) {
-    used.push_back((*loader.Await(layers_[i].id()))->resident);
+  auto used = Use(2, store.get(), &loader);
+  Fetched fetched(&loader, layers_[2].id());
+  // The oldest has left the store for it, and its user has it still.
+  while ((*store->Find(kAnybody, NameOf(0)))->resident != nullptr) {
+    std::this_thread::yield();
   }
-  EXPECT_TRUE(
-      absl::IsResourceExhausted(loader.Await(layers_[2].id()).status()));
-  used.pop_back();
-  EXPECT_TRUE(loader.Await(layers_[2].id()).ok());
+  EXPECT_NE((*store->Find(kAnybody, NameOf(1)))->resident, nullptr);
+  EXPECT_FALSE(fetched.is_ready());
+  EXPECT_EQ(used[0].use_count(), 1);
+  used[0] = nullptr;
+  ASSERT_TRUE(fetched.result.get().ok());
+  EXPECT_NE((*store->Find(kAnybody, NameOf(1)))->resident, nullptr);
+}
+
+TEST_F(LayerLoaderTest, ALayerThatIsStillUsedComesBackWithoutItsFile) {
+  const auto store = NewStore(2);
+  LayerLoader loader(&backend_, store.get(), {1, {}});
+  loader.Start();
+  auto used = Use(2, store.get(), &loader);
+  Fetched gone(&loader, layers_[2].id());
+  while ((*store->Find(kAnybody, NameOf(0)))->resident != nullptr) {
+    std::this_thread::yield();
+  }
+  Fetched again(&loader, layers_[0].id());
+  EXPECT_FALSE(again.is_ready());
+  loader.Leave(layers_[2].id(), gone.ticket);
+  const auto back = again.result.get();
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ((*back)->resident, used[0]);
+  EXPECT_FALSE(gone.is_ready());
+}
+
+TEST_F(LayerLoaderTest, WaitsUntilALayerWasLeftAloneForLongEnough) {
+  FakeClock clock;
+  const auto store = NewStore(1, nullptr, &clock, absl::Seconds(1));
+  LayerLoader loader(&backend_, store.get(), {1, {}});
+  loader.Start();
+  ASSERT_TRUE(loader.Await(layers_[0].id(), kForever).ok());
+  ASSERT_TRUE(store->FindToUse(kAnybody, NameOf(0)).ok());
+  Fetched fetched(&loader, layers_[1].id());
+  loader.Bring(layers_[1].id());  // joins it, and does not end it
   EXPECT_NE((*store->Find(kAnybody, NameOf(0)))->resident, nullptr);
-  EXPECT_EQ((*store->Find(kAnybody, NameOf(1)))->resident, nullptr);
+  EXPECT_FALSE(fetched.is_ready());
+  clock.Advance(absl::Seconds(1));
+  store->RingRoom();
+  EXPECT_TRUE(fetched.result.get().ok());
+  EXPECT_EQ((*store->Find(kAnybody, NameOf(0)))->resident, nullptr);
+}
+
+// None of them waits: a test that does fails by its time limit.
+TEST_F(LayerLoaderTest, RefusesWhatNeverHasRoom) {
+  const auto store = NewStore(2);
+  LayerLoader loader(&backend_, store.get(), {1, {}});
+  loader.Start();
+  const auto refused = [&] {
+    const absl::Status status =
+        loader.Await(layers_[2].id(), kForever).status();
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("--weights_budget_bytes"));
+    return absl::IsResourceExhausted(status);
+  };
+  const std::vector<std::string> names = {NameOf(0), NameOf(1)};
+  std::vector<std::shared_ptr<const ResidentWeights>> held;
+  for (int i = 0; i < 2; ++i) {
+    held.push_back(store->Hold(**loader.Await(layers_[i].id(), kForever)));
+  }
+  EXPECT_TRUE(refused());
+  ASSERT_TRUE(store->Pin(kAnybody, names).ok());
+  held.clear();
+  EXPECT_TRUE(refused());
+  ASSERT_TRUE(store->Touch(kAnybody, names, absl::Hours(1)).ok());
+  ASSERT_TRUE(store->Unpin(kAnybody, names).ok());
+  EXPECT_TRUE(refused());
+  const auto narrow = NewStore(0);
+  LayerLoader none(&backend_, narrow.get(), {1, {}});
+  none.Start();
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      none.Await(layers_[0].id(), kForever).status()));
+}
+
+TEST_F(LayerLoaderTest, AStopEndsTheWaitForRoom) {
+  const auto store = NewStore(1);
+  LayerLoader loader(&backend_, store.get(), {1, {}});
+  loader.Start();
+  const auto used = (*loader.Await(layers_[0].id(), kForever))->resident;
+  Fetched first(&loader, layers_[1].id());
+  Fetched second(&loader, layers_[2].id());
+  while ((*store->Find(kAnybody, NameOf(0)))->resident != nullptr) {
+    std::this_thread::yield();
+  }
+  loader.Stop();
+  EXPECT_TRUE(absl::IsUnavailable(first.result.get().status()));
+  EXPECT_TRUE(absl::IsUnavailable(second.result.get().status()));
+}
+
+// Users hold what they got for a moment, in all threads at once, and there is
+// room for two layers.
+TEST_F(LayerLoaderTest, EveryUserGetsItsLayer) {
+  constexpr int kUsers = 4;
+  constexpr int kRounds = 200;
+  const auto store = NewStore(2);
+  LayerLoader loader(&backend_, store.get(), {3, {}});
+  loader.Start();
+  const auto use = [&](uint64_t seed) {
+    RandomGenerator random(seed);
+    for (int round = 0; round < kRounds; ++round) {
+      const auto i = RandomInt(0, kLayers - 1, &random);
+      auto layer = store->FindToUse(kAnybody, NameOf(static_cast<int>(i)));
+      ASSERT_TRUE(layer.ok());
+      if ((*layer)->resident == nullptr) {
+        layer = loader.Await(layers_[i].id(), kForever);
+        ASSERT_TRUE(layer.ok()) << layer.status();
+      }
+      ASSERT_EQ((*layer)->id, layers_[i].id());
+      ASSERT_NE((*layer)->resident, nullptr);
+      std::this_thread::yield();
+    }
+  };
+  std::vector<std::thread> users;
+  for (int i = 0; i < kUsers; ++i) users.emplace_back(use, FreshSeed());
+  for (std::thread& user : users) user.join();
+  loader.Stop();
+  EXPECT_LE(store->reserved_bytes(), store->budget_bytes());
 }
 
 TEST_F(LayerLoaderTest, ADamagedLayerLosesItsNames) {
@@ -199,10 +353,10 @@ TEST_F(LayerLoaderTest, ADamagedLayerLosesItsNames) {
       absl::StrCat("layers/", id, ".qgw"))[kWeightsFileHeaderBytes + 9] ^= 1;
   LayerLoader loader(&backend_, store.get(), {1, {}});
   loader.Start();
-  EXPECT_FALSE(loader.Await(id).ok());
+  EXPECT_FALSE(loader.Await(id, kForever).ok());
   EXPECT_TRUE(absl::IsNotFound(store->Find(kAnybody, NameOf(1)).status()));
   EXPECT_FALSE(directory_->Has(id));
-  EXPECT_TRUE(loader.Await(layers_[0].id()).ok());
+  EXPECT_TRUE(loader.Await(layers_[0].id(), kForever).ok());
 }
 
 TEST_F(LayerLoaderTest, ALayerThatWasUnloadedIsNotBrought) {
@@ -210,7 +364,8 @@ TEST_F(LayerLoaderTest, ALayerThatWasUnloadedIsNotBrought) {
   ASSERT_TRUE(store->Unload(kAnybody, NameOf(2)).ok());
   LayerLoader loader(&backend_, store.get(), {1, {}});
   loader.Start();
-  EXPECT_TRUE(absl::IsNotFound(loader.Await(layers_[2].id()).status()));
+  EXPECT_TRUE(
+      absl::IsNotFound(loader.Await(layers_[2].id(), kForever).status()));
 }
 
 TEST_F(LayerLoaderTest, ABackendThatFailsIsTold) {
@@ -218,7 +373,8 @@ TEST_F(LayerLoaderTest, ABackendThatFailsIsTold) {
   backend_.FailBuilders(1000, absl::UnavailableError("lost"));
   LayerLoader loader(&backend_, store.get(), {1, {}});
   loader.Start();
-  EXPECT_TRUE(absl::IsUnavailable(loader.Await(layers_[0].id()).status()));
+  EXPECT_TRUE(
+      absl::IsUnavailable(loader.Await(layers_[0].id(), kForever).status()));
   EXPECT_TRUE(store->Find(kAnybody, NameOf(0)).ok());
   EXPECT_TRUE(directory_->Has(layers_[0].id()));
 }
