@@ -16,18 +16,23 @@ namespace {
 class ListCommand final : public Command {
  public:
   CLI::App* AddTo(CLI::App* app) override {
-    return app->add_subcommand("list",
-                               "Lists the layers that the server holds");
+    CLI::App* const command =
+        app->add_subcommand("list", "Lists the layers that the server holds");
+    flags::AddOption(command, "prefix", &prefix_,
+                     "Those alone of which a name begins so");
+    return command;
   }
   absl::Status Run(const CommonOptions& common) override {
     ASSIGN_OR_RETURN(const auto client, common.Connect());
-    ASSIGN_OR_RETURN(const auto layers, client->ListWeights(common.Deadline()));
+    ASSIGN_OR_RETURN(const auto layers,
+                     client->ListWeightsWithPrefix(prefix_, common.Deadline()));
     if (common.json) {
       OrderedJson weights = OrderedJson::array();
       for (const auto& layer : layers) weights.push_back(ToJson(layer));
       Print(FormatJson({{"weights", weights}}));
     } else if (layers.empty()) {
-      Print("the server holds no weights\n");
+      Print(prefix_.empty() ? "the server holds no weights\n"
+                            : "the server holds no such weights\n");
     } else {
       Print(FormatTable(Rows(layers)));
     }
@@ -48,6 +53,8 @@ class ListCommand final : public Command {
     }
     return rows;
   }
+
+  std::string prefix_;
 };
 
 class DescribeCommand final : public Command {
@@ -92,6 +99,9 @@ class UnloadCommand final : public Command {
     flags::AddOption(command, "if_match", &if_match_,
                      "Fails unless WEIGHTS have this id, whole or its first "
                      "digits");
+    flags::AddSwitch(command, "keep_on_disk", &keep_on_disk_,
+                     "Drops their memory alone: they stay on the server's "
+                     "disk, under their names");
     return command;
   }
   absl::Status CheckUsage() override {
@@ -102,6 +112,10 @@ class UnloadCommand final : public Command {
     if (!prefix_.empty() && !if_match_.empty()) {
       return absl::InvalidArgumentError(
           "--if_match is about one layer; give it without --prefix");
+    }
+    if (!prefix_.empty() && keep_on_disk_) {
+      return absl::InvalidArgumentError(
+          "--keep_on_disk is about one layer; give it without --prefix");
     }
     return absl::OkStatus();
   }
@@ -119,6 +133,14 @@ class UnloadCommand final : public Command {
                      ResolveWeights(weights_, deadline, client.get()));
     ASSIGN_OR_RETURN(const std::string if_match,
                      ResolveWeights(if_match_, deadline, client.get()));
+    if (keep_on_disk_) {
+      RETURN_IF_ERROR(client->UnloadWeightsToDisk(weights, deadline, if_match));
+      Print(common.json
+                ? FormatJson({{"weights", weights}, {"kept_on_disk", true}})
+                : absl::StrCat("kept ", PrintableText(weights),
+                               " on the disk alone\n"));
+      return absl::OkStatus();
+    }
     ASSIGN_OR_RETURN(const bool freed,
                      client->UnloadWeights(weights, deadline, if_match));
     if (common.json) {
@@ -136,6 +158,7 @@ class UnloadCommand final : public Command {
   std::string weights_;
   std::string prefix_;
   std::string if_match_;
+  bool keep_on_disk_ = false;
 };
 
 OrderedJson InfoJson(const ServerInfo& server) {

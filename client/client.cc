@@ -301,6 +301,13 @@ absl::StatusOr<std::vector<std::string>> Client::FindMissingWeights(
 
 absl::StatusOr<std::vector<WeightsInfo>> Client::ListWeights(
     absl::Time deadline) {
+  return ListWeightsWithPrefix("", deadline);
+}
+
+absl::StatusOr<std::vector<WeightsInfo>> Client::ListWeightsWithPrefix(
+    absl::string_view prefix, absl::Time deadline) {
+  v1::ListWeightsRequest request;
+  request.set_prefix(std::string(prefix));
   std::vector<WeightsInfo> weights;
   const auto take = [&weights](const v1::ListWeightsResponse& response) {
     for (const v1::WeightsInfo& info : response.weights()) {
@@ -308,9 +315,8 @@ absl::StatusOr<std::vector<WeightsInfo>> Client::ListWeights(
     }
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(
-      (impl_->CallForPages<v1::ListWeightsResponse, v1::ListWeightsRequest>(
-          "/qgemm.v1.Qgemm/ListWeights", deadline, take)));
+  RETURN_IF_ERROR(impl_->CallForPages<v1::ListWeightsResponse>(
+      "/qgemm.v1.Qgemm/ListWeights", std::move(request), deadline, take));
   return weights;
 }
 

@@ -170,9 +170,8 @@ class Client::Impl {
   // Calls one server for page after page, each of which `take` is given.
   template <typename Response, typename Request>
   absl::Status CallForPages(
-      const char* method, absl::Time deadline,
+      const char* method, Request request, absl::Time deadline,
       absl::FunctionRef<absl::Status(const Response&)> take) {
-    Request request;
     request.set_page_size(kPageEntries);
     ChannelPool::Request where;
     while (true) {

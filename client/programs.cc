@@ -150,9 +150,9 @@ absl::StatusOr<std::vector<ProgramInfo>> Client::ListPrograms(
     }
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(
-      (impl_->CallForPages<v1::ListProgramsResponse, v1::ListProgramsRequest>(
-          "/qgemm.v1.Qgemm/ListPrograms", deadline, take)));
+  RETURN_IF_ERROR(impl_->CallForPages<v1::ListProgramsResponse>(
+      "/qgemm.v1.Qgemm/ListPrograms", v1::ListProgramsRequest(), deadline,
+      take));
   return programs;
 }
 

@@ -24,6 +24,19 @@ v1::PinWeightsRequest ToPinRequest(absl::Span<const std::string> weights) {
 
 }  // namespace
 
+absl::Status Client::UnloadWeightsToDisk(absl::string_view name_or_id,
+                                         absl::Time deadline,
+                                         absl::string_view if_match) {
+  v1::UnloadWeightsRequest request;
+  request.set_weights(std::string(name_or_id));
+  request.set_if_match(std::string(if_match));
+  request.set_keep_on_disk(true);
+  return impl_
+      ->CallEveryServer<v1::UnloadWeightsResponse>(
+          "/qgemm.v1.Qgemm/UnloadWeights", request, deadline)
+      .status();
+}
+
 absl::StatusOr<int64_t> Client::UnloadWeightsWithPrefix(
     absl::string_view prefix, absl::Time deadline) {
   v1::UnloadWeightsRequest request;

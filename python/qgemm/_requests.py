@@ -25,8 +25,9 @@ def info() -> Call[pb.GetServerInfoResponse]:
                  lambda answer: answer)
 
 
-def weights_page(token: str) -> Call[Page[pb.WeightsInfo]]:
-    request = pb.ListWeightsRequest(page_size=_PAGE_SIZE, page_token=token)
+def weights_page(prefix: str, token: str) -> Call[Page[pb.WeightsInfo]]:
+    request = pb.ListWeightsRequest(page_size=_PAGE_SIZE, page_token=token,
+                                    prefix=prefix)
     return _call("ListWeights", request, pb.ListWeightsResponse,
                  lambda answer: (list(answer.weights), answer.next_page_token))
 
@@ -36,8 +37,9 @@ def describe(weights: str) -> Call[pb.WeightsInfo]:
                  pb.GetWeightsResponse, lambda answer: answer.weights)
 
 
-def unload(weights: str, if_match: str) -> Call[bool]:
-    request = pb.UnloadWeightsRequest(weights=weights, if_match=if_match)
+def unload(weights: str, if_match: str, keep_on_disk: bool) -> Call[bool]:
+    request = pb.UnloadWeightsRequest(weights=weights, if_match=if_match,
+                                      keep_on_disk=keep_on_disk)
     return _call("UnloadWeights", request, pb.UnloadWeightsResponse,
                  lambda answer: answer.freed)
 

@@ -11,6 +11,7 @@ it was made in. Preparing and hashing weights takes the loop's thread.
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from typing import (Any, AsyncIterator, Awaitable, Callable, Iterator, Mapping,
                     Optional, Sequence, Union)
@@ -94,14 +95,16 @@ class Client:
         return await self._at_every(
             lambda server: self._upload(upload, server, timeout))
 
-    async def weights(self) -> list[pb.WeightsInfo]:
-        return await self._pages(_requests.weights_page)
+    async def weights(self, prefix: str = "") -> list[pb.WeightsInfo]:
+        return await self._pages(functools.partial(_requests.weights_page, prefix))
 
     async def describe(self, weights: str) -> pb.WeightsInfo:
         return await self._unary(_requests.describe(weights))
 
-    async def unload(self, weights: str, *, if_match: str = "") -> bool:
-        return await self._to_every(_requests.unload(weights, if_match))
+    async def unload(self, weights: str, *, if_match: str = "",
+                     keep_on_disk: bool = False) -> bool:
+        return await self._to_every(
+            _requests.unload(weights, if_match, keep_on_disk))
 
     # Computing ------------------------------------------------------------------
 

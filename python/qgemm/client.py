@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Any, Callable, Mapping, Optional, Sequence, Union, overload
 
@@ -143,17 +144,21 @@ class Client:
         return _connection.to_every(
             self._pool, lambda server: self._upload(upload, server, timeout))
 
-    def weights(self) -> list[pb.WeightsInfo]:
-        """All layers that the client may read."""
-        return self._pages(_requests.weights_page)
+    def weights(self, prefix: str = "") -> list[pb.WeightsInfo]:
+        """All layers that the client may read, or those with a name that begins so."""
+        return self._pages(functools.partial(_requests.weights_page, prefix))
 
     def describe(self, weights: str) -> pb.WeightsInfo:
         """The layer of a name or id."""
         return self._unary(_requests.describe(weights))
 
-    def unload(self, weights: str, *, if_match: str = "") -> bool:
-        """Drops a name, or an id with all its names; True if the weights went."""
-        return self._to_every(_requests.unload(weights, if_match))
+    def unload(self, weights: str, *, if_match: str = "",
+               keep_on_disk: bool = False) -> bool:
+        """Drops a name, or an id with all its names; True if the weights went.
+
+        keep_on_disk: drops their memory alone, so that they stay on the server's
+        disk under their names, and the next call brings them back; False then."""
+        return self._to_every(_requests.unload(weights, if_match, keep_on_disk))
 
     # Computing ------------------------------------------------------------------
 

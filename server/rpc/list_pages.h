@@ -18,7 +18,6 @@
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "rpc/message_limits.h"
-#include "server/access/principal.h"
 #include "server/rpc/translate.h"
 
 namespace qgemm {
@@ -62,18 +61,17 @@ absl::StatusOr<PageRoom> RoomOf(const Request& request,
   return room;
 }
 
-// Fills a page for the caller. `store` has the List of a NamedStore; `describe`
-// writes one of its NamedRecords to a message. Leaves `next_token` empty on the
-// last page.
-template <typename Store, typename Describe, typename Message>
-void FillPage(const Principal* caller, PageRoom room, const Store& store,
-              const Describe& describe,
+// Fills a page. `list` returns so many records behind a place, as the List of a
+// NamedStore does; `describe` writes one of its NamedRecords to a message.
+// Leaves `next_token` empty on the last page.
+template <typename List, typename Describe, typename Message>
+void FillPage(PageRoom room, const List& list, const Describe& describe,
               google::protobuf::RepeatedPtrField<Message>* messages,
               std::string* next_token) {
   for (bool is_last = false; !is_last;) {
     const auto part =
-        store.List(caller, room.place,
-                   std::min(kRecordsALock, std::max(int64_t{1}, room.records)));
+        list(room.place,
+             std::min(kRecordsALock, std::max(int64_t{1}, room.records)));
     for (const auto& entry : part.entries) {
       Message message;
       describe(entry.named, &message);

@@ -124,7 +124,10 @@ absl::Status ProgramQueries::List(const Principal* caller,
                                   v1::ListProgramsResponse* response) const {
   ASSIGN_OR_RETURN(PageRoom room, RoomOf(request, max_message_bytes_));
   FillPage(
-      caller, std::move(room), *programs_,
+      std::move(room),
+      [&](absl::string_view place, int64_t most) {
+        return programs_->List(caller, place, most);
+      },
       [caller](const NamedProgram& named, v1::ProgramInfo* info) {
         Describe(caller, named, info);
       },

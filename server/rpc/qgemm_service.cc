@@ -120,6 +120,9 @@ class QgemmService::Handlers {
             },
             OnRunner(&unload_executor_),
             [](const auto& request, const auto& response, const Peer& peer) {
+              if (request.keep_on_disk()) {
+                return LogUnloadToDisk(request.weights(), peer);
+              }
               const std::string& prefix = request.prefix();
               LogUnload(prefix.empty() ? request.weights()
                                        : absl::StrCat(prefix, "*"),

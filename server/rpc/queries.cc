@@ -142,9 +142,11 @@ absl::Status Queries::Unload(const Principal* caller,
                              const v1::UnloadWeightsRequest& request,
                              v1::UnloadWeightsResponse* response) const {
   if (!request.prefix().empty()) {
-    if (!request.weights().empty() || !request.if_match().empty()) {
+    if (!request.weights().empty() || !request.if_match().empty() ||
+        request.keep_on_disk()) {
       return absl::InvalidArgumentError(
-          "prefix is set beside weights or if_match; set it alone");
+          "prefix is set beside weights, if_match or keep_on_disk; set it "
+          "alone");
     }
     ASSIGN_OR_RETURN(
         const DroppedNames dropped,
@@ -152,6 +154,9 @@ absl::Status Queries::Unload(const Principal* caller,
     response->set_names(dropped.names);
     response->set_has_more(dropped.has_more);
     return absl::OkStatus();
+  }
+  if (request.keep_on_disk()) {
+    return store_->UnloadToDisk(caller, request.weights(), request.if_match());
   }
   ASSIGN_OR_RETURN(const bool freed, store_->Unload(caller, request.weights(),
                                                     request.if_match()));
@@ -164,7 +169,10 @@ absl::Status Queries::List(const Principal* caller,
                            v1::ListWeightsResponse* response) const {
   ASSIGN_OR_RETURN(PageRoom room, RoomOf(request, options_.max_message_bytes));
   FillPage(
-      caller, std::move(room), *store_,
+      std::move(room),
+      [&](absl::string_view place, int64_t most) {
+        return store_->List(caller, place, most, request.prefix());
+      },
       [](const NamedWeights& named, v1::WeightsInfo* info) {
         ToMessage(named, info);
       },

@@ -59,6 +59,13 @@ void LogUnload(absl::string_view weights, bool freed, const Peer& peer) {
       .With("address", peer.address);
 }
 
+void LogUnloadToDisk(absl::string_view weights, const Peer& peer) {
+  EVENT(INFO, "weights_sent_to_disk")
+      .With("weights", weights)
+      .With("client", peer.identity)
+      .With("address", peer.address);
+}
+
 void LogProgram(const LoggedProgram& program, const Peer& peer) {
   EVENT(INFO, program.deduplicated ? "program_bound" : "program_loaded")
       .With("id", program.id)

@@ -34,6 +34,9 @@ void LogSlowRequest(const SlowRequest& slow, const WeightStore& store);
 // "weights_unloaded", by a name or an id.
 void LogUnload(absl::string_view weights, bool freed, const Peer& peer);
 
+// "weights_sent_to_disk", by a name or an id: an unload that kept them there.
+void LogUnloadToDisk(absl::string_view weights, const Peer& peer);
+
 // A program that a call loaded, or bound a name to. Borrowed.
 struct LoggedProgram {
   absl::string_view id;

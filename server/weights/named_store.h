@@ -27,53 +27,11 @@
 #include "server/access/principal.h"
 #include "server/storage/names_log.h"
 #include "server/weights/name_binding.h"
+#include "server/weights/named_records.h"
 #include "server/weights/owners.h"
 #include "server/weights/record_names.h"
 
 namespace qgemm {
-
-// A record and the names bound to it at one moment that the caller may read.
-template <typename Record>
-struct NamedRecord {
-  std::shared_ptr<const Record> record;
-  std::vector<std::string> names;  // sorted; the first kMaxListedNames
-  int64_t name_count = 0;          // of all
-};
-
-// A part of all records that the caller may read, in the order of the list.
-template <typename Record>
-struct ListPage {
-  struct Entry {
-    NamedRecord<Record> named;
-    std::string place;  // in the list, as List takes it
-  };
-  std::vector<Entry> entries;
-  bool is_last = true;
-  // The place where the part that follows begins: the last entry, or further.
-  std::string next;
-};
-
-// Bounds and words of a store, and its accounts. Both functions run under the
-// store's lock: they must be brief and must not use the store.
-struct NamedStoreOptions {
-  std::string noun;    // of a record, in errors: "weights"
-  std::string plural;  // of what is counted: "layers"
-  int64_t max_records = 0;
-  std::string records_flag;  // "--max_layers"
-  int64_t max_names = 0;
-  std::string names_flag;
-  // Takes the budget of one more name, for that caller.
-  std::function<absl::StatusOr<ByteReservation>(const Principal* caller)>
-      reserve_name;
-  // Keeps changes where they outlive the process, before they are made; its
-  // error refuses them. Takes its time: it runs under the lock of changes
-  // alone, which no reader takes. Null: they are kept nowhere.
-  std::function<absl::Status(std::vector<NameChange> changes)> journal;
-  // Receives the numbers of records and names after each change. May be null.
-  std::function<void(int64_t records, int64_t names)> on_change;
-  // Counts what clients hold, within their quotas. Must outlive the store.
-  OwnerAccounts* accounts = nullptr;
-};
 
 // Thread-safe. A Record is immutable and has an `id` of 64 lower-case
 // hexadecimal digits; ItemsOf(record) returns the memory that it holds as
@@ -140,18 +98,31 @@ class NamedStore {
     return Describe(caller, *entry, names_after);
   }
 
-  // Returns up to `max_records` records by first name that the caller may read,
-  // then id, those without a name last, from the one behind the place `after`
+  // Returns up to `max_records` records by first name that the caller may read
+  // and that begins with `prefix`, or if that is empty by any, and then by id,
+  // those without a name last; from the one behind the place `after`
   // on (empty: the first). There may be none on a page that is not the last. A
   // record whose first name changes moves in the list; all others are in
   // exactly one of the pages that follow on one another. No place has a name
   // that the caller may not read.
   ListPage<Record> List(const Principal* caller, absl::string_view after,
-                        int64_t max_records) const {
+                        int64_t max_records,
+                        absl::string_view prefix = "") const {
     MutexLock lock(&mutex_);
-    return ManagesAll(caller) ? ListAll(after, max_records)
-                              : ListFor(*caller, after, max_records);
+    return ManagesAll(caller) && prefix.empty()
+               ? ListAll(after, max_records)
+               : ListFor(caller, {after, prefix, max_records});
   }
+
+  // A record that the caller may unload as it names it.
+  struct Unloadable {
+    Pointer record;
+    bool is_shared = false;  // others hold it too, whom the caller cannot drop
+  };
+  // Finds a record to unload, and changes nothing. Errors: Unload's.
+  absl::StatusOr<Unloadable> FindToUnload(const Principal* caller,
+                                          absl::string_view name_or_id,
+                                          absl::string_view if_match) const;
 
   // Drops a name, which the caller must own. For an id, drops all names of the
   // record that the caller owns, and its hold without one; whoever manages all
@@ -280,6 +251,11 @@ class NamedStore {
   absl::Status CheckQuota(const Principal* caller, const NameBinding& binding,
                           const Record& record) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The entry that the caller may drop as it names it. Errors: Unload's.
+  absl::StatusOr<Entry*> EntryToUnload(const Principal* caller,
+                                       absl::string_view name_or_id,
+                                       absl::string_view if_match) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns OK if the caller may drop what it named. Errors: PERMISSION_DENIED.
   absl::Status CheckUnload(const Principal* caller,
                            absl::string_view name_or_id,
@@ -357,12 +333,16 @@ class NamedStore {
   void Relist(Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ListPage<Record> ListAll(absl::string_view after, int64_t max_records) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  ListPage<Record> ListFor(const Principal& caller, absl::string_view after,
-                           int64_t max_records) const
+  struct PartOfList {
+    absl::string_view after;
+    absl::string_view prefix;
+    int64_t max_records = 0;
+  };
+  ListPage<Record> ListFor(const Principal* caller, PartOfList wanted) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Add records by their first names with one of the prefixes, and those that
   // the caller holds and has no such names of; false once the part is full.
-  bool AddNamed(const Principal& caller,
+  bool AddNamed(const Principal* caller,
                 absl::Span<const absl::string_view> prefixes,
                 absl::string_view last_name, Part* part) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -165,13 +165,7 @@ absl::StatusOr<bool> NamedStore<Record>::Unload(const Principal* caller,
   MutexLock change(&change_mutex_);
   {
     MutexLock lock(&mutex_);
-    entry = FindEntry(caller, name_or_id);
-    if (entry == nullptr) return UnknownRecord(options_.noun, name_or_id);
-    RETURN_IF_ERROR(CheckUnload(caller, name_or_id, *entry));
-    const std::string& id = entry->record->id;
-    if (!if_match.empty() && !absl::EqualsIgnoreCase(if_match, id)) {
-      return NotMatched(options_.noun, name_or_id, id, if_match);
-    }
+    ASSIGN_OR_RETURN(entry, EntryToUnload(caller, name_or_id, if_match));
     changes = ChangesOfUnload(caller, name_or_id, *entry);
   }
   RETURN_IF_ERROR(Journal(std::move(changes)));

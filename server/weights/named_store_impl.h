@@ -129,6 +129,34 @@ absl::Status NamedStore<Record>::CheckQuota(const Principal* caller,
 }
 
 template <typename Record>
+auto NamedStore<Record>::EntryToUnload(const Principal* caller,
+                                       absl::string_view name_or_id,
+                                       absl::string_view if_match) const
+    -> absl::StatusOr<Entry*> {
+  Entry* const entry = FindEntry(caller, name_or_id);
+  if (entry == nullptr) return UnknownRecord(options_.noun, name_or_id);
+  RETURN_IF_ERROR(CheckUnload(caller, name_or_id, *entry));
+  const std::string& id = entry->record->id;
+  if (!if_match.empty() && !absl::EqualsIgnoreCase(if_match, id)) {
+    return NotMatched(options_.noun, name_or_id, id, if_match);
+  }
+  return entry;
+}
+
+template <typename Record>
+auto NamedStore<Record>::FindToUnload(const Principal* caller,
+                                      absl::string_view name_or_id,
+                                      absl::string_view if_match) const
+    -> absl::StatusOr<Unloadable> {
+  RETURN_IF_ERROR(ValidateIfMatch(if_match));
+  MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const Entry* const entry,
+                   EntryToUnload(caller, name_or_id, if_match));
+  return Unloadable{entry->record,
+                    !ManagesAll(caller) && entry->names.holders() > 1};
+}
+
+template <typename Record>
 absl::Status NamedStore<Record>::CheckUnload(const Principal* caller,
                                              absl::string_view name_or_id,
                                              const Entry& entry) const {
@@ -287,23 +315,26 @@ bool NamedStore<Record>::Part::Look(std::string place) {
 // By names, and not by the list of all: a record's place in that may be a name
 // that the caller may not read.
 template <typename Record>
-ListPage<Record> NamedStore<Record>::ListFor(const Principal& caller,
-                                             absl::string_view after,
-                                             int64_t max_records) const {
-  const std::vector<absl::string_view> prefixes = ReadablePrefixes(caller);
+ListPage<Record> NamedStore<Record>::ListFor(const Principal* caller,
+                                             PartOfList wanted) const {
+  const std::vector<absl::string_view> prefixes =
+      ReadablePrefixes(caller, wanted.prefix);
   Part part;
-  part.max_records = max_records;
+  part.max_records = wanted.max_records;
+  absl::string_view after = wanted.after;
   const bool begins_unnamed = absl::ConsumePrefix(&after, "1");
   const absl::string_view last_name = absl::StripPrefix(after, "0");
   const absl::string_view last_id = begins_unnamed ? after : "";
-  if (begins_unnamed || AddNamed(caller, prefixes, last_name, &part)) {
-    AddUnnamed(caller, prefixes, last_id, &part);
+  const bool is_named_done =
+      begins_unnamed || AddNamed(caller, prefixes, last_name, &part);
+  if (is_named_done && wanted.prefix.empty()) {
+    AddUnnamed(*caller, prefixes, last_id, &part);
   }
   return std::move(part.page);
 }
 
 template <typename Record>
-bool NamedStore<Record>::AddNamed(const Principal& caller,
+bool NamedStore<Record>::AddNamed(const Principal* caller,
                                   absl::Span<const absl::string_view> prefixes,
                                   absl::string_view last_name,
                                   Part* part) const {
@@ -315,7 +346,7 @@ bool NamedStore<Record>::AddNamed(const Principal& caller,
       if (!part->Look(PlaceOf(name->first))) return false;
       const Entry& entry = *name->second.entry;
       if (entry.names.FirstWith(prefixes) != name->first) continue;
-      part->Add(Describe(&caller, entry, ""));
+      part->Add(Describe(caller, entry, ""));
     }
   }
   return true;

@@ -72,9 +72,19 @@ absl::Status CheckPlace(const Principal* caller, int64_t own,
       ") a client may have as many as it leaves free; unload some"));
 }
 
-std::vector<absl::string_view> ReadablePrefixes(const Principal& caller) {
-  std::vector<absl::string_view> all(caller.names.begin(), caller.names.end());
-  all.insert(all.end(), caller.read.begin(), caller.read.end());
+std::vector<absl::string_view> ReadablePrefixes(const Principal* caller,
+                                                absl::string_view within) {
+  if (ManagesAll(caller)) return {within};
+  std::vector<absl::string_view> all;
+  for (const auto* const prefixes : {&caller->names, &caller->read}) {
+    for (const absl::string_view prefix : *prefixes) {
+      if (absl::StartsWith(prefix, within)) {
+        all.push_back(prefix);
+      } else if (absl::StartsWith(within, prefix)) {
+        all.push_back(within);
+      }
+    }
+  }
   std::sort(all.begin(), all.end());
   std::vector<absl::string_view> prefixes;
   for (const absl::string_view prefix : all) {

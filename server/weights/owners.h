@@ -63,9 +63,11 @@ struct StorePlaces {
 absl::Status CheckPlace(const Principal* caller, int64_t own,
                         const StorePlaces& places);
 
-// The prefixes of the names that the caller may read, sorted; none is a prefix
-// of another. Borrowed from the caller, which does not manage all.
-std::vector<absl::string_view> ReadablePrefixes(const Principal& caller);
+// The prefixes of the names that the caller may read and that begin with
+// `within`, sorted; none is a prefix of another. Borrowed from both. A caller
+// that manages all reads every name.
+std::vector<absl::string_view> ReadablePrefixes(const Principal* caller,
+                                                absl::string_view within = "");
 
 // Memory that an owner holds. What has the same key is the same memory.
 struct HeldItem {

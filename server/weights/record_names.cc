@@ -132,9 +132,7 @@ int64_t RecordNames::CountFor(absl::Span<const absl::string_view> prefixes,
 ListedNames RecordNames::ListFor(const Principal* caller,
                                  absl::string_view after) const {
   const bool manages_all = ManagesAll(caller);
-  const std::vector<absl::string_view> prefixes =
-      manages_all ? std::vector<absl::string_view>{""}
-                  : ReadablePrefixes(*caller);
+  const std::vector<absl::string_view> prefixes = ReadablePrefixes(caller);
   ListedNames listed;
   for (const absl::string_view prefix : prefixes) {
     VisitWith(names_, prefix, after, [&](absl::string_view name) {

@@ -17,6 +17,11 @@ std::string PinOwner(const Principal* caller) {
   return ManagesAll(caller) ? "" : caller->client_id;
 }
 
+// Bytes of the budget that the memory of a layer takes.
+int64_t BytesOf(const Weights& layer) {
+  return layer.resident->resident_bytes() + kLayerRecordBytes;
+}
+
 absl::Status NeverRoom(int64_t bytes) {
   return absl::ResourceExhaustedError(absl::StrCat(
       "the layer is on the disk, and needs ", bytes,
@@ -33,7 +38,7 @@ WeightStore::Candidates WeightStore::ResidentLayers() {
   for (auto& layer : layers_.records()) {
     if (layer->resident == nullptr) continue;
     EvictionCandidate candidate;
-    candidate.bytes = layer->resident->resident_bytes() + kLayerRecordBytes;
+    candidate.bytes = BytesOf(*layer);
     candidate.last_use = layer->use->last();
     candidate.leased_until = layer->use->leased_until();
     candidate.is_pinned = pinned.count(layer->id) != 0;
@@ -46,19 +51,43 @@ WeightStore::Candidates WeightStore::ResidentLayers() {
   return candidates;
 }
 
+bool WeightStore::Evict(const std::shared_ptr<const Weights>& layer) {
+  auto on_disk = std::make_shared<Weights>(*layer);
+  on_disk->resident = nullptr;
+  on_disk->leaving = layer->resident;
+  if (!layers_.Replace(layer, on_disk)) return false;
+  leaving_.emplace_back(layer->resident, BytesOf(*layer));
+  if (metrics_ != nullptr) metrics_->LayersEvicted(1);
+  return true;
+}
+
 void WeightStore::Evict(const Candidates& candidates,
                         const std::vector<size_t>& victims) {
-  int64_t evicted = 0;
-  for (const size_t victim : victims) {
-    const auto& layer = candidates.layers[victim];
-    auto on_disk = std::make_shared<Weights>(*layer);
-    on_disk->resident = nullptr;
-    on_disk->leaving = layer->resident;
-    if (!layers_.Replace(layer, on_disk)) continue;
-    leaving_.emplace_back(layer->resident, candidates.figures[victim].bytes);
-    ++evicted;
+  for (const size_t victim : victims) Evict(candidates.layers[victim]);
+}
+
+absl::Status WeightStore::UnloadToDisk(const Principal* caller,
+                                       absl::string_view name_or_id,
+                                       absl::string_view if_match) {
+  if (state() == nullptr) {
+    return absl::FailedPreconditionError(
+        "keep_on_disk is set and the server keeps no layers on a disk, as it "
+        "has no --state_dir; unload without it");
   }
-  if (metrics_ != nullptr) metrics_->LayersEvicted(evicted);
+  MutexLock lock(&room_mutex_);
+  for (bool is_done = false; !is_done;) {
+    ASSIGN_OR_RETURN(const auto found,
+                     layers_.FindToUnload(caller, name_or_id, if_match));
+    const Weights& layer = *found.record;
+    EndPins(caller, layer.id);
+    if (found.is_shared) return absl::OkStatus();
+    layer.use->EndLeases();
+    const bool stays = layer.resident == nullptr || layer.use->is_held() ||
+                       PinnedIds().count(layer.id) != 0 ||
+                       !state()->Has(layer.id);
+    is_done = stays || Evict(found.record);
+  }
+  return absl::OkStatus();
 }
 
 void WeightStore::MakeRoom(int64_t bytes) {
@@ -228,19 +257,19 @@ absl::StatusOr<WeightStore::Layers> WeightStore::Pin(
 absl::Status WeightStore::Unpin(const Principal* caller,
                                 absl::Span<const std::string> weights) {
   ASSIGN_OR_RETURN(const Layers layers, FindAll(caller, weights));
-  const std::string owner = PinOwner(caller);
-  {
-    MutexLock lock(&pins_mutex_);
-    for (const auto& layer : layers) {
-      for (auto pin = pins_.begin(); pin != pins_.end();) {
-        const bool ends = pin->second == layer->id &&
-                          (ManagesAll(caller) || pin->first == owner);
-        pin = ends ? pins_.erase(pin) : std::next(pin);
-      }
-    }
-  }
+  for (const auto& layer : layers) EndPins(caller, layer->id);
   room_->Ring();
   return absl::OkStatus();
+}
+
+void WeightStore::EndPins(const Principal* caller, const std::string& id) {
+  const std::string owner = PinOwner(caller);
+  MutexLock lock(&pins_mutex_);
+  for (auto pin = pins_.begin(); pin != pins_.end();) {
+    const bool ends =
+        pin->second == id && (ManagesAll(caller) || pin->first == owner);
+    pin = ends ? pins_.erase(pin) : std::next(pin);
+  }
 }
 
 std::set<std::string> WeightStore::PinnedIds() {

@@ -47,6 +47,7 @@ class LayerUse {
   void Touch(absl::Time now) {
     last_.store(absl::ToUnixNanos(now), std::memory_order_relaxed);
   }
+  void EndLeases() { leased_until_.store(0, std::memory_order_relaxed); }
   // Lasts until the latest time of all leases.
   void Lease(absl::Time until) {
     const int64_t wanted = absl::ToUnixNanos(until);
@@ -237,8 +238,8 @@ class WeightStore {
 
   // Returns up to `max_layers` layers as NamedStore::List does.
   WeightsPage List(const Principal* caller, absl::string_view after,
-                   int64_t max_layers) const {
-    return layers_.List(caller, after, max_layers);
+                   int64_t max_layers, absl::string_view prefix = "") const {
+    return layers_.List(caller, after, max_layers, prefix);
   }
 
   // Begins the file of an upload, which another process can continue by the
@@ -293,6 +294,14 @@ class WeightStore {
     return layers_.UnloadPrefix(caller, prefix, max_names);
   }
 
+  // Ends the caller's pins and all leases of a layer that it may unload, and
+  // drops its memory if nobody else holds or pins it and no program does; it
+  // stays on the disk and its names bound. Errors: Unload's,
+  // FAILED_PRECONDITION (no state directory).
+  absl::Status UnloadToDisk(const Principal* caller,
+                            absl::string_view name_or_id,
+                            absl::string_view if_match = "");
+
   // Bytes in use, and the most that may be: of all, or those that count for a
   // caller who does not manage all. 0: no limit.
   int64_t used_bytes(const Principal* caller) const;
@@ -311,9 +320,13 @@ class WeightStore {
     std::vector<EvictionCandidate> figures;
   };
   Candidates ResidentLayers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(room_mutex_);
-  // Drops the memory of layers that are on the disk.
+  // Drop the memory of layers that are on the disk; false for one that has
+  // another record by now.
+  bool Evict(const std::shared_ptr<const Weights>& layer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(room_mutex_);
   void Evict(const Candidates& candidates, const std::vector<size_t>& victims)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(room_mutex_);
+  void EndPins(const Principal* caller, const std::string& id);
   // Sends layers to the disk so that so many bytes come back, if that can be.
   void MakeRoom(int64_t bytes);
   // Bytes of layers that have left and that somebody still uses.

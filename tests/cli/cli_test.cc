@@ -156,6 +156,13 @@ TEST_F(CliTest, PinsTouchesWaitsAndUnloadsByPrefix) {
   EXPECT_EQ(never.exit_code, kFailed);
   EXPECT_THAT(never.err, HasSubstr("DEADLINE_EXCEEDED"));
   EXPECT_THAT(never.err, HasSubstr("prefix/c"));
+  EXPECT_EQ(Json({"list", "--prefix=prefix/"})["weights"].size(), 1u);
+  EXPECT_EQ(Json({"list", "--prefix=prefix/c"})["weights"].size(), 0u);
+  const CommandResult kept = Qgemm({"unload", "prefix/a", "--keep_on_disk"});
+  EXPECT_EQ(kept.exit_code, kFailed);
+  EXPECT_THAT(kept.err, HasSubstr("--state_dir"));
+  EXPECT_EQ(Qgemm({"unload", "--prefix=b", "--keep_on_disk"}).exit_code,
+            kWrongUsage);
   EXPECT_EQ(Json({"unload", "--prefix=prefix/"})["names"], 2);
   EXPECT_EQ(Qgemm({"unload", "prefix/a", "--prefix=b"}).exit_code, kWrongUsage);
   EXPECT_EQ(Qgemm({"touch", "prefix/a"}).exit_code, kFailed);

@@ -625,6 +625,24 @@ TEST_F(ClientTest, UnloadSendsTheIdThatItIsFor) {
   ASSERT_TRUE(
       client->UnloadWeights("layer", absl::InfiniteFuture(), "id").ok());
   EXPECT_EQ(service_.unload_request().if_match(), "id");
+  EXPECT_FALSE(service_.unload_request().keep_on_disk());
+}
+
+TEST_F(ClientTest, AnUnloadToTheDiskSaysSo) {
+  const auto client = ConnectTo(service_, QuickOptions());
+  ASSERT_TRUE(
+      client->UnloadWeightsToDisk("layer", absl::InfiniteFuture(), "id").ok());
+  EXPECT_THAT(service_.unloaded(), ElementsAre("layer"));
+  EXPECT_EQ(service_.unload_request().if_match(), "id");
+  EXPECT_TRUE(service_.unload_request().keep_on_disk());
+}
+
+TEST_F(ClientTest, AListByPrefixAsksEachPageForIt) {
+  const auto client = ConnectTo(service_, QuickOptions());
+  const auto listed = client->ListWeightsWithPrefix("prefix/");
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  EXPECT_EQ(listed->size(), 2u);
+  EXPECT_THAT(service_.listed_prefixes(), ElementsAre("prefix/", "prefix/"));
 }
 
 }  // namespace

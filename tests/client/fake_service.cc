@@ -136,6 +136,11 @@ std::vector<std::string> FakeService::unloaded() const {
   return unloaded_;
 }
 
+std::vector<std::string> FakeService::listed_prefixes() const {
+  MutexLock lock(&mutex_);
+  return listed_prefixes_;
+}
+
 v1::UnloadWeightsRequest FakeService::unload_request() const {
   MutexLock lock(&mutex_);
   return unload_request_;
@@ -268,6 +273,7 @@ grpc::Status FakeService::ListWeights(grpc::ServerContext* context,
   if (!admitted.ok()) return admitted;
   MutexLock lock(&mutex_);
   // Two pages.
+  listed_prefixes_.push_back(request->prefix());
   const bool is_first = request->page_token().empty();
   response->add_weights()->set_id(is_first ? "first" : "second");
   if (is_first || repeats_pages_) response->set_next_page_token("page");

@@ -91,6 +91,8 @@ class FakeService final : public v1::Qgemm::Service {
   v1::WeightsHeader header() const;
   std::vector<v1::WeightsChunk> chunks() const;
   std::vector<std::string> unloaded() const;
+  // Prefix of each page that was asked for.
+  std::vector<std::string> listed_prefixes() const;
   // The last UnloadWeights request.
   v1::UnloadWeightsRequest unload_request() const;
   // The last requests of their kinds.
@@ -155,6 +157,7 @@ class FakeService final : public v1::Qgemm::Service {
   v1::WeightsHeader header_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::WeightsChunk> chunks_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> unloaded_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> listed_prefixes_ ABSL_GUARDED_BY(mutex_);
   v1::UnloadWeightsRequest unload_request_ ABSL_GUARDED_BY(mutex_);
   RunHandler run_ ABSL_GUARDED_BY(mutex_);
   v1::RunRequest run_request_ ABSL_GUARDED_BY(mutex_);

@@ -122,6 +122,14 @@ class Client {
       absl::Time deadline = absl::InfiniteFuture(),
       absl::string_view if_match = "");
 
+  // Drops the memory of weights that stay on the server's disk, under their
+  // names: the next request brings them back. What others hold or pin stays in
+  // memory. FAILED_PRECONDITION if the server has no disk (--state_dir), or by
+  // `if_match`.
+  absl::Status UnloadWeightsToDisk(absl::string_view name_or_id,
+                                   absl::Time deadline = absl::InfiniteFuture(),
+                                   absl::string_view if_match = "");
+
   // Drops the caller's names that begin with `prefix`, 1 to 128 characters, and
   // weights with their last one. Returns how many went; of several servers, at
   // the one where most did.
@@ -152,6 +160,10 @@ class Client {
   // meanwhile may be missing or come twice.
   absl::StatusOr<std::vector<WeightsInfo>> ListWeights(
       absl::Time deadline = absl::InfiniteFuture());
+
+  // The same of those of which a name begins with `prefix`.
+  absl::StatusOr<std::vector<WeightsInfo>> ListWeightsWithPrefix(
+      absl::string_view prefix, absl::Time deadline = absl::InfiniteFuture());
 
   absl::StatusOr<WeightsInfo> GetWeights(
       absl::string_view name_or_id,

@@ -9,10 +9,12 @@
 
 #include <atomic>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "rpc/message_limits.h"
 #include "server/weights/weight_store.h"
@@ -23,6 +25,7 @@
 namespace qgemm {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr size_t kPageBytes = size_t{1} << 20;
@@ -132,6 +135,45 @@ TEST_F(QueriesTest, ManyNamesOfALayerDoNotMakeItsAnswersLong) {
   EXPECT_EQ(response.weights().names_size(), 100);
   EXPECT_EQ(response.weights().names(0), LongName(123));
   EXPECT_EQ(response.weights().name_count(), 40000u);
+}
+
+TEST_F(QueriesTest, PagesOfAPrefixHaveItsLayersAlone) {
+  for (int64_t i = 0; i < 40; ++i) {
+    AddLayer(i, absl::StrCat(i % 2 == 0 ? "even/" : "odd/", LongName(i)));
+  }
+  v1::ListWeightsRequest request;
+  request.set_prefix("odd/");
+  request.set_page_size(7);
+  std::vector<int64_t> sizes;
+  std::set<std::string> ids;
+  do {
+    v1::ListWeightsResponse page;
+    ASSERT_TRUE(queries_.List(kAnybody, request, &page).ok());
+    sizes.push_back(page.weights_size());
+    for (const v1::WeightsInfo& info : page.weights()) {
+      EXPECT_THAT(info.names(0), HasSubstr("odd/"));
+      ids.insert(info.id());
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_THAT(sizes, ElementsAre(7, 7, 6));
+  EXPECT_EQ(ids.size(), 20u);
+}
+
+TEST_F(QueriesTest, KeepOnDiskIsForOneLayerOfAServerWithADisk) {
+  AddLayer(1, "layer");
+  v1::UnloadWeightsRequest request;
+  request.set_weights("layer");
+  request.set_keep_on_disk(true);
+  v1::UnloadWeightsResponse response;
+  const absl::Status status = queries_.Unload(kAnybody, request, &response);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("--state_dir"));
+  EXPECT_TRUE(store_.Find(kAnybody, "layer").ok());
+  request.clear_weights();
+  request.set_prefix("lay");
+  EXPECT_EQ(queries_.Unload(kAnybody, request, &response).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(QueriesTest, RefusesATokenThatIsNone) {

@@ -77,11 +77,12 @@ class OwnersTest : public testing::Test {
 
   // "id: names" of each layer, read in parts of that many.
   std::vector<std::string> Listed(const Principal& caller,
-                                  int64_t part_layers = 1) {
+                                  int64_t part_layers = 1,
+                                  const std::string& prefix = "") {
     std::vector<std::string> lines;
     std::string place;
     for (bool is_last = false; !is_last;) {
-      const WeightsPage part = store_.List(&caller, place, part_layers);
+      const WeightsPage part = store_.List(&caller, place, part_layers, prefix);
       for (const WeightsPage::Entry& entry : part.entries) {
         lines.push_back(Line(entry.named));
         places_ += entry.place + " ";
@@ -140,6 +141,26 @@ TEST_F(OwnersTest, AnOwnerAndAnAdminSeeANameAndItsId) {
     EXPECT_TRUE(Sees(*caller, "a/x"));
     EXPECT_TRUE(Sees(*caller, Id(1)));
   }
+}
+
+TEST_F(OwnersTest, AListByPrefixHasWhatTheCallerMayRead) {
+  Commit(a_, 1, "a/x1");
+  Commit(a_, 1, "a/y1");
+  Commit(a_, 2, "a/x2");
+  Commit(a_, 3, "");
+  Commit(publisher_, 4, "shared/x");
+  Commit(b_, 5, "b/x");
+  for (const int64_t part_layers : {1, 2, 100}) {
+    EXPECT_THAT(Listed(a_, part_layers, "a/x"),
+                ElementsAre("1: a/x1 a/y1", "2: a/x2"));
+    EXPECT_THAT(Listed(a_, part_layers, "a/y"), ElementsAre("1: a/x1 a/y1"));
+    EXPECT_THAT(Listed(a_, part_layers, "s"), ElementsAre("4: shared/x"));
+    EXPECT_THAT(Listed(a_, part_layers, "b/"), IsEmpty());
+    EXPECT_THAT(Listed(a_, part_layers, "b/x"), IsEmpty());
+  }
+  EXPECT_THAT(places_, Not(HasSubstr("b/")));
+  EXPECT_THAT(Listed(admin_, 1, "b"), ElementsAre("5: b/x"));
+  EXPECT_THAT(Listed(admin_, 1, "a/x"), ElementsAre("1: a/x1 a/y1", "2: a/x2"));
 }
 
 TEST_F(OwnersTest, AnothersNamesAndIdsAreAsIfTheyWereNot) {
@@ -429,9 +450,15 @@ TEST_F(OwnersTest, AFullBudgetIsToldWithoutOthersBytes) {
 }
 
 TEST(ReadablePrefixesTest, AreSortedWithoutThoseThatOthersCover) {
-  EXPECT_THAT(ReadablePrefixes(Client("a", {"b/", "a/x/"}, {"a/", "b/", "c"})),
-              ElementsAre("a/", "b/", "c"));
-  EXPECT_THAT(ReadablePrefixes(Client("a", {"a/"}, {""})), ElementsAre(""));
+  const Principal some = Client("a", {"b/", "a/x/"}, {"a/", "b/", "c"});
+  EXPECT_THAT(ReadablePrefixes(&some), ElementsAre("a/", "b/", "c"));
+  EXPECT_THAT(ReadablePrefixes(&some, "a/x/y"), ElementsAre("a/x/y"));
+  EXPECT_THAT(ReadablePrefixes(&some, "a"), ElementsAre("a/"));
+  EXPECT_THAT(ReadablePrefixes(&some, "d"), IsEmpty());
+  const Principal all = Client("a", {"a/"}, {""});
+  EXPECT_THAT(ReadablePrefixes(&all), ElementsAre(""));
+  EXPECT_THAT(ReadablePrefixes(&all, "d"), ElementsAre("d"));
+  EXPECT_THAT(ReadablePrefixes(kAnybody, "d"), ElementsAre("d"));
 }
 
 TEST(OwnerAccountsTest, MemoryOfOneKeyCountsOnce) {
