@@ -6,7 +6,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Callable, Iterator, Mapping, Optional, Union
 
-from qgemm import _wire, arrays, formats, quantize
+from qgemm import _wire, arrays, errors, formats, quantize
+from qgemm._calls import Call
 from qgemm.v1 import qgemm_pb2 as pb
 
 Progress = Callable[[int, int], None]  # bytes sent, bytes in all
@@ -17,7 +18,9 @@ class Upload:
 
     def __init__(self, name: str, spec: formats.WeightSpec,
                  sections: Mapping[str, Any], progress: Optional[Progress],
-                 create_only: bool, if_match: str) -> None:
+                 create_only: bool, if_match: str, resumes: bool) -> None:
+        """resumes: the first attempt goes on with a load of another process."""
+        self.resumes = resumes
         self._sections = spec.checked(sections)
         self._progress = progress
         self._header = spec.header()
@@ -28,10 +31,11 @@ class Upload:
         self._header.sha256 = spec.digest(self._sections)
         self.failure: Optional[BaseException] = None  # of `progress`
 
-    def messages(self) -> Iterator[bytes]:
-        """One attempt's messages; they run on one of gRPC's threads."""
+    def messages(self, resume: Optional[int] = None) -> Iterator[bytes]:
+        """One attempt's messages; they run on one of gRPC's threads. resume: goes on
+        behind that many bytes, which the server has of an attempt before."""
         try:
-            yield from self._messages()
+            yield from self._messages(resume)
         except Exception as error:
             self.failure = error
             raise
@@ -40,17 +44,60 @@ class Upload:
         parsed: pb.LoadWeightsResponse = pb.LoadWeightsResponse.FromString(answer)
         return parsed
 
-    def _messages(self) -> Iterator[bytes]:
-        yield pb.LoadWeightsRequest(header=self._header).SerializeToString()
-        sent = 0
+    def received(self) -> Call[int]:
+        """Asks a server for the bytes that it has of this upload."""
+        request = pb.QueryUploadRequest(id=self._header.sha256.hex())
+        return Call("QueryUpload", request.SerializeToString(),
+                    lambda answer: pb.QueryUploadResponse.FromString(
+                        answer).committed_bytes)
+
+    def _messages(self, resume: Optional[int]) -> Iterator[bytes]:
+        header = pb.WeightsHeader()
+        header.CopyFrom(self._header)
+        if resume is not None:
+            header.resume_bytes = resume
+        yield pb.LoadWeightsRequest(header=header).SerializeToString()
+        known, sent = resume or 0, 0
         for name, section in self._sections.items():
             offset = 0
             for piece in section.pieces(formats.PIECE_BYTES):
-                yield _chunk(formats.SECTIONS[name], offset, piece)
+                skipped = min(max(known - sent, 0), len(piece))
+                if skipped < len(piece):
+                    yield _chunk(formats.SECTIONS[name], offset + skipped,
+                                 piece[skipped:])
                 offset += len(piece)
                 sent += len(piece)
                 if self._progress is not None:
                     self._progress(sent, self._header.total_bytes)
+
+
+class Resumption:
+    """Whether the next attempt at one server goes on where those before came to."""
+
+    QUERY_SECONDS = 10.0
+
+    def __init__(self, resumes: bool) -> None:
+        self.resumes = resumes
+        self._was_aborted = False
+
+    def begins_anew(self, error: errors.Error) -> bool:
+        """After an attempt that failed: True if another follows at once, from the
+        first byte, as the server lost what it had or took it amiss."""
+        is_aborted = error.code == "ABORTED" or (
+            self.resumes and error.code == "DATA_LOSS")
+        self.resumes = not is_aborted
+        first = is_aborted and not self._was_aborted
+        self._was_aborted = self._was_aborted or is_aborted
+        return first
+
+    def query_timeout(self, remaining: Optional[float]) -> float:
+        return min(self.QUERY_SECONDS, remaining or self.QUERY_SECONDS)
+
+    def takes(self, error: errors.Error) -> None:
+        """After a question that failed. Raises the error if the attempt failed with
+        it, else the upload finds out what was wrong."""
+        if error.code == "UNAVAILABLE":
+            raise error
 
 
 def _chunk(section: pb.Section, offset: int, data: memoryview) -> bytes:

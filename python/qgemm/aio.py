@@ -25,7 +25,7 @@ from qgemm._connection import (Attempts, Options, Pool, RetryPolicy, Server, Tar
                                Tls, Token)
 from qgemm._requests import Page
 from qgemm._stream import Book
-from qgemm._upload import Progress, Upload
+from qgemm._upload import Progress, Resumption, Upload
 from qgemm.programs import LoadedProgram, Program
 from qgemm.v1 import qgemm_pb2 as pb
 
@@ -80,18 +80,18 @@ class Client:
                    format: Union[str, formats.Format] = "dense",
                    where: str = "server", create_only: bool = False,
                    if_match: str = "", progress: Optional[Progress] = None,
-                   timeout: Optional[float] = None) -> pb.LoadWeightsResponse:
+                   resume: bool = False, timeout: Optional[float] = None) -> pb.LoadWeightsResponse:
         spec, sections = _upload.layer(w, bias, format, where)
         return await self.load_packed(
             name, spec, sections, create_only=create_only, if_match=if_match,
-            progress=progress, timeout=timeout)
+            progress=progress, resume=resume, timeout=timeout)
 
     async def load_packed(self, name: str, spec: formats.WeightSpec,
                           sections: Mapping[str, Any], *, create_only: bool = False,
                           if_match: str = "", progress: Optional[Progress] = None,
-                          timeout: Optional[float] = None
+                          resume: bool = False, timeout: Optional[float] = None
                           ) -> pb.LoadWeightsResponse:
-        upload = Upload(name, spec, sections, progress, create_only, if_match)
+        upload = Upload(name, spec, sections, progress, create_only, if_match, resume)
         return await self._at_every(
             lambda server: self._upload(upload, server, timeout))
 
@@ -193,11 +193,14 @@ class Client:
     async def _upload(self, upload: Upload, server: Server,
                       timeout: Optional[float]) -> pb.LoadWeightsResponse:
         attempts = Attempts(self._pool, self._options.retry, timeout, server)
+        resumption = Resumption(upload.resumes)
         while True:
             attempts.begin(1)
             try:
+                resume = (await self._received(upload, resumption, server, attempts)
+                          if resumption.resumes else None)
                 message = await server.method("stream_unary", "LoadWeights")(
-                    upload.messages(), timeout=attempts.remaining(),
+                    upload.messages(resume), timeout=attempts.remaining(),
                     metadata=self._pool.metadata())
                 return upload.parse(message)
             except asyncio.CancelledError:
@@ -206,9 +209,23 @@ class Client:
                 raise upload.failure from None
             except grpc.RpcError as failed:
                 error = errors.of_call(failed)
+            except errors.Unavailable as failed:
+                error = failed
             finally:
                 self._pool.end(server, 1)
-            await asyncio.sleep(attempts.pause_after(error))
+            if not resumption.begins_anew(error):
+                await asyncio.sleep(attempts.pause_after(error))
+
+    async def _received(self, upload: Upload, resumption: Resumption, server: Server,
+                        attempts: Attempts) -> int:
+        call = upload.received()
+        try:
+            return call.parse(await server.method("unary_unary", call.method)(
+                call.request, metadata=self._pool.metadata(),
+                timeout=resumption.query_timeout(attempts.remaining())))
+        except grpc.RpcError as failed:
+            resumption.takes(errors.of_call(failed))
+            return 0
 
 
 class Stream:

@@ -15,7 +15,7 @@ from qgemm._calls import Call, Compute, Gemm, Run, T
 from qgemm._connection import (Attempts, Options, Pool, RetryPolicy, Server, Targets,
                                Tls, Token)
 from qgemm._requests import Page
-from qgemm._upload import Progress, Upload
+from qgemm._upload import Progress, Resumption, Upload
 from qgemm.programs import LoadedProgram, Program
 from qgemm.stream import Stream
 from qgemm.v1 import qgemm_pb2 as pb
@@ -120,7 +120,7 @@ class Client:
     def load(self, name: str, w: Any, *, bias: Any = None,
              format: Union[str, formats.Format] = "dense", where: str = "server",
              create_only: bool = False, if_match: str = "",
-             progress: Optional[Progress] = None,
+             progress: Optional[Progress] = None, resume: bool = False,
              timeout: Optional[float] = None) -> pb.LoadWeightsResponse:
         """Uploads a matrix w [n, k] of floats and binds the name to it.
 
@@ -128,19 +128,23 @@ class Client:
         the floats and has the server quantize; "client" quantizes here, which sends
         less and takes longer. bias: [n]. create_only, if_match: only if the name is
         free, or bound to that id. progress: called with the bytes sent and all, on
-        another thread; what it raises ends the upload. timeout: None is no limit.
+        another thread; what it raises ends the upload. An attempt that is cut off
+        goes on, at the next one, where the server came to; resume: the first goes on
+        where a load of another process did. timeout: None is no limit.
         Weights that the server holds already are not taken again (.deduplicated)."""
         spec, sections = _upload.layer(w, bias, format, where)
         return self.load_packed(name, spec, sections, create_only=create_only,
-                                if_match=if_match, progress=progress, timeout=timeout)
+                                if_match=if_match, progress=progress, resume=resume,
+                                timeout=timeout)
 
     def load_packed(self, name: str, spec: formats.WeightSpec,
                     sections: Mapping[str, Any], *, create_only: bool = False,
                     if_match: str = "", progress: Optional[Progress] = None,
+                    resume: bool = False,
                     timeout: Optional[float] = None) -> pb.LoadWeightsResponse:
         """Uploads the sections of a spec: buffers, or formats.Sections, by name, as
         docs/formats.md has them. Else as `load`."""
-        upload = Upload(name, spec, sections, progress, create_only, if_match)
+        upload = Upload(name, spec, sections, progress, create_only, if_match, resume)
         return _connection.to_every(
             self._pool, lambda server: self._upload(upload, server, timeout))
 
@@ -297,20 +301,38 @@ class Client:
     def _upload(self, upload: Upload, server: Server,
                 timeout: Optional[float]) -> pb.LoadWeightsResponse:
         attempts = Attempts(self._pool, self._options.retry, timeout, server)
+        resumption = Resumption(upload.resumes)
         while True:
             attempts.begin(1)
             try:
+                resume = (self._received(upload, resumption, server, attempts)
+                          if resumption.resumes else None)
                 message = server.method("stream_unary", "LoadWeights")(
-                    upload.messages(), timeout=attempts.remaining(),
+                    upload.messages(resume), timeout=attempts.remaining(),
                     metadata=self._pool.metadata())
                 return upload.parse(message)
             except grpc.RpcError as failed:
                 error = errors.of_call(failed)
+            except errors.Unavailable as failed:
+                error = failed
             finally:
                 self._pool.end(server, 1)
             if upload.failure is not None:
                 raise upload.failure
-            time.sleep(attempts.pause_after(error))
+            if not resumption.begins_anew(error):
+                time.sleep(attempts.pause_after(error))
+
+    def _received(self, upload: Upload, resumption: Resumption, server: Server,
+                  attempts: Attempts) -> int:
+        """Bytes of the upload that the server has."""
+        call = upload.received()
+        try:
+            return call.parse(server.method("unary_unary", call.method)(
+                call.request, metadata=self._pool.metadata(),
+                timeout=resumption.query_timeout(attempts.remaining())))
+        except grpc.RpcError as failed:
+            resumption.takes(errors.of_call(failed))
+            return 0
 
     def _all_at_once(self, calls: list[Call[T]],
                      timeout: Optional[float]) -> list[T]:

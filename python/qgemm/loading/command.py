@@ -41,6 +41,9 @@ def add_commands(commands: Any) -> None:
     load.add_argument("--memory", type=byte_count, default=DEFAULT_MEMORY_BYTES,
                       metavar="BYTES",
                       help="that decoding may take, as 512MiB (default 1GiB)")
+    load.add_argument("--resume", action="store_true",
+                      help="goes on within layers too, where a load that was cut off "
+                      "came to; one that still runs ends")
     load.set_defaults(run=_load)
     plan.set_defaults(run=_plan)
 
@@ -133,7 +136,8 @@ def _load(arguments: argparse.Namespace) -> int:
     with _connect(arguments) as connected:
         loaded = load_model(
             connected, checkpoint, jobs=arguments.jobs,
-            memory_bytes=arguments.memory, progress=_progress, **options)
+            memory_bytes=arguments.memory, progress=_progress,
+            resume=arguments.resume, **options)
     if sys.stderr.isatty():
         print(file=sys.stderr)
     _print(loaded_json(loaded) if arguments.json else loaded_text(loaded, plan))

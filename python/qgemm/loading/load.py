@@ -48,13 +48,15 @@ def load_model(client: Any, path: Union[str, os.PathLike[str], Checkpoint], *,
                rename: Sequence[tuple[str, str]] = (), prefix: str = "",
                jobs: int = DEFAULT_JOBS,
                memory_bytes: int = DEFAULT_MEMORY_BYTES,
-               progress: Optional[Progress] = None) -> LoadedModel:
+               progress: Optional[Progress] = None,
+               resume: bool = False) -> LoadedModel:
     """Loads every layer of a safetensors or GGUF file or a Hugging Face
     directory; plan.Options says what the options mean (docs/models.md).
 
     `jobs` uploads run at a time; what they decode takes `memory_bytes`, or one
-    layer if that is more. Bytes that the server has already are not sent again,
-    so that a call which was cut off is repeated to go on.
+    layer if that is more. Layers that the server has already are not sent again,
+    so that a call which was cut off is repeated to go on; with `resume` neither are
+    the parts of layers that it has come to.
 
     Raises CheckpointError, before anything is uploaded, if a tensor cannot be
     loaded, with all of them; exclude those to load the others.
@@ -63,7 +65,7 @@ def load_model(client: Any, path: Union[str, os.PathLike[str], Checkpoint], *,
                       include=include, exclude=exclude, rename=rename,
                       prefix=prefix)
     raise_errors(plan)
-    results = _upload_all(client, plan.entries, jobs, memory_bytes, progress)
+    results = _upload_all(client, plan.entries, jobs, memory_bytes, progress, resume)
     return LoadedModel(
         {name: result.weights for name, result in results.items()},
         plan.skipped, sum(r.deduplicated for r in results.values()),
@@ -101,7 +103,7 @@ class _MemoryBudget:
 
 
 def _upload_all(client: Any, entries: Sequence[Entry], jobs: int,
-                memory_bytes: int, progress: Optional[Progress]
+                memory_bytes: int, progress: Optional[Progress], resume: bool
                 ) -> dict[str, Any]:
     """LoadResult by name. The first failure is raised once what runs is over;
     uploads that have not begun are dropped then."""
@@ -111,7 +113,7 @@ def _upload_all(client: Any, entries: Sequence[Entry], jobs: int,
         budget.borrow(entry.scratch_bytes)
         try:
             spec, sections = entry.layer.encode(entry.target)
-            return client.load_packed(entry.name, spec, sections)
+            return client.load_packed(entry.name, spec, sections, resume=resume)
         finally:
             budget.give_back(entry.scratch_bytes)
 

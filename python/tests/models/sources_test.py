@@ -104,8 +104,8 @@ class ShorteningClient:
     def __init__(self, client, path):
         self.client, self.path, self.loaded = client, path, []
 
-    def load_packed(self, name, spec, sections):
-        result = self.client.load_packed(name, spec, sections)
+    def load_packed(self, name, spec, sections, **options):
+        result = self.client.load_packed(name, spec, sections, **options)
         os.truncate(self.path, 1000)
         self.loaded.append(name)
         return result
