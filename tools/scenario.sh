@@ -8,7 +8,9 @@
 # A scenario has lines "server FLAGS" and "loadtest FLAGS", and may have
 # "variant VARIANT server FLAGS" and "variant VARIANT loadtest FLAGS": the same
 # with more flags, run after it as NAME-VARIANT and compared with it where
-# Python has numpy. tools/setup.sh test installs both.
+# Python has numpy. tools/setup.sh test installs both. A line "restart COUNT
+# SECONDS" gives the server a state directory, kills it by SIGKILL so often, each
+# time so long after it served, starts it again, and prints how long that took.
 #
 # Usage: tools/scenario.sh [--bundle DIR] [--out DIR] NAME [LOADTEST FLAG ...]
 #        tools/scenario.sh --list
@@ -97,6 +99,7 @@ fi
 
 scratch="$(mktemp -d /tmp/qgemm-scenario.XXXXXX)"
 server_pid=""
+load_pid=""  # of a load beside which the server is restarted
 stop_server() {
   [ -n "$server_pid" ] || return 0
   kill -TERM "$server_pid" 2>/dev/null || true
@@ -104,6 +107,7 @@ stop_server() {
   server_pid=""
 }
 clean_up() {
+  [ -z "$load_pid" ] || kill "$load_pid" 2>/dev/null || true
   stop_server
   rm -rf "$scratch"
 }
@@ -114,14 +118,42 @@ start_server() {
   rm -f "$scratch/socket"
   "$server" --listen="unix:$scratch/socket" "$@" 2>"$scratch/server.log" &
   server_pid=$!
-  for _ in $(seq 600); do
+  for _ in $(seq 6000); do
     [ -S "$scratch/socket" ] && return 0
     kill -0 "$server_pid" 2>/dev/null || break
-    sleep 0.1
+    sleep 0.01
   done
   echo "scenario: the server did not start:" >&2
   cat "$scratch/server.log" >&2
   exit 1
+}
+
+# restart_server FLAG ...: kills the server as a crash does, starts it again and
+# prints the times until it listens, and until it has all its layers in memory.
+restart_server() {
+  local killed listens
+  killed="$(date +%s%N)"
+  kill -KILL "$server_pid"
+  wait "$server_pid" 2>/dev/null || true
+  start_server "$@"
+  listens="$(date +%s%N)"
+  until grep -q "health state=serving" "$scratch/server.log"; do
+    kill -0 "$server_pid" || exit 1
+    sleep 0.01
+  done
+  echo "restart    listens after $(((listens - killed) / 1000000)) ms," \
+    "serves after $((($(date +%s%N) - killed) / 1000000)) ms"
+}
+
+# restart_servers "COUNT SECONDS" FLAG ...: does so COUNT times.
+restart_servers() {
+  local count pause
+  read -r count pause <<<"$1"
+  shift
+  for _ in $(seq "$count"); do
+    sleep "$pause"
+    restart_server "$@"
+  done
 }
 
 # The server's memory and open files: "312 MiB, 41 files".
@@ -150,12 +182,25 @@ run() {
   local server_flags loadtest_flags
   mapfile -t server_flags < <(flags_for "$variant" server)
   mapfile -t loadtest_flags < <(flags_for "$variant" loadtest)
+  local restart
+  restart="$(sed -n 's/^restart *//p' "$SCENARIOS/$name.txt")"
+  [ -z "$restart" ] || server_flags+=(--state_dir="$scratch/state")
   start_server "${server_flags[@]}"
   before="$(footprint)"
-  "$loadtest" --server="unix:$scratch/socket" --title="$title" \
-    --json="$out/$title.json" "${loadtest_flags[@]}" "$@" || status=$?
+  local load=("$loadtest" --server="unix:$scratch/socket" --title="$title"
+    --json="$out/$title.json" "${loadtest_flags[@]}" "$@")
+  if [ -z "$restart" ]; then
+    "${load[@]}" || status=$?
+  else
+    "${load[@]}" &
+    load_pid=$!
+    restart_servers "$restart" "${server_flags[@]}"
+    wait "$load_pid" || status=$?
+    load_pid=""
+  fi
   echo "footprint  server: $before before, $(footprint) after"
   stop_server
+  rm -rf "$scratch/state"
   echo "scenario: $out/$title.json"
   report render_report.py "$out/$title.json" --html="$out/$title.html"
   return "$status"

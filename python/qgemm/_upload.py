@@ -18,7 +18,7 @@ class Upload:
 
     def __init__(self, name: str, spec: formats.WeightSpec,
                  sections: Mapping[str, Any], progress: Optional[Progress],
-                 create_only: bool, if_match: str, resumes: bool) -> None:
+                 create_only: bool, if_match: str, resumes: bool = False) -> None:
         """resumes: the first attempt goes on with a load of another process."""
         self.resumes = resumes
         self._sections = spec.checked(sections)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -53,20 +54,27 @@ class LoadtestProcessTest : public testing::Test {
   LoadtestProcessTest() {
     char name[] = "/tmp/qgemm_XXXXXX";
     folder_ = mkdtemp(name);
-    server_ = std::make_unique<ChildProcess>(
-        "server/qgemm_server",
-        std::vector<std::string>{"--listen=" + target(), "--backend=cpu",
-                                 "--lane_listen=unix:" + Path("lane"),
-                                 "--enable_echo", "--enable_freeze"});
-    server_->WaitForOutput("serving on ");
+    StartServer({});
   }
 
   ~LoadtestProcessTest() override {
     server_.reset();
-    for (const char* file : {"socket", "lane", "report", "file"}) {
-      unlink(Path(file).c_str());
-    }
-    rmdir(folder_.c_str());
+    std::filesystem::remove_all(folder_);
+  }
+
+  void StartServer(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"--listen=" + target(), "--backend=cpu",
+                                 "--lane_listen=unix:" + Path("lane"),
+                                 "--enable_echo", "--enable_freeze"});
+    server_ = std::make_unique<ChildProcess>("server/qgemm_server", flags);
+    server_->WaitForOutput("serving on ");
+  }
+
+  void KillServer() {
+    server_->Signal(SIGKILL);
+    server_->Wait();
+    unlink(Path("socket").c_str());
+    unlink(Path("lane").c_str());
   }
 
   std::string Path(const std::string& file) const {
@@ -135,6 +143,36 @@ TEST_F(LoadtestProcessTest, AFreezeIsShownInFullFromTheIntendedStart) {
   // From the send the four that were in flight saw it, and nobody else.
   EXPECT_LT(run["send_latency_us"]["p99"], kFreezeUs / 2);
   EXPECT_GE(run["send_latency_us"]["max"], kFreezeUs * 0.95);
+}
+
+// Requests that a layer of the disk answers come after each of the kills.
+TEST_F(LoadtestProcessTest, AKilledServerServesOnFromItsStateDirectory) {
+  const std::vector<std::string> flags = {"--state_dir=" + Path("state"),
+                                          "--slow_request=1ns"};
+  KillServer();
+  StartServer(flags);
+  const auto process =
+      Start({"--synthetic=256x128", "--layers=6", "--format=kbit4,q4_0",
+             "--concurrency=4", "--verify=all", "--live=on",
+             "--allow_errors=UNAVAILABLE", "--warmup=0s",
+             absl::StrCat("--duration=", kForEver, "s")});
+  process->WaitForOutput("answers/s");
+  for (int kill = 0; kill < 3; ++kill) {
+    KillServer();
+    StartServer(flags);
+    // One was answered.
+    EXPECT_NE(server_->WaitForOutput("] slow_request "), "")
+        << server_->output();
+  }
+  process->Signal(SIGINT);
+  // All else that is wrong goes before the interruption.
+  EXPECT_EQ(process->Wait(), static_cast<int>(Verdict::kInterrupted))
+      << process->output();
+  const json report = ReportAt(Path("report"));
+  EXPECT_GT(report["runs"][0]["errors"]["UNAVAILABLE"]["count"], 0);
+  EXPECT_EQ(report["runs"][0]["errors"].size(), 1u) << report["runs"][0];
+  EXPECT_EQ(report["verify"]["answers_different"], 0);
+  EXPECT_GT(report["verify"]["answers_compared"], 0);
 }
 
 TEST_F(LoadtestProcessTest, OneFlippedBitIn10000AnswersIsCaught) {
