@@ -91,7 +91,9 @@ class Resumption:
         return first
 
     def query_timeout(self, remaining: Optional[float]) -> float:
-        return min(self.QUERY_SECONDS, remaining or self.QUERY_SECONDS)
+        if remaining is None:
+            return self.QUERY_SECONDS
+        return min(self.QUERY_SECONDS, remaining)
 
     def takes(self, error: errors.Error) -> None:
         """After a question that failed. Raises the error if the attempt failed with

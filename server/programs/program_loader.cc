@@ -3,6 +3,7 @@
 // Weights are looked up once by each name, and held from there on: the program
 // that is compiled is the one that was checked, whatever is unloaded meanwhile.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -13,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/byte_budget.h"
 #include "base/status_macros.h"
@@ -25,8 +27,8 @@
 namespace qgemm {
 namespace {
 
-// Time for which the load of a program waits for one of its layers, as other
-// loads wait behind it.
+// Time for which the load of a program waits for its layers, as other loads
+// wait behind it.
 constexpr absl::Duration kLayerPatience = absl::Seconds(30);
 
 struct Leased {
@@ -47,7 +49,7 @@ LeasedWeights Lease(const Principal* caller, const Program& declared,
   if (ops > ProgramLimits().max_ops) return leased;
   for (const ProgramOp& op : declared.ops) {
     if (op.kind != OpKind::kGemm || leased.count(op.weights) != 0) continue;
-    auto weights = store.Find(caller, op.weights);
+    auto weights = store.FindToUse(caller, op.weights);
     if (!weights.ok()) continue;
     auto held = store.Hold(**weights);
     leased.emplace(op.weights, Leased{*std::move(weights), std::move(held)});
@@ -58,10 +60,12 @@ LeasedWeights Lease(const Principal* caller, const Program& declared,
 // Brings those that are on the disk into memory. Errors: the loader's.
 absl::Status Bring(const WeightStore& store, LayerLoader* loader,
                    LeasedWeights* leased) {
+  const absl::Time deadline = absl::Now() + kLayerPatience;
   for (auto& [name, layer] : *leased) {
     if (layer.held != nullptr) continue;
-    ASSIGN_OR_RETURN(layer.weights,
-                     loader->Await(layer.weights->id, kLayerPatience));
+    const absl::Duration left =
+        std::max(deadline - absl::Now(), absl::ZeroDuration());
+    ASSIGN_OR_RETURN(layer.weights, loader->Await(layer.weights->id, left));
     layer.held = store.Hold(*layer.weights);
   }
   return absl::OkStatus();

@@ -17,6 +17,19 @@ absl::Time RipeAt(const EvictionCandidate& layer, const EvictionRule& rule) {
   return layer.last_use + rule.min_residency;
 }
 
+// The time when the first lease ends of layers that nothing else keeps; the
+// infinite future if there is none.
+absl::Time FirstLeaseEnd(absl::Span<const EvictionCandidate> candidates,
+                         absl::Time now) {
+  absl::Time first = absl::InfiniteFuture();
+  for (const EvictionCandidate& layer : candidates) {
+    const bool is_leased_alone = layer.is_on_disk && !layer.is_pinned &&
+                                 !layer.is_held && now < layer.leased_until;
+    if (is_leased_alone) first = std::min(first, layer.leased_until);
+  }
+  return first;
+}
+
 // The first of `order` that have the bytes; none if all have too few.
 std::vector<size_t> Enough(absl::Span<const EvictionCandidate> candidates,
                            absl::Span<const size_t> order,
@@ -62,7 +75,10 @@ RoomPlan PlanRoom(absl::Span<const EvictionCandidate> candidates,
   });
   RoomPlan plan;
   const std::vector<size_t> in_time = Enough(candidates, oldest, needed_bytes);
-  if (in_time.empty()) return plan;
+  if (in_time.empty()) {
+    plan.next = FirstLeaseEnd(candidates, now);
+    return plan;
+  }
   plan.next = RipeAt(candidates[in_time.back()], rule);
   const auto unripe = std::find_if(oldest.begin(), oldest.end(), [&](size_t i) {
     return now < RipeAt(candidates[i], rule);

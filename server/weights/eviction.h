@@ -45,8 +45,8 @@ struct RoomPlan {
   // Layers to drop now. Bytes of those in use come back with their last user.
   // Empty if all that may go now are too few.
   std::vector<size_t> victims;
-  // The time when enough will have been left alone for long enough; the
-  // infinite future if that is never.
+  // The time when enough will have been left alone for long enough, or a lease
+  // ends; the infinite future if that is never.
   absl::Time next = absl::InfiniteFuture();
 };
 

@@ -119,11 +119,13 @@ void LayerLoader::Queue(const std::string& id) {
   changed_.Signal();
 }
 
-RoomPatience LayerLoader::PatienceFor(const std::string& id) const {
+RoomPatience LayerLoader::PatienceFor(const std::string& id) {
   MutexLock lock(&mutex_);
-  const Job& job = jobs_.find(id)->second;
-  if (stopping_ || !job.is_urgent()) return RoomPatience::kNone;
-  return job.waiting.empty() ? RoomPatience::kForUsers : RoomPatience::kForTime;
+  Job& job = jobs_.find(id)->second;
+  job.patience = stopping_ || !job.is_urgent() ? RoomPatience::kNone
+                 : job.waiting.empty()         ? RoomPatience::kForUsers
+                                               : RoomPatience::kForTime;
+  return job.patience;
 }
 
 void LayerLoader::Stop() {
@@ -190,12 +192,25 @@ std::optional<LayerLoader::Picked> LayerLoader::TakeJob() {
 bool LayerLoader::IsQueuedAgain(const Picked& picked,
                                 const absl::Status& status) {
   Job& job = jobs_.find(picked.id)->second;
+  if (stopping_) return false;
   // Somebody has asked for it meanwhile: others leave memory for it then.
-  const bool is_due = absl::IsCancelled(status) ||
-                      (absl::IsResourceExhausted(status) && !picked.is_urgent);
-  if (!is_due || !job.is_urgent() || stopping_) return false;
+  const bool waits_longer =
+      picked.is_urgent
+          ? job.patience == RoomPatience::kForUsers && !job.waiting.empty()
+          : job.is_urgent();
+  if (absl::IsResourceExhausted(status) ? !waits_longer
+                                        : !absl::IsCancelled(status)) {
+    return false;
+  }
+  if (job.is_urgent()) {
+    Queue(picked.id);
+  } else if (loading_.count(picked.id) != 0) {
+    background_.push_back(picked.id);
+    changed_.Signal();
+  } else {
+    return false;
+  }
   job.is_running = false;
-  Queue(picked.id);
   return true;
 }
 
@@ -252,6 +267,9 @@ LayerLoader::Result LayerLoader::LoadFrom(
                                   std::move(room.reservation));
   }
   if (loaded == nullptr) return UnknownRecord("weights", held->id);
+  if (loaded->resident == nullptr) {
+    return absl::CancelledError("another record has come, and left memory");
+  }
   return loaded;
 }
 

@@ -93,7 +93,8 @@ class LayerLoader {
  private:
   struct Job {
     bool is_running = false;
-    bool is_asked_for = false;  // by Bring
+    bool is_asked_for = false;                    // by Bring
+    RoomPatience patience = RoomPatience::kNone;  // the latest
     std::map<Ticket, Loaded> waiting;
 
     // Others leave memory for it.
@@ -116,7 +117,7 @@ class LayerLoader {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Queue(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Patience of a job that is running and needs room.
-  RoomPatience PatienceFor(const std::string& id) const;
+  RoomPatience PatienceFor(const std::string& id);
   Result Load(const Picked& picked);
   Result LoadFrom(const std::shared_ptr<const Weights>& held, bool is_urgent);
   absl::StatusOr<WeightStore::Room> RoomFor(const Weights& held,

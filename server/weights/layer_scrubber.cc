@@ -35,11 +35,18 @@ void LayerScrubber::Run() {
     if (!Wait(options_.poll)) return;
   }
   do {
-    for (const auto& layer : store_->layers()) {
-      Scrub(layer->id);
+    for (const std::string& id : HeldIds()) {
+      Scrub(id);
       if (!Wait(absl::ZeroDuration())) return;
     }
   } while (Wait(options_.interval));
+}
+
+// No records: they would keep memory that is to leave.
+std::vector<std::string> LayerScrubber::HeldIds() const {
+  std::vector<std::string> ids;
+  for (const auto& layer : store_->layers()) ids.push_back(layer->id);
+  return ids;
 }
 
 void LayerScrubber::Scrub(const std::string& id) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -46,6 +47,8 @@ class LayerScrubber {
 
  private:
   void Run();
+  // Ids of all layers that the store has.
+  std::vector<std::string> HeldIds() const;
   void Scrub(const std::string& id);
   // Pauses for as long as the rate wants it after so many bytes. CANCELLED once
   // stopped.

@@ -56,7 +56,7 @@ bool WeightStore::Evict(const std::shared_ptr<const Weights>& layer) {
   on_disk->resident = nullptr;
   on_disk->leaving = layer->resident;
   if (!layers_.Replace(layer, on_disk)) return false;
-  leaving_.emplace_back(layer->resident, BytesOf(*layer));
+  leaving_.push_back({layer->resident, BytesOf(*layer), layer->use});
   if (metrics_ != nullptr) metrics_->LayersEvicted(1);
   return true;
 }
@@ -80,13 +80,13 @@ absl::Status WeightStore::UnloadToDisk(const Principal* caller,
                      layers_.FindToUnload(caller, name_or_id, if_match));
     const Weights& layer = *found.record;
     EndPins(caller, layer.id);
-    if (found.is_shared) return absl::OkStatus();
-    layer.use->EndLeases();
-    const bool stays = layer.resident == nullptr || layer.use->is_held() ||
-                       PinnedIds().count(layer.id) != 0 ||
-                       !state()->Has(layer.id);
+    if (!found.is_shared) layer.use->EndLeases();
+    const bool stays =
+        found.is_shared || layer.resident == nullptr || layer.use->is_held() ||
+        PinnedIds().count(layer.id) != 0 || !state()->Has(layer.id);
     is_done = stays || Evict(found.record);
   }
+  room_->Ring();  // pins and leases have ended
   return absl::OkStatus();
 }
 
@@ -99,14 +99,15 @@ void WeightStore::MakeRoom(int64_t bytes) {
                                   state_.clock->Now(), state_.eviction));
 }
 
-int64_t WeightStore::LeavingBytes() {
-  int64_t bytes = 0;
-  for (auto layer = leaving_.begin(); layer != leaving_.end();) {
-    if (layer->first.expired()) {
-      layer = leaving_.erase(layer);
-    } else {
-      bytes += (layer++)->second;
-    }
+WeightStore::LeavingBytes WeightStore::BytesOfLeaving() {
+  const auto has_left = [](const LeavingLayer& layer) {
+    return layer.memory.expired();
+  };
+  leaving_.erase(std::remove_if(leaving_.begin(), leaving_.end(), has_left),
+                 leaving_.end());
+  LeavingBytes bytes;
+  for (const LeavingLayer& layer : leaving_) {
+    (layer.use->is_held() ? bytes.held : bytes.soon) += layer.bytes;
   }
   return bytes;
 }
@@ -114,14 +115,12 @@ int64_t WeightStore::LeavingBytes() {
 std::shared_ptr<const Weights> WeightStore::Revive(
     const std::shared_ptr<const Weights>& held,
     std::shared_ptr<const ResidentWeights> resident) {
-  {
-    MutexLock lock(&room_mutex_);
-    leaving_.erase(std::remove_if(leaving_.begin(), leaving_.end(),
-                                  [&](const auto& layer) {
-                                    return layer.first.lock() == resident;
-                                  }),
-                   leaving_.end());
-  }
+  MutexLock lock(&room_mutex_);
+  leaving_.erase(std::remove_if(leaving_.begin(), leaving_.end(),
+                                [&](const LeavingLayer& layer) {
+                                  return layer.memory.lock() == resident;
+                                }),
+                 leaving_.end());
   auto revived = std::make_shared<Weights>(*held);
   revived->leaving.reset();
   revived->resident = std::move(resident);
@@ -133,11 +132,13 @@ absl::StatusOr<WeightStore::Departure> WeightStore::SendAway(int64_t bytes) {
   const int64_t limit_bytes = budget_.limit_bytes();
   const absl::Time now = state_.clock->Now();
   const Candidates candidates = ResidentLayers();
-  if (bytes > limit_bytes - StayingBytes(candidates.figures, now)) {
+  const LeavingBytes leaving = BytesOfLeaving();
+  if (bytes >
+      limit_bytes - leaving.held - StayingBytes(candidates.figures, now)) {
     return NeverRoom(bytes);
   }
   const int64_t needed_bytes =
-      budget_.used_bytes() - LeavingBytes() - (limit_bytes - bytes);
+      budget_.used_bytes() - leaving.soon - (limit_bytes - bytes);
   if (needed_bytes <= 0) return Departure{true};
   const RoomPlan plan =
       PlanRoom(candidates.figures, needed_bytes, now, state_.eviction);
@@ -149,22 +150,31 @@ absl::StatusOr<WeightStore::Departure> WeightStore::SendAway(int64_t bytes) {
 absl::StatusOr<WeightStore::Room> WeightStore::AwaitRoom(
     const Weights& held, int64_t bytes,
     absl::FunctionRef<RoomPatience()> patience) {
-  const RoomQueue::Place place(room_.get());
+  if (room_->is_empty() && held.leaving.expired()) {
+    auto reserved = budget_.Reserve(bytes);
+    if (reserved.ok()) return Room{nullptr, *std::move(reserved)};
+  }
+  RoomQueue::Place place(room_.get());
   while (true) {
     const uint64_t rings = room_->rings();
     const RoomPatience most = patience();
     if (most == RoomPatience::kNone) {
       return absl::CancelledError("nobody waits for the layer any more");
     }
-    absl::Time next = absl::InfiniteFuture();
-    if (place.is_first()) {
+    const auto found = Find(kAnybody, held.id);
+    if (!found.ok() || found->get() != &held) {
+      return absl::CancelledError("the layer was unloaded or has come");
+    }
+    const absl::Time now = state_.clock->Now();
+    absl::Time next = now + kTurnPatience;
+    if (place.HasTurn(now)) {
       if (auto resident = held.leaving.lock()) return Room{resident, {}};
       auto reserved = budget_.Reserve(bytes);
       if (reserved.ok()) return Room{nullptr, *std::move(reserved)};
       ASSIGN_OR_RETURN(const Departure departure, SendAway(bytes));
       next = departure.next;
       const bool may_end = departure.is_enough || GiveUpOne(nullptr);
-      if (!may_end && most == RoomPatience::kForUsers) {
+      if (!may_end && patience() == RoomPatience::kForUsers) {
         return reserved.status();
       }
     }
@@ -188,6 +198,7 @@ std::shared_ptr<const ResidentWeights> WeightStore::Hold(
     return weights.resident;
   }
   weights.use->BeginHold();
+  room_->Ring();  // it may have counted among those that leave
   auto held = std::make_shared<Held>();
   held->use = weights.use;
   held->resident = weights.resident;

@@ -2,6 +2,8 @@
 
 #include "server/weights/room_queue.h"
 
+#include <algorithm>
+
 namespace qgemm {
 
 RoomQueue::Place::Place(RoomQueue* queue)
@@ -9,9 +11,16 @@ RoomQueue::Place::Place(RoomQueue* queue)
 
 RoomQueue::Place::~Place() { queue_->Leave(number_); }
 
-bool RoomQueue::Place::is_first() const {
+bool RoomQueue::Place::HasTurn(absl::Time now) {
   MutexLock lock(&queue_->mutex_);
-  return *queue_->waiting_.begin() == number_;
+  for (auto& [number, turn] : queue_->waiting_) {
+    if (number == number_) {
+      turn = std::min(turn, now);
+      return true;
+    }
+    if (turn == absl::InfiniteFuture() || now - turn < kTurnPatience) break;
+  }
+  return false;
 }
 
 void RoomQueue::Ring() {
@@ -42,7 +51,7 @@ bool RoomQueue::is_empty() const {
 
 uint64_t RoomQueue::Enter() {
   MutexLock lock(&mutex_);
-  waiting_.insert(next_number_);
+  waiting_.emplace(next_number_, absl::InfiniteFuture());
   return next_number_++;
 }
 

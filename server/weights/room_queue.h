@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The queue of those that wait for room in the weights budget, and the bell
-// that wakes them. Which room there is, is the weight store's.
+// that wakes them. Which room there is, is the weight store's. The first in the
+// queue has its turn, and holds others back for a time; after that those behind
+// it have theirs too.
 
 #ifndef QGEMM_SERVER_WEIGHTS_ROOM_QUEUE_H_
 #define QGEMM_SERVER_WEIGHTS_ROOM_QUEUE_H_
 
 #include <cstdint>
-#include <set>
+#include <map>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
 
 namespace qgemm {
+
+// Time for which one that has its turn holds back those that came after it.
+inline constexpr absl::Duration kTurnPatience = absl::Seconds(30);
 
 // Thread-safe. No function calls anything else, so that it may be rung under
 // any lock.
@@ -27,8 +32,9 @@ class RoomQueue {
     Place& operator=(const Place&) = delete;
     ~Place();
 
-    // True once all that came before have left.
-    bool is_first() const;
+    // True once all that came before have left, or had their turn for
+    // kTurnPatience; the turn of this place begins then.
+    bool HasTurn(absl::Time now);
 
    private:
     RoomQueue* const queue_;
@@ -54,7 +60,8 @@ class RoomQueue {
   CondVar rung_;
   uint64_t rings_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t next_number_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::set<uint64_t> waiting_ ABSL_GUARDED_BY(mutex_);
+  // The places, and when their turns began: the infinite future before.
+  std::map<uint64_t, absl::Time> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace qgemm

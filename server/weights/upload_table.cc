@@ -153,6 +153,7 @@ void UploadTable::Wait(const std::shared_ptr<Entry>& entry,
   }
   if (surplus != nullptr) Drop(surplus);
   for (const auto& next : on_turn) next();
+  parts_.store->RingRoom();  // it may be given up for others
 }
 
 void UploadTable::Drop(const std::shared_ptr<Entry>& entry) {

@@ -161,7 +161,8 @@ class WeightStore {
   // in use too: their bytes come back with their last user. `patience` is asked
   // again after RingRoom. Errors: RESOURCE_EXHAUSTED (what stays in memory
   // leaves no such room, however long one waits, or it may wait for users
-  // alone), CANCELLED (it may wait no longer).
+  // alone), CANCELLED (it may wait no longer, or `held` is no more the layer's
+  // record).
   absl::StatusOr<Room> AwaitRoom(const Weights& held, int64_t bytes,
                                  absl::FunctionRef<RoomPatience()> patience);
   void RingRoom() { room_->Ring(); }
@@ -284,14 +285,18 @@ class WeightStore {
   absl::StatusOr<bool> Unload(const Principal* caller,
                               absl::string_view name_or_id,
                               absl::string_view if_match = "") {
-    return layers_.Unload(caller, name_or_id, if_match);
+    auto unloaded = layers_.Unload(caller, name_or_id, if_match);
+    room_->Ring();  // a pin may have ended
+    return unloaded;
   }
 
   // Drops names of the caller that begin with the prefix, as NamedStore has it.
   absl::StatusOr<DroppedNames> UnloadPrefix(const Principal* caller,
                                             absl::string_view prefix,
                                             int64_t max_names) {
-    return layers_.UnloadPrefix(caller, prefix, max_names);
+    auto dropped = layers_.UnloadPrefix(caller, prefix, max_names);
+    room_->Ring();
+    return dropped;
   }
 
   // Ends the caller's pins and all leases of a layer that it may unload, and
@@ -329,8 +334,17 @@ class WeightStore {
   void EndPins(const Principal* caller, const std::string& id);
   // Sends layers to the disk so that so many bytes come back, if that can be.
   void MakeRoom(int64_t bytes);
-  // Bytes of layers that have left and that somebody still uses.
-  int64_t LeavingBytes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(room_mutex_);
+  // Layers that have left their record and that somebody still uses.
+  struct LeavingLayer {
+    std::weak_ptr<const ResidentWeights> memory;
+    int64_t bytes;
+    std::shared_ptr<LayerUse> use;
+  };
+  struct LeavingBytes {
+    int64_t soon = 0;  // come back with the last request
+    int64_t held = 0;  // by programs that were faster
+  };
+  LeavingBytes BytesOfLeaving() ABSL_EXCLUSIVE_LOCKS_REQUIRED(room_mutex_);
 
   struct Departure {
     bool is_enough = false;  // the bytes are there, or come with the last users
@@ -361,9 +375,7 @@ class WeightStore {
   OwnerAccounts accounts_;
   NamedStore<Weights> layers_;
   Mutex room_mutex_;  // one makes room at a time
-  // Memory that has left its record, and its bytes.
-  std::vector<std::pair<std::weak_ptr<const ResidentWeights>, int64_t>> leaving_
-      ABSL_GUARDED_BY(room_mutex_);
+  std::vector<LeavingLayer> leaving_ ABSL_GUARDED_BY(room_mutex_);
   Mutex pins_mutex_;
   // The client's id, empty for one that manages all, and the layer's.
   std::set<std::pair<std::string, std::string>> pins_

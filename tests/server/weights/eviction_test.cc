@@ -86,7 +86,11 @@ TEST(RoomPlan, LeavesWhatStays) {
   layers[3].leased_until = kNow + absl::Nanoseconds(1);
   EXPECT_THAT(Plan(layers, 10).victims, ElementsAre(4));
   EXPECT_THAT(Plan(layers, 11).victims, IsEmpty());
+  EXPECT_EQ(Plan(layers, 11).next,
+            kNow + absl::Nanoseconds(1));  // a lease's end
+  layers[3].is_pinned = true;
   EXPECT_EQ(Plan(layers, 11).next, absl::InfiniteFuture());
+  layers[3].is_pinned = false;
   EXPECT_EQ(StayingBytes(layers, kNow), 40);
   EXPECT_EQ(StayingBytes(layers, kNow + absl::Nanoseconds(1)), 30);
 }

@@ -171,6 +171,30 @@ TEST_F(LayerLoaderTest, TheScrubberStopsWithinALayer) {
   EXPECT_TRUE(store->Find(kAnybody, "large").ok());
 }
 
+TEST_F(LayerLoaderTest, TheScrubberKeepsNoMemory) {
+  const RandomLayer large = MakeRandomLayer(1536, 2048, &random_);
+  const auto hold = KeepLayer(large, directory_.get(), &random_);
+  ASSERT_TRUE(hold.ok());
+  CHECK_OK(directory_->Append(
+      {{NameChange::Kind::kBind, "large", "", large.id(), 0}}));
+  ServerMetrics metrics;
+  const auto store = NewStore(100000, &metrics);
+  LayerLoader loader(&backend_, store.get(), {});
+  loader.Start();
+  LayerScrubberOptions options;
+  options.poll = absl::Milliseconds(1);
+  options.bytes_per_second = 1;  // a pause of weeks within the large layer
+  LayerScrubber scrubber(store.get(), &loader, options);
+  scrubber.Start();
+  while (MetricValue(metrics, "qgemm_state_verified_bytes_total") < int64_t{4}
+                                                                        << 20) {
+    std::this_thread::yield();
+  }
+  const int64_t before = store->reserved_bytes();
+  ASSERT_TRUE(store->UnloadToDisk(kAnybody, NameOf(0)).ok());
+  EXPECT_LT(store->reserved_bytes(), before);
+}
+
 TEST_F(LayerLoaderTest, BringsAllLayersAfterAStart) {
   const auto store = NewStore();
   EXPECT_EQ(Resident(*store), 0);
@@ -251,6 +275,51 @@ TEST_F(LayerLoaderTest, ALayerThatIsStillUsedComesBackWithoutItsFile) {
   ASSERT_TRUE(back.ok());
   EXPECT_EQ((*back)->resident, used[0]);
   EXPECT_FALSE(gone.is_ready());
+}
+
+TEST_F(LayerLoaderTest, AProgramThatIsFasterKeepsALayerThatLeaves) {
+  const auto store = NewStore(2);
+  LayerLoader loader(&backend_, store.get(), {1, {}});
+  loader.Start();
+  auto used = Use(2, store.get(), &loader);
+  std::shared_ptr<const Weights> record = *store->Find(kAnybody, NameOf(0));
+  Fetched fetched(&loader, layers_[2].id());
+  while ((*store->Find(kAnybody, NameOf(0)))->resident != nullptr) {
+    std::this_thread::yield();
+  }
+  const auto held = store->Hold(*record);
+  record = nullptr;
+  used.clear();
+  // The other one leaves in its place.
+  ASSERT_TRUE(fetched.result.get().ok());
+  EXPECT_EQ((*store->Find(kAnybody, NameOf(1)))->resident, nullptr);
+}
+
+TEST_F(LayerLoaderTest, ALayerThatIsUnloadedWaitsNoMore) {
+  const auto store = NewStore(1);
+  LayerLoader loader(&backend_, store.get(), {1, {}});
+  loader.Start();
+  const auto used = Use(1, store.get(), &loader);
+  Fetched fetched(&loader, layers_[1].id());
+  while ((*store->Find(kAnybody, NameOf(0)))->resident != nullptr) {
+    std::this_thread::yield();
+  }
+  ASSERT_TRUE(store->Unload(kAnybody, NameOf(1)).ok());
+  EXPECT_TRUE(absl::IsNotFound(fetched.result.get().status()));
+}
+
+TEST(RoomQueueTest, OneHoldsOthersBackForATime) {
+  const absl::Time now = absl::UnixEpoch() + absl::Hours(1);
+  RoomQueue queue;
+  RoomQueue::Place first(&queue);
+  RoomQueue::Place second(&queue);
+  RoomQueue::Place third(&queue);
+  EXPECT_FALSE(second.HasTurn(now));
+  EXPECT_TRUE(first.HasTurn(now));
+  EXPECT_FALSE(second.HasTurn(now + kTurnPatience - absl::Nanoseconds(1)));
+  EXPECT_TRUE(second.HasTurn(now + kTurnPatience));
+  EXPECT_FALSE(third.HasTurn(now + kTurnPatience));
+  EXPECT_TRUE(first.HasTurn(now + kTurnPatience));
 }
 
 TEST_F(LayerLoaderTest, WaitsUntilALayerWasLeftAloneForLongEnough) {
