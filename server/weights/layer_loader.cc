@@ -59,16 +59,19 @@ void LayerLoader::Start() {
 
 LayerLoader::Ticket LayerLoader::Fetch(const std::string& id, Loaded loaded) {
   Ticket ticket = 0;
+  Loaded refused;
   {
     MutexLock lock(&mutex_);
     ticket = next_ticket_++;
-    if (!stopping_) {
+    if (stopping_) {
+      refused = std::move(loaded);
+    } else {
       Job& job = jobs_[id];
       job.waiting.emplace(ticket, std::move(loaded));
       if (job.waiting.size() == 1 && !job.is_running) Queue(id);
     }
   }
-  if (loaded != nullptr) loaded(Stopped());
+  if (refused != nullptr) refused(Stopped());
   store_->RingRoom();
   return ticket;
 }
@@ -225,9 +228,15 @@ void LayerLoader::EndJob(const Picked& picked, const Result& result) {
     loading_.erase(picked.id);
     loading_first_.erase(picked.id);
   }
-  const bool is_stopped = absl::IsCancelled(result.status());
   for (auto& [unused, loaded] : waiting) {
-    loaded(is_stopped ? Result(Stopped()) : result);
+    if (result.ok()) {
+      loaded(result);
+    } else if (absl::IsCancelled(result.status())) {
+      loaded(Stopped());
+    } else {
+      // An error of its own, whose end another thread does not share.
+      loaded(absl::Status(result.status().code(), result.status().message()));
+    }
   }
 }
 

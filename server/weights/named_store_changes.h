@@ -147,10 +147,12 @@ bool NamedStore<Record>::Replace(const Pointer& held, const Pointer& record) {
   const auto found = by_id_.find(record->id);
   if (found == by_id_.end() || found->second->record != held) return false;
   Entry& entry = *found->second;
-  entry.names.VisitHolders([&](const Owner* owner) { EndHold(*owner, entry); });
-  entry.record = record;
+  std::vector<const Owner*> holders;
   entry.names.VisitHolders(
-      [&](const Owner* owner) { BeginHold(*owner, entry); });
+      [&holders](const Owner* owner) { holders.push_back(owner); });
+  for (const Owner* const owner : holders) EndHold(*owner, entry);
+  entry.record = record;
+  for (const Owner* const owner : holders) BeginHold(*owner, entry);
   return true;
 }
 

@@ -204,7 +204,7 @@ std::shared_ptr<const ResidentWeights> WeightStore::Hold(
   held->resident = weights.resident;
   held->room = room_;
   const ResidentWeights* const layer = weights.resident.get();
-  return std::shared_ptr<const ResidentWeights>(std::move(held), layer);
+  return std::shared_ptr<const ResidentWeights>(held, layer);
 }
 
 StateFigures WeightStore::state_figures() const {

@@ -32,7 +32,7 @@ void UploadTable::Claim::Keep(std::unique_ptr<UploadSession> session,
     return Release();
   }
   std::exchange(table_, nullptr)
-      ->Wait(std::move(entry_), std::move(session), std::move(caller));
+      ->Wait(entry_, std::move(session), std::move(caller));
 }
 
 void UploadTable::Claim::Release() {
