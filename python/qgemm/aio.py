@@ -80,7 +80,8 @@ class Client:
                    format: Union[str, formats.Format] = "dense",
                    where: str = "server", create_only: bool = False,
                    if_match: str = "", progress: Optional[Progress] = None,
-                   resume: bool = False, timeout: Optional[float] = None) -> pb.LoadWeightsResponse:
+                   resume: bool = False,
+                   timeout: Optional[float] = None) -> pb.LoadWeightsResponse:
         spec, sections = _upload.layer(w, bias, format, where)
         return await self.load_packed(
             name, spec, sections, create_only=create_only, if_match=if_match,
