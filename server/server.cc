@@ -58,16 +58,6 @@ bool HasTls(const Listener& listener) {
   return listener.address().kind == ListenAddress::Kind::kTls;
 }
 
-using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
-
-std::unique_ptr<Acceptor> AddAcceptor(
-    const std::shared_ptr<grpc::ServerCredentials>& credentials,
-    grpc::ServerBuilder* builder) {
-  return builder->experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      credentials);
-}
-
 class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, std::unique_ptr<Backend> backend,
@@ -238,20 +228,25 @@ class GrpcServer final : public Server {
     return "";
   }
 
+  // Whoever sees a fatal state meets no call that is still answered.
   void TakeHealth(const Health& health) {
+    if (health.is_fatal) EndCalls(absl::UnavailableError(health.reason));
     metrics_.SetHealth(health.state, health.reason);
     service_.SetHealth(health);
-    if (health.is_fatal) Fail(absl::UnavailableError(health.reason));
+    if (health.is_fatal) NotifyOfFailure();
   }
 
-  // Ends every call, those in a launch too. Waits for nothing.
-  void Fail(const absl::Status& reason) {
+  // Those in a launch too. Waits for nothing.
+  void EndCalls(const absl::Status& reason) {
     backend_->GiveUp(reason);
     if (serving_) service_.Fail(reason);
     if (lanes_ != nullptr) lanes_->BeginDrain(reason);
     dispatcher_.Fail(reason);
     if (parked_ != nullptr) parked_->Drain();
     scheduler_.Drain(clock_.Now());
+  }
+
+  void NotifyOfFailure() {
     absl::AnyInvocable<void()> notify;
     {
       MutexLock lock(&failure_mutex_);
@@ -337,7 +332,7 @@ class GrpcServer final : public Server {
 
   // gRPC owns the descriptor from here on, whether it serves it or not.
   void HandOver(const Listener& listener, int fd) {
-    Acceptor::NewConnectionParameters connection;
+    ConnectionAcceptor::NewConnectionParameters connection;
     connection.listener_fd = listener.fd();
     connection.fd = fd;
     (HasTls(listener) ? tls_acceptor_ : acceptor_)
@@ -361,8 +356,8 @@ class GrpcServer final : public Server {
   QgemmService service_;
   std::unique_ptr<LaneService> lanes_;   // null without --lane_listen
   std::unique_ptr<TlsCredentials> tls_;  // null without such an address
-  std::unique_ptr<Acceptor> acceptor_;
-  std::unique_ptr<Acceptor> tls_acceptor_;
+  std::unique_ptr<ConnectionAcceptor> acceptor_;
+  std::unique_ptr<ConnectionAcceptor> tls_acceptor_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<AcceptLoop> accept_loop_;
   std::unique_ptr<MetricsEndpoint> endpoint_;

@@ -4,7 +4,6 @@
 
 #include <grpcpp/ext/channelz_service_plugin.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/impl/server_builder_plugin.h>
 #include <grpcpp/resource_quota.h>
@@ -12,7 +11,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <memory>
 #include <set>
 #include <utility>
 
@@ -182,6 +180,14 @@ void Configure(const GrpcSettings& settings, int64_t max_message_bytes,
         },
         value);
   }
+}
+
+std::unique_ptr<ConnectionAcceptor> AddAcceptor(
+    const std::shared_ptr<grpc::ServerCredentials>& credentials,
+    grpc::ServerBuilder* builder) {
+  return builder->experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      credentials);
 }
 
 }  // namespace qgemm

@@ -6,7 +6,10 @@
 #ifndef QGEMM_SERVER_NET_GRPC_SETTINGS_H_
 #define QGEMM_SERVER_NET_GRPC_SETTINGS_H_
 
+#include <grpcpp/grpcpp.h>
+
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -15,10 +18,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-
-namespace grpc {
-class ServerBuilder;
-}  // namespace grpc
 
 namespace qgemm {
 
@@ -71,6 +70,13 @@ void RegisterGrpcServices();
 // size before and after it inflates it, not meanwhile.
 void Configure(const GrpcSettings& settings, int64_t max_message_bytes,
                grpc::ServerBuilder* builder);
+
+// Through it gRPC takes connections that were accepted elsewhere.
+using ConnectionAcceptor = grpc::experimental::ExternalConnectionAcceptor;
+
+std::unique_ptr<ConnectionAcceptor> AddAcceptor(
+    const std::shared_ptr<grpc::ServerCredentials>& credentials,
+    grpc::ServerBuilder* builder);
 
 }  // namespace qgemm
 
