@@ -46,10 +46,10 @@ absl::Status CheckTransport(const LoadtestOptions& options) {
         "and without --churn, --baseline and --verify");
   }
   if (options.transport == TransportKind::kStream &&
-      (options.layers.has_programs() || options.request.parts > 1)) {
+      options.request.parts > 1) {
     return Refuse(
-        "--transport=stream sends whole Gemms: --program_walk and --parts go "
-        "with --transport=call");
+        "--transport=stream sends whole requests: --parts goes with "
+        "--transport=call");
   }
   const Disturbances& disturbances = options.request.disturbances;
   if (options.transport == TransportKind::kLane &&

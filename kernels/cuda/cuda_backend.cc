@@ -28,6 +28,7 @@
 #include "kernels/cuda/cuda_program.h"
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/cuda/cuda_weights_builder.h"
+#include "kernels/cuda/gemm_launcher.h"
 #include "kernels/cuda/launch/fault.h"
 #include "kernels/cuda/launch_context.h"
 #include "kernels/cuda/plan/kernel_path.h"
@@ -58,15 +59,6 @@ ByteBudgetOptions WeightsBudgetOptions(int64_t limit_bytes) {
 absl::StatusOr<PinnedBuffer> AllocatePinned(int device, int64_t bytes) {
   RETURN_IF_ERROR(SetCurrentDevice(device));
   return PinnedBuffer::Allocate(bytes);
-}
-
-absl::Status CheckSignature(const MatmulSignature& signature) {
-  if (signature.mode != ComputeMode::kA16) {
-    return absl::UnimplementedError(
-        absl::StrCat("mode ", Name(signature.mode),
-                     " has no kernel on cuda; the cuda backend offers A16"));
-  }
-  return CheckRounding(signature);
 }
 
 struct GemmWork {
@@ -142,6 +134,15 @@ class CudaBackend final : public Backend, private ProgramRunner {
 
   absl::StatusOr<StagingLease> AcquireStaging(int64_t size_bytes) override {
     return staging_.Acquire(size_bytes);
+  }
+
+  absl::StatusOr<StagingLease> LeaseHostMemory(uint8_t* data,
+                                               int64_t size_bytes) override {
+    RETURN_IF_ERROR(failure());
+    RETURN_IF_ERROR(SetCurrentDevice(device_.index));
+    ASSIGN_OR_RETURN(RegisteredMemory memory,
+                     RegisteredMemory::Register(data, size_bytes));
+    return StagingLease(data, size_bytes, [memory = std::move(memory)] {});
   }
 
   absl::Status CheckSupport(const ResidentWeights& weights,

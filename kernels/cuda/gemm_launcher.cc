@@ -4,12 +4,14 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "kernels/cuda/launch/gemm.h"
 #include "kernels/cuda/launch/rows.h"
 #include "kernels/cuda/plan/n_chunk_plan.h"
 #include "kernels/cuda/runtime/cuda_status.h"
+#include "kernels/host/batch_checks.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -64,6 +66,15 @@ absl::Status MultiplyByCublas(const GemmJob& job, const PlannedLaunch& launch,
 }
 
 }  // namespace
+
+absl::Status CheckSignature(const MatmulSignature& signature) {
+  if (signature.mode != ComputeMode::kA16) {
+    return absl::UnimplementedError(
+        absl::StrCat("mode ", Name(signature.mode),
+                     " has no kernel on cuda; the cuda backend offers A16"));
+  }
+  return CheckRounding(signature);
+}
 
 // The one place that chooses kernels: launches carry their path from here on.
 GemmJob MakeGemmJob(std::shared_ptr<const CudaWeights> weights,

@@ -28,6 +28,9 @@ struct LaunchEnvironment {
   CublasGemm* cublas = nullptr;  // null without cuBLASLt
 };
 
+// OK, or UNIMPLEMENTED with what there are kernels for.
+absl::Status CheckSignature(const MatmulSignature& signature);
+
 // A layer and a signature, with what plans and launches derive from them.
 struct GemmJob {
   std::shared_ptr<const CudaWeights> weights;

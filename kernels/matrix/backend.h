@@ -210,7 +210,7 @@ class Backend {
   virtual absl::StatusOr<StagingLease> LeaseHostMemory(uint8_t* /*data*/,
                                                        int64_t /*size_bytes*/) {
     return absl::UnimplementedError(
-        "the backend computes in its own memory alone; cpu does not");
+        "the backend computes in its own memory alone; cpu and cuda do not");
   }
 
   // OK if the backend computes such a layer with such a signature, else

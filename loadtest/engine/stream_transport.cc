@@ -29,21 +29,20 @@ class StreamTransport final : public Transport {
         slots_(slots) {}
 
   void Start(int slot, int message, absl::Duration timeout) override {
-    GemmRequest request = messages_->gemm(message);
-    request.a_released = [] {};  // the set keeps A
-    if (timeout < absl::InfiniteDuration()) {
-      request.deadline = absl::Now() + timeout;
+    const absl::Time deadline = timeout < absl::InfiniteDuration()
+                                    ? absl::Now() + timeout
+                                    : absl::InfiniteFuture();
+    if (messages_->is_run(message)) {
+      RunRequest request = messages_->run(message);
+      request.inputs_released = [] {};  // the set keeps the inputs
+      request.deadline = deadline;
+      Submit(slot, request, [](const RunResult& r) { return &r.outputs; });
+    } else {
+      GemmRequest request = messages_->gemm(message);
+      request.a_released = [] {};  // and A
+      request.deadline = deadline;
+      Submit(slot, request, [](const GemmResult& r) { return &r.c; });
     }
-    // Locked until the request's number is stored: its end waits for it.
-    MutexLock lock(&slots_[slot].mutex);
-    const absl::StatusOr<uint64_t> number = StreamOf(slot).Submit(
-        request, [this, slot](const absl::StatusOr<GemmResult>& result) {
-          End(slot, result);
-        });
-    slots_[slot].request = number.value_or(0);
-    if (number.ok()) return;
-    refused_.Submit(
-        [this, slot, status = number.status()] { End(slot, status); });
   }
 
   void Cancel(int slot) override {
@@ -61,17 +60,32 @@ class StreamTransport final : public Transport {
 
   GemmStream& StreamOf(int slot) { return *streams_[slot % streams_.size()]; }
 
-  void End(int slot, const absl::StatusOr<GemmResult>& result) {
+  // `bytes_of` has C of the request's result, or what is C for it.
+  template <typename Request, typename BytesOf>
+  void Submit(int slot, const Request& request, BytesOf bytes_of) {
+    // Locked until the request's number is stored: its end waits for it.
+    MutexLock lock(&slots_[slot].mutex);
+    const absl::StatusOr<uint64_t> number = StreamOf(slot).Submit(
+        request, [this, slot, bytes_of](const auto& result) {
+          if (!result.ok()) return End(slot, result.status(), {}, {});
+          End(slot, absl::OkStatus(), result->timings, *bytes_of(*result));
+        });
+    slots_[slot].request = number.value_or(0);
+    if (number.ok()) return;
+    refused_.Submit(
+        [this, slot, status = number.status()] { End(slot, status, {}, {}); });
+  }
+
+  void End(int slot, const absl::Status& status, const Timings& timings,
+           absl::string_view c) {
     {
       MutexLock lock(&slots_[slot].mutex);
       slots_[slot].request = 0;
     }
     EndedRequest end;
-    end.status = result.status();
-    absl::string_view c;
-    if (result.ok()) {
-      end.timings = result->timings;
-      c = result->c;
+    end.status = status;
+    if (status.ok()) {
+      end.timings = timings;
       end.c = absl::MakeConstSpan(&c, 1);
     }
     MutexLock lock(&end_mutex_);

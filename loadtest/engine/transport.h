@@ -101,9 +101,10 @@ class MessageSet;
 OpenTransport GrpcTransports(TransportOptions options,
                              const MessageSet* messages);
 
-// Gemms over streams of the client library, one stream a connection, which
-// slots share in the same way. A broken stream stays so: requests on it end
-// with the reason. `messages`, all whole Gemms, must outlive the transports.
+// Gemms and Runs over streams of the client library, one stream a connection,
+// which slots share in the same way. A broken stream stays so: requests on it
+// end with the reason. `messages`, all whole requests, must outlive the
+// transports.
 // Errors of opening: as above.
 OpenTransport StreamTransports(TransportOptions options,
                                const MessageSet* messages);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -257,6 +258,37 @@ TEST_P(EnqueueTest, StagingDoesNotGrowWithReuse) {
   const int64_t pooled = backend()->memory().staging_bytes;
   for (int i = 0; i < 50; ++i) Acquire(kSizeBytes);
   EXPECT_EQ(backend()->memory().staging_bytes, pooled);
+}
+
+// Memory of a caller's, as lanes have it: the same bits, nothing beside C.
+TEST_P(EnqueueTest, ComputesInMemoryThatItLeases) {
+  constexpr int64_t kPage = 4096;
+  constexpr int64_t kBytes = 16 * kPage;
+  const std::unique_ptr<uint8_t, void (*)(void*)> memory(
+      static_cast<uint8_t*>(std::aligned_alloc(kPage, kBytes)), std::free);
+  const absl::StatusOr<StagingLease> lease =
+      backend()->LeaseHostMemory(memory.get(), kBytes);
+  if (backend()->describe().name == "reference") {
+    EXPECT_TRUE(absl::IsUnimplemented(lease.status())) << lease.status();
+    return;
+  }
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  ASSERT_EQ(lease->data(), memory.get());
+  const auto weights = Load("kbit4");
+  for (const int64_t rows : {1, 3, 70}) {
+    const RequestRows request = Request(rows);
+    const BatchResults expected =
+        RunBatch(backend(), {weights, kSignature, {request}});
+    std::fill_n(lease->data(), kBytes, uint8_t{0xa5});
+    std::copy(request.a.begin(), request.a.end(), lease->data());
+    uint8_t* const c = lease->data() + kBytes / 2;
+    Relay(backend(), {weights, kSignature, {{rows, lease->data(), c}}}, 1)
+        .WaitUntilDone();
+    uint8_t* const end = c + expected[0].size();
+    EXPECT_EQ(std::vector<uint8_t>(c, end), expected[0]);
+    EXPECT_EQ(c[-1], 0xa5);
+    EXPECT_EQ(*end, 0xa5);
+  }
 }
 
 TEST_P(EnqueueTest, DescribesItself) {

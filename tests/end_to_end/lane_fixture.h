@@ -22,9 +22,10 @@ namespace qgemm {
 
 inline constexpr uint64_t kLaneBytes = uint64_t{1} << 20;
 
-inline ServerOptions LaneServerOptions(const TemporaryFolder& folder) {
+inline ServerOptions LaneServerOptions(const TemporaryFolder& folder,
+                                       BackendKind kind = BackendKind::kCpu) {
   ServerOptions options;
-  options.backend.kind = BackendKind::kCpu;
+  options.backend.kind = kind;
   options.lane_listen = absl::StrCat("unix:", folder.path(), "/lane");
   return options;
 }

@@ -9,11 +9,14 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/clock.h"
+#include "kernels/backends/backends.h"
 #include "server/metrics/server_metrics.h"
 #include "tests/end_to_end/access_server.h"
 #include "tests/end_to_end/lane_fixture.h"
@@ -31,15 +34,24 @@ constexpr auto kWeights = lane::HandleKind::kWeights;
 
 uint32_t CodeOf(absl::StatusCode code) { return static_cast<uint32_t>(code); }
 
-class LaneTest : public ::testing::Test {
+class LaneTest : public ::testing::TestWithParam<BackendKind> {
  protected:
-  // A signature of each mode that the format has.
+  void SetUp() override {
+    const ServerOptions options = LaneServerOptions(folder_, GetParam());
+    const absl::Status usable = CreateBackend(options.backend).status();
+    if (absl::IsFailedPrecondition(usable)) GTEST_SKIP() << usable;
+    server_.emplace(options);
+    client_ = std::make_unique<Client>(server_->address());
+  }
+
+  // A signature of each mode that the format has on the backend.
   static std::vector<v1::GemmRequest> Requests(const WeightsSpec& spec) {
     std::vector<v1::GemmRequest> requests(2);
     requests[0].set_a_type(v1::FLOAT_TYPE_FP16);
     requests[1].set_a_type(v1::FLOAT_TYPE_FP32);
     requests[1].set_c_type(v1::FLOAT_TYPE_BF16);
     requests[1].set_rounding(v1::FLOAT_TYPE_FP16);
+    if (GetParam() == BackendKind::kCuda) return requests;
     v1::GemmRequest other;
     other.set_a_type(v1::FLOAT_TYPE_FP32);
     if (spec.format == WireFormat::kQ4_0) {
@@ -67,18 +79,18 @@ class LaneTest : public ::testing::Test {
 
   RandomGenerator random_{FreshSeed()};
   TemporaryFolder folder_;
-  TestServer server_{LaneServerOptions(folder_)};
-  const Client client_ = server_.NewClient();
+  std::optional<TestServer> server_;
+  std::unique_ptr<Client> client_;
 };
 
-TEST_F(LaneTest, GivesTheBitsOfGemmForEveryFormat) {
+TEST_P(LaneTest, GivesTheBitsOfGemmForEveryFormat) {
   RawLane lane(path());
   ASSERT_TRUE(lane.Hello(kLaneBytes).ok());
   uint32_t cookie = 0;
   for (const NamedSpec& named : AllWireFormats(kN, kK)) {
     SCOPED_TRACE(named.name);
     const RandomUpload upload = MakeRandomUpload(named.spec, &random_);
-    ASSERT_TRUE(client_.Load(ToMessages(upload, "layer")).ok());
+    ASSERT_TRUE(client_->Load(ToMessages(upload, "layer")).ok());
     const auto opened = lane.Open(kWeights, "layer");
     ASSERT_TRUE(opened.ok()) << opened.text;
     EXPECT_EQ(opened.message.n, static_cast<uint64_t>(kN));
@@ -86,7 +98,7 @@ TEST_F(LaneTest, GivesTheBitsOfGemmForEveryFormat) {
     for (v1::GemmRequest& request : Requests(named.spec)) {
       for (const int64_t m : {1, 3, 70}) {
         SetRows(m, &request);
-        const auto answer = client_.Gemm(request);
+        const auto answer = client_->Gemm(request);
         ASSERT_TRUE(answer.ok()) << answer.status.error_message();
         lane::RequestEntry entry =
             ToEntry(request, kN, opened.message.handle, lane);
@@ -102,8 +114,8 @@ TEST_F(LaneTest, GivesTheBitsOfGemmForEveryFormat) {
   }
 }
 
-TEST_F(LaneTest, GivesTheBitsOfRun) {
-  LoadLayer(client_, kN, kK, &random_);
+TEST_P(LaneTest, GivesTheBitsOfRun) {
+  LoadLayer(*client_, kN, kK, &random_);
   v1::LoadProgramRequest load;
   load.set_name("program");
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
@@ -121,7 +133,7 @@ TEST_F(LaneTest, GivesTheBitsOfRun) {
     grpc::ClientContext context;
     v1::LoadProgramResponse loaded;
     const grpc::Status status =
-        client_.stub()->LoadProgram(&context, load, &loaded);
+        client_->stub()->LoadProgram(&context, load, &loaded);
     ASSERT_TRUE(status.ok()) << status.error_message();
   }
   RawLane lane(path());
@@ -140,7 +152,7 @@ TEST_F(LaneTest, GivesTheBitsOfRun) {
     grpc::ClientContext context;
     v1::RunResponse response;
     const grpc::Status status =
-        client_.stub()->Run(&context, request, &response);
+        client_->stub()->Run(&context, request, &response);
     ASSERT_TRUE(status.ok()) << status.error_message();
     lane::RequestEntry entry;
     entry.handle = opened.message.handle;
@@ -157,13 +169,13 @@ TEST_F(LaneTest, GivesTheBitsOfRun) {
   }
 }
 
-TEST_F(LaneTest, ServesManyRequestsAtOnceInTheirSlots) {
+TEST_P(LaneTest, ServesManyRequestsAtOnceInTheirSlots) {
   constexpr uint32_t kRequests = 1000;
-  LoadLayer(client_, kN, kK, &random_);
+  LoadLayer(*client_, kN, kK, &random_);
   v1::GemmRequest request;
   request.set_a_type(v1::FLOAT_TYPE_FP16);
   SetRows(2, &request);
-  const std::string expected = client_.Gemm(request).response.c();
+  const std::string expected = client_->Gemm(request).response.c();
   RawLane lane(path());
   ASSERT_TRUE(lane.Hello(kLaneBytes, 16).ok());
   ASSERT_EQ(lane.layout().slots, 16u);
@@ -192,8 +204,8 @@ TEST_F(LaneTest, ServesManyRequestsAtOnceInTheirSlots) {
   }
 }
 
-TEST_F(LaneTest, TellsWhatGemmTells) {
-  LoadLayer(client_, kN, kK, &random_);
+TEST_P(LaneTest, TellsWhatGemmTells) {
+  LoadLayer(*client_, kN, kK, &random_);
   RawLane lane(path());
   ASSERT_TRUE(lane.Hello(kLaneBytes).ok());
   const auto unknown = lane.Open(kWeights, "nothing");
@@ -202,7 +214,7 @@ TEST_F(LaneTest, TellsWhatGemmTells) {
   const auto opened = lane.Open(kWeights, "layer");
   uint32_t cookie = 0;
   const auto expect = [&](v1::GemmRequest request) {
-    const auto answer = client_.Gemm(request);
+    const auto answer = client_->Gemm(request);
     ASSERT_FALSE(answer.ok());
     lane::RequestEntry entry =
         ToEntry(request, kN, opened.message.handle, lane);
@@ -226,23 +238,23 @@ TEST_F(LaneTest, TellsWhatGemmTells) {
   wrong = request;
   wrong.set_mode(static_cast<v1::ComputeMode>(9));
   expect(wrong);
-  ASSERT_TRUE(client_.Unload("layer").ok());
+  ASSERT_TRUE(client_->Unload("layer").ok());
   expect(request);
 }
 
-TEST_F(LaneTest, ANameThatIsBoundAnewIsServedAnew) {
-  LoadLayer(client_, kN, kK, &random_);
+TEST_P(LaneTest, ANameThatIsBoundAnewIsServedAnew) {
+  LoadLayer(*client_, kN, kK, &random_);
   RawLane lane(path());
   ASSERT_TRUE(lane.Hello(kLaneBytes).ok());
   const auto opened = lane.Open(kWeights, "layer");
   v1::GemmRequest request;
   request.set_a_type(v1::FLOAT_TYPE_FP16);
   SetRows(2, &request);
-  LoadLayer(client_, kN, kK, &random_);
+  LoadLayer(*client_, kN, kK, &random_);
   lane::RequestEntry entry = ToEntry(request, kN, opened.message.handle, lane);
   ASSERT_TRUE(lane.Call(entry));
-  EXPECT_EQ(ResultOf(entry, lane), client_.Gemm(request).response.c());
-  LoadLayer(client_, 2 * kN, kK, &random_);
+  EXPECT_EQ(ResultOf(entry, lane), client_->Gemm(request).response.c());
+  LoadLayer(*client_, 2 * kN, kK, &random_);
   entry.cookie = 2;
   ASSERT_TRUE(lane.Call(entry));
   EXPECT_EQ(lane.completion(0).code,
@@ -250,11 +262,11 @@ TEST_F(LaneTest, ANameThatIsBoundAnewIsServedAnew) {
   EXPECT_THAT(lane.MessageOf(0), HasSubstr("c_bytes = 512"));
 }
 
-TEST_F(LaneTest, ServerInfoTellsItsPathOnThisHost) {
-  EXPECT_EQ(client_.Info().lane_path(), path());
+TEST_P(LaneTest, ServerInfoTellsItsPathOnThisHost) {
+  EXPECT_EQ(client_->Info().lane_path(), path());
 }
 
-TEST_F(LaneTest, RefusesMoreMemoryThanItsBounds) {
+TEST_P(LaneTest, RefusesMoreMemoryThanItsBounds) {
   RawLane lane(path());
   const auto reply = lane.Hello(uint64_t{3} << 30);
   EXPECT_EQ(reply.code(), CodeOf(absl::StatusCode::kResourceExhausted));
@@ -264,7 +276,7 @@ TEST_F(LaneTest, RefusesMoreMemoryThanItsBounds) {
   EXPECT_EQ(end->code(), reply.code());
 }
 
-TEST_F(LaneTest, GivesItsMemoryBackWhenItsClientHangsUp) {
+TEST_P(LaneTest, GivesItsMemoryBackWhenItsClientHangsUp) {
   for (int i = 0; i < 10; ++i) {  // each half of what a client may have
     auto lane = std::make_unique<RawLane>(path());
     LaneReply<lane::Accept> reply = lane->Hello(uint64_t{256} << 20);
@@ -274,6 +286,13 @@ TEST_F(LaneTest, GivesItsMemoryBackWhenItsClientHangsUp) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, LaneTest,
+                         ::testing::Values(BackendKind::kCpu,
+                                           BackendKind::kCuda),
+                         [](const ::testing::TestParamInfo<BackendKind>& info) {
+                           return std::string(Name(info.param));
+                         });
 
 TEST(LaneIdleTest, NobodyIsWoken) {
   RandomGenerator random(FreshSeed());

@@ -255,13 +255,18 @@ TEST(OptionsTest, AWalkThatIsNoModelAndNoFileIsToldTheModels) {
 }
 
 TEST(OptionsTest, AWalkByProgramsRefusesWhatIsOfGemms) {
-  for (const char* flag : {"--dtype=fp32", "--out_dtype=bf16", "--mode=A8",
-                           "--transport=stream", "--zipf=1"}) {
+  for (const char* flag :
+       {"--dtype=fp32", "--out_dtype=bf16", "--mode=A8", "--zipf=1"}) {
     const absl::Status status =
         Parse({"--program_walk=llama3-8b", flag}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << flag;
   }
-  EXPECT_TRUE(Parse({"--program_walk=llama3-8b", "--dtype=bf16"}).ok());
+  for (const char* flag :
+       {"--dtype=bf16", "--transport=stream", "--transport=lane"}) {
+    EXPECT_TRUE(
+        Parse({"--program_walk=llama3-8b", "--server=unix:/a", flag}).ok())
+        << flag;
+  }
   const absl::Status unknown = Parse({"--program_walk=llama9"}).status();
   EXPECT_TRUE(absl::StrContains(unknown.message(), "llama3-70b")) << unknown;
   EXPECT_TRUE(absl::StrContains(unknown.message(), "cannot read llama9"))

@@ -52,4 +52,33 @@ PinnedBuffer::~PinnedBuffer() {
   LogFailure(cudaFreeHost(data_), "free pinned host memory");
 }
 
+absl::StatusOr<RegisteredMemory> RegisteredMemory::Register(
+    uint8_t* data, int64_t size_bytes) {
+  const std::string operation =
+      absl::StrCat("register ", size_bytes, " bytes of host memory");
+  if (size_bytes <= 0) return absl::InvalidArgumentError(operation);
+  int device = 0;
+  int by_host_address = 0;
+  RETURN_IF_ERROR(ToStatus(cudaGetDevice(&device), operation));
+  RETURN_IF_ERROR(ToStatus(
+      cudaDeviceGetAttribute(&by_host_address,
+                             cudaDevAttrCanUseHostPointerForRegisteredMem,
+                             device),
+      operation));
+  if (by_host_address == 0) {
+    return absl::UnimplementedError(absl::StrCat(
+        operation, ": the device cannot use the host's addresses for it"));
+  }
+  RETURN_IF_ERROR(ToStatus(
+      cudaHostRegister(data, size_bytes,
+                       cudaHostRegisterPortable | cudaHostRegisterMapped),
+      operation));
+  return RegisteredMemory(data);
+}
+
+RegisteredMemory::~RegisteredMemory() {
+  if (data_ == nullptr) return;
+  LogFailure(cudaHostUnregister(data_), "unregister host memory");
+}
+
 }  // namespace qgemm::cuda

@@ -74,6 +74,32 @@ class PinnedBuffer {
   int64_t size_bytes_ = 0;
 };
 
+// Host memory of somebody else's, which every device reads and writes by the
+// host's addresses while it is registered. Move-only. Registering and giving it
+// up pin and unpin its pages, some milliseconds for 64 MiB, and may wait for the
+// device.
+class RegisteredMemory {
+ public:
+  // `data` starts on a page and stays mapped for as long as it is registered.
+  // Errors: UNIMPLEMENTED (the device has addresses of its own for it),
+  // RESOURCE_EXHAUSTED (the memory that may be locked).
+  static absl::StatusOr<RegisteredMemory> Register(uint8_t* data,
+                                                   int64_t size_bytes);
+
+  RegisteredMemory(RegisteredMemory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)) {}
+  RegisteredMemory& operator=(RegisteredMemory&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~RegisteredMemory();
+
+ private:
+  explicit RegisteredMemory(uint8_t* data) : data_(data) {}
+
+  uint8_t* data_ = nullptr;
+};
+
 }  // namespace qgemm::cuda
 
 #endif  // QGEMM_KERNELS_CUDA_RUNTIME_BUFFERS_H_

@@ -240,25 +240,28 @@ constexpr char kSmallModel[] = R"({"blocks": 2, "hidden": 64,
 
 TEST_F(LoadtestProcessTest, AWalkByProgramsIsACallALayerAndTheHead) {
   std::ofstream(Path("file")) << kSmallModel;
-  std::string output;
-  ASSERT_EQ(Run(Brief({"--program_walk=" + Path("file"), "--concurrency=3",
-                       "--verify=all"}),
-                &output),
-            0)
-      << last_output_;
-  EXPECT_THAT(output, AllOf(HasSubstr("m=1 bf16 programs"),
-                            HasSubstr("a token of 3 calls")));
-  const json report = ReportAt(Path("report"));
-  EXPECT_EQ(report["weights"]["layers"], 15);
-  EXPECT_EQ(report["weights"]["programs"], 3);
-  const json& run = report["runs"][0];
-  EXPECT_EQ(run["calls_of_token"], 3);
-  EXPECT_NEAR(run["tokens_per_second"],
-              run["rows_per_second"].get<double>() / 3, 1e-6);
-  // One of each request alone, of 3 programs and 8 inputs, and every answer.
-  EXPECT_GE(report["verify"]["answers_compared"].get<int64_t>(),
-            3 * 8 + run["answers"].get<int64_t>());
-  EXPECT_EQ(report["verify"]["answers_different"], 0);
+  for (const std::string transport : {"call", "stream"}) {
+    SCOPED_TRACE(transport);
+    std::string output;
+    ASSERT_EQ(Run(Brief({"--program_walk=" + Path("file"), "--concurrency=3",
+                         "--transport=" + transport, "--verify=all"}),
+                  &output),
+              0)
+        << last_output_;
+    EXPECT_THAT(output, AllOf(HasSubstr("m=1 bf16 programs"),
+                              HasSubstr("a token of 3 calls")));
+    const json report = ReportAt(Path("report"));
+    EXPECT_EQ(report["weights"]["layers"], 15);
+    EXPECT_EQ(report["weights"]["programs"], 3);
+    const json& run = report["runs"][0];
+    EXPECT_EQ(run["calls_of_token"], 3);
+    EXPECT_NEAR(run["tokens_per_second"],
+                run["rows_per_second"].get<double>() / 3, 1e-6);
+    // One of each request alone, of 3 programs and 8 inputs, and every answer.
+    EXPECT_GE(report["verify"]["answers_compared"].get<int64_t>(),
+              3 * 8 + run["answers"].get<int64_t>());
+    EXPECT_EQ(report["verify"]["answers_different"], 0);
+  }
 }
 
 TEST_F(LoadtestProcessTest, RowsOfAClientGoInPartsOverSeveralConnections) {
