@@ -20,12 +20,17 @@ namespace {
 constexpr int64_t kItemBytes = int64_t{512} << 10;
 // Items for each thread, if there are tiles enough: evens out their speeds.
 constexpr int64_t kItemsPerThread = 8;
+// Bytes of weights, times rows, that are not worth another item: some
+// microseconds of work, as long as it takes to wake a thread.
+constexpr int64_t kLeastItemWork = int64_t{32} << 10;
 
 // A multiple of the most tiles that a call takes.
-int64_t TilesPerItem(const PackedLayout& layout, int threads,
+int64_t TilesPerItem(const PackedLayout& layout, int threads, int64_t rows,
                      absl::Span<const RowStrip> strips) {
   const int64_t by_bytes = kItemBytes / layout.tile_code_bytes;
-  const int64_t by_threads = layout.tiles / (threads * kItemsPerThread);
+  const int64_t by_work = kLeastItemWork / (layout.tile_code_bytes * rows);
+  const int64_t by_threads =
+      std::max(layout.tiles / (threads * kItemsPerThread), by_work);
   int64_t at_once = 1;
   for (const RowStrip& strip : strips) {
     at_once = std::max<int64_t>(at_once, strip.kernel->tiles);
@@ -79,8 +84,8 @@ absl::Status BatchRunner::RunBlock(const RowBlock& block,
                       [&](int64_t row) { return block.rows[row].a; });
   });
   const int64_t tiles = block.weights.layout().tiles;
-  const int64_t per_item =
-      TilesPerItem(block.weights.layout(), threads(), strips_);
+  const int64_t per_item = TilesPerItem(block.weights.layout(), threads(),
+                                        block.rows.size(), strips_);
   pool_.ParallelFor(CeilDiv(tiles, per_item), [&](int64_t item) {
     const int64_t begin = item * per_item;
     const int64_t end = std::min(begin + per_item, tiles);

@@ -26,6 +26,11 @@ class CpuProgram final : public CompiledProgram {
   int64_t resident_bytes() const override { return 0; }
 
   const ValueLayout& layout() const { return layout_; }
+  // Bytes of weights, inputs, outputs and scratch that a run of `rows` rows
+  // reads or writes.
+  int64_t TouchedBytes(int64_t rows) const {
+    return weights_bytes_ + rows * row_bytes_;
+  }
   const CpuWeights& weights_of(int64_t op) const {
     return static_cast<const CpuWeights&>(*weights()[program().weights_of(op)]);
   }
@@ -35,6 +40,8 @@ class CpuProgram final : public CompiledProgram {
              WeightsOfProgram weights);
 
   const ValueLayout layout_;
+  int64_t weights_bytes_ = 0;
+  int64_t row_bytes_ = 0;
 };
 
 }  // namespace qgemm::cpu

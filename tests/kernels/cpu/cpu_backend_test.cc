@@ -5,9 +5,12 @@
 
 #include "kernels/cpu/cpu_backend.h"
 
+#include <algorithm>
 #include <atomic>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -184,15 +187,45 @@ TEST(CpuBackendTest, BoundsLaunchesByItsThreads) {
 TEST(CpuBackendTest, ProgressGrowsWithTheTilesOfABatch) {
   RandomGenerator random(FreshSeed());
   const auto backend = WithThreads(2);
-  // Ten tiles of 16 rows of W.
+  // Ten tiles of 16 rows of W, each of 32 KiB.
   const auto weights =
       LoadWhole(backend.get(),
-                RandomWeights(WeightsRecipeNamed("kbit4"), 160, 64, &random));
+                RandomWeights(WeightsRecipeNamed("kbit4"), 160, 4096, &random));
   const MatmulSignature signature;
-  const std::vector<uint8_t> a = RandomMatrix(signature.a_type, 1, 64, &random);
+  const std::vector<uint8_t> a =
+      RandomMatrix(signature.a_type, 1, 4096, &random);
   const uint64_t before = backend->progress();
   RunRequest(backend.get(), weights, signature, 1, a);
   EXPECT_GE(backend->progress(), before + 10);
+}
+
+// The thread that ends a batch of one row of an n x n layer.
+std::thread::id EndingThread(Backend* backend, int64_t n, ExecutionHint hint) {
+  RandomGenerator random(FreshSeed());
+  GemmBatch batch;
+  batch.weights = LoadWhole(
+      backend, RandomWeights(WeightsRecipeNamed("kbit4"), n, n, &random));
+  batch.hint = hint;
+  const StagingLease rows = *backend->AcquireStaging(2 * n * 4);
+  std::fill_n(rows.data(), rows.size_bytes(), uint8_t{0});
+  batch.segments = {{1, rows.data(), rows.data() + n * 4}};
+  std::promise<std::thread::id> ended;
+  CHECK_OK(backend->Enqueue(
+      std::move(batch),
+      [&](const absl::Status&, const BatchTimings&, GemmBatch) {
+        ended.set_value(std::this_thread::get_id());
+      }));
+  return ended.get_future().get();
+}
+
+TEST(CpuBackendTest, SmallBatchesMayRunInline) {
+  const auto backend = WithThreads(2);
+  const std::thread::id here = std::this_thread::get_id();
+  constexpr auto kInline = ExecutionHint::kMayRunInline;
+  EXPECT_EQ(EndingThread(backend.get(), 128, kInline), here);
+  EXPECT_NE(EndingThread(backend.get(), 128, ExecutionHint::kAsync), here);
+  EXPECT_NE(EndingThread(backend.get(), 1024, kInline), here);
+  EXPECT_EQ(EndingThread(backend.get(), 128, kInline), here);
 }
 
 TEST(CpuBackendFaultTest, AHungBackendCanBeGivenUpAndDestroyed) {
