@@ -13,7 +13,8 @@ namespace qgemm::lane {
 
 // A message is one packet: a struct, then the bytes that it counts, nothing
 // else. Numbers are little-endian. The client sends kHello first and once; then
-// kOpen and kClose, at any time, each answered in order by kOpened and kClosed.
+// kOpen, kClose and kAttach, at any time, each answered in order by kOpened,
+// kClosed and kAttached.
 // The lane lasts as long as the socket: its end on either side ends both.
 //
 // Any answer may be an error: `code` is not 0, `text` says why, and the other
@@ -29,13 +30,15 @@ inline constexpr uint32_t kMaxNameBytes = 128;  // also of a client_id
 inline constexpr uint32_t kMaxTextBytes = 1024;
 
 enum class MessageKind : uint16_t {
-  kHello = 1,   // client: Hello, token
-  kAccept = 2,  // server: Accept, text; three descriptors if code is 0
-  kOpen = 3,    // client: Open, name, client_id
-  kOpened = 4,  // server: Opened, text
-  kClose = 5,   // client: Close
-  kClosed = 6,  // server: Closed, text
-  kEnd = 7,     // server: End, text; then it hangs up
+  kHello = 1,     // client: Hello, token
+  kAccept = 2,    // server: Accept, text; three descriptors if code is 0
+  kOpen = 3,      // client: Open, name, client_id
+  kOpened = 4,    // server: Opened, text
+  kClose = 5,     // client: Close
+  kClosed = 6,    // server: Closed, text
+  kEnd = 7,       // server: End, text; then it hangs up
+  kAttach = 8,    // client: Attach; one descriptor
+  kAttached = 9,  // server: Attached, text
 };
 
 struct MessageHeader {
@@ -158,6 +161,33 @@ struct Closed {
 static_assert(offsetof(Closed, text_bytes) == 16, "layout");
 static_assert(offsetof(Closed, reserved) == 20, "layout");
 static_assert(sizeof(Closed) == 24, "layout");
+
+// Lends device memory of the client's for operands, until the lane ends. With
+// it comes, in an SCM_RIGHTS, the descriptor that the client's CUDA driver
+// exported for an allocation (cuMemExportToShareableHandle, POSIX file
+// descriptor). The server takes it only if it was told to
+// (--allow_device_operands).
+struct Attach {
+  MessageHeader header;
+  uint64_t bytes = 0;            // of the allocation, all of it
+  uint8_t device_uuid[16] = {};  // of the GPU that holds it (cuDeviceGetUuid)
+};
+static_assert(offsetof(Attach, bytes) == 16, "layout");
+static_assert(offsetof(Attach, device_uuid) == 24, "layout");
+static_assert(sizeof(Attach) == 40, "layout");
+
+// The number of the memory, 1 or more, for requests.
+struct Attached {
+  MessageHeader header;
+  uint32_t region = 0;
+  uint32_t text_bytes = 0;
+};
+static_assert(offsetof(Attached, region) == 16, "layout");
+static_assert(offsetof(Attached, text_bytes) == 20, "layout");
+static_assert(sizeof(Attached) == 24, "layout");
+
+// Most regions that a lane attaches.
+inline constexpr uint32_t kMaxRegions = 16;
 
 // The server ends the lane, and why; answers nothing.
 struct End {

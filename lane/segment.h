@@ -72,7 +72,7 @@ struct RequestEntry {
   uint32_t slot = 0;    // of the completion; free
   uint32_t cookie = 0;  // that the completion shows; differs from the one that
                         // the slot shows now
-  uint64_t a_offset = 0;  // of A, or the inputs, within the operands
+  uint64_t a_offset = 0;  // of A, or the inputs, within their memory
   uint64_t a_bytes = 0;   // exactly m rows
   uint64_t c_offset = 0;  // of C, or the outputs; overlaps no operand in use
   uint64_t c_bytes = 0;   // exactly m rows
@@ -84,7 +84,11 @@ struct RequestEntry {
   uint8_t mode = 0;      // ComputeMode
   uint8_t rounding = 0;  // FloatType, as GemmRequest's
   uint8_t priority = 0;  // Priority
-  uint8_t reserved[3] = {0, 0, 0};  // 0
+  // Memory that the offset counts in: 0 for the operands here, else a region
+  // that was attached (lane/messages.h).
+  uint8_t a_region = 0;
+  uint8_t c_region = 0;
+  uint8_t reserved = 0;  // 0
 };
 static_assert(offsetof(RequestEntry, handle) == 0, "layout");
 static_assert(offsetof(RequestEntry, m) == 4, "layout");
@@ -100,7 +104,9 @@ static_assert(offsetof(RequestEntry, c_type) == 57, "layout");
 static_assert(offsetof(RequestEntry, mode) == 58, "layout");
 static_assert(offsetof(RequestEntry, rounding) == 59, "layout");
 static_assert(offsetof(RequestEntry, priority) == 60, "layout");
-static_assert(offsetof(RequestEntry, reserved) == 61, "layout");
+static_assert(offsetof(RequestEntry, a_region) == 61, "layout");
+static_assert(offsetof(RequestEntry, c_region) == 62, "layout");
+static_assert(offsetof(RequestEntry, reserved) == 63, "layout");
 static_assert(sizeof(RequestEntry) == 64, "layout");
 
 // Bytes of an error's text; a longer one is cut.

@@ -292,10 +292,10 @@ class GrpcServer final : public Server {
     LaneOptions lane = ToLaneOptions(options_);
     ASSIGN_OR_RETURN(lane.socket_file, ToSocketFile(options_));
     ASSIGN_OR_RETURN(
-        lanes_,
-        LaneService::Create(
-            lane, {backend_.get(), &store_, &programs_, &scheduler_, &metrics_,
-                   &clock_, &peers_, access_.get(), parked_.get()}));
+        lanes_, LaneService::Create(
+                    lane, {backend_.get(), &store_, &programs_, &scheduler_,
+                           &metrics_, &clock_, &peers_, access_.get(),
+                           parked_.get(), options_.allow_device_operands}));
     return absl::OkStatus();
   }
 

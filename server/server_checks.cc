@@ -91,6 +91,10 @@ absl::Status CheckLanes(const ServerOptions& options) {
       CheckRange("max_lane_bytes", options.lanes.max_bytes, 1, kMaxLaneBytes));
   RETURN_IF_ERROR(CheckRange("max_client_lane_bytes",
                              options.lanes.max_client_bytes, 0, kMaxLaneBytes));
+  if (options.allow_device_operands && options.lane_listen.empty()) {
+    return absl::InvalidArgumentError(
+        "--allow_device_operands goes with --lane_listen");
+  }
   if (options.lane_spin >= absl::ZeroDuration() &&
       options.lane_spin <= kMaxSpin) {
     return absl::OkStatus();

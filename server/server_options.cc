@@ -70,6 +70,9 @@ void AddConnectionFlags(CLI::App* app, ServerOptions* options) {
            "Memory of all lanes, which stays in RAM; more is refused.");
   AddBytes(app, "max_client_lane_bytes", &options->lanes.max_client_bytes,
            "Memory of one client's lanes. 0: half of that of all.");
+  AddSwitch(app, "allow_device_operands", &options->allow_device_operands,
+            "Lets clients of lanes attach memory of the server's GPU, which "
+            "requests then use in place. They can fill the driver's tables.");
   AddDuration(app, "lane_spin", &options->lane_spin,
               "Time after a lane's request for which a core looks for the "
               "next one; then it sleeps until a client wakes it.");

@@ -50,6 +50,7 @@ struct ServerOptions {
 
   ConnectionLimits connections;
   LaneLimits lanes;
+  bool allow_device_operands = false;  // lanes take memory of clients' GPUs
   // The time after the last request for which lanes are polled.
   absl::Duration lane_spin = absl::Microseconds(50);
   GrpcSettings grpc;

@@ -67,7 +67,7 @@ int64_t MultiplyAddsPerSecond(CpuIsa isa, int threads) {
 constexpr int64_t kChunksPerSecond = 200;
 constexpr int64_t kLaunchesPerSecond = 8;
 
-// What a batch may have to run inline: some microseconds of work. While a
+// Size of a batch that may run inline: some microseconds of work. While a
 // larger one kept its caller from reading further requests, they could not be
 // merged: 32 clients of 512x512 in kbit4 would be served a fifth slower.
 constexpr int64_t kMaxInlineRows = 4;

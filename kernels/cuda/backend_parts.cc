@@ -18,6 +18,7 @@
 #include "kernels/cuda/plan/smem_layout.h"
 #include "kernels/cuda/plan/tuning.h"
 #include "kernels/cuda/runtime/cuda_status.h"
+#include "kernels/cuda/runtime/imported_memory.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/host/batch_checks.h"
 
@@ -116,6 +117,29 @@ absl::StatusOr<BackendParts> MakeBackendParts(const CudaOptions& options) {
   }
   FillIn(parts);
   return parts;
+}
+
+absl::StatusOr<PinnedBuffer> AllocatePinned(int device, int64_t size_bytes) {
+  RETURN_IF_ERROR(SetCurrentDevice(device));
+  return PinnedBuffer::Allocate(size_bytes);
+}
+
+absl::StatusOr<StagingLease> RegisterHostMemory(int device, uint8_t* data,
+                                                int64_t size_bytes) {
+  RETURN_IF_ERROR(SetCurrentDevice(device));
+  ASSIGN_OR_RETURN(RegisteredMemory memory,
+                   RegisteredMemory::Register(data, size_bytes));
+  return StagingLease(data, size_bytes, [memory = std::move(memory)] {});
+}
+
+absl::StatusOr<StagingLease> MapDeviceMemory(int device,
+                                             const DeviceMemory& memory) {
+  RETURN_IF_ERROR(SetCurrentDevice(device));
+  ASSIGN_OR_RETURN(ImportedMemory mapped,
+                   ImportedMemory::Map(device, memory.descriptor,
+                                       memory.size_bytes, memory.device_uuid));
+  uint8_t* const data = mapped.data();
+  return StagingLease(data, memory.size_bytes, [mapped = std::move(mapped)] {});
 }
 
 void DeviceWatcher::Start(std::function<void(const absl::Status&)> lost) {

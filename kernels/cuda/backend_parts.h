@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opens a GPU: checks the options, prepares its kernels, finds cuBLASLt; and
-// watches it. Batches and their threads are in cuda_backend.cc.
+// Opens a GPU: checks the options, prepares its kernels, finds cuBLASLt; makes
+// memory for operands, and watches the GPU. Batches and their threads are in
+// cuda_backend.cc.
 
 #ifndef QGEMM_KERNELS_CUDA_BACKEND_PARTS_H_
 #define QGEMM_KERNELS_CUDA_BACKEND_PARTS_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -19,7 +21,9 @@
 #include "kernels/cuda/cuda_options.h"
 #include "kernels/cuda/launch_context.h"
 #include "kernels/cuda/plan/kernel_path.h"
+#include "kernels/cuda/runtime/buffers.h"
 #include "kernels/cuda/runtime/device.h"
+#include "kernels/matrix/backend.h"
 
 namespace qgemm::cuda {
 
@@ -35,6 +39,17 @@ struct BackendParts {
 
 // Errors: as of CreateCudaBackend.
 absl::StatusOr<BackendParts> MakeBackendParts(const CudaOptions& options);
+
+// Memory that batches read rows from and write results to, by addresses that
+// are the GPU's and the host's: pinned memory of the server's, and memory of
+// clients, as Backend::LeaseHostMemory and Backend::ImportDeviceMemory have it.
+// All make GPU `device` the calling thread's current one, and take their time:
+// none belongs in the steady state.
+absl::StatusOr<PinnedBuffer> AllocatePinned(int device, int64_t size_bytes);
+absl::StatusOr<StagingLease> RegisterHostMemory(int device, uint8_t* data,
+                                                int64_t size_bytes);
+absl::StatusOr<StagingLease> MapDeviceMemory(int device,
+                                             const DeviceMemory& memory);
 
 // Notices that a GPU is lost while nothing is computed on it: a thread of its
 // own enqueues an event on a stream of its own four times a second, and asks

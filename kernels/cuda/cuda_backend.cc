@@ -56,11 +56,6 @@ ByteBudgetOptions WeightsBudgetOptions(int64_t limit_bytes) {
   return options;
 }
 
-absl::StatusOr<PinnedBuffer> AllocatePinned(int device, int64_t bytes) {
-  RETURN_IF_ERROR(SetCurrentDevice(device));
-  return PinnedBuffer::Allocate(bytes);
-}
-
 struct GemmWork {
   GemmBatch batch;
   BatchCompletion completion;
@@ -139,10 +134,13 @@ class CudaBackend final : public Backend, private ProgramRunner {
   absl::StatusOr<StagingLease> LeaseHostMemory(uint8_t* data,
                                                int64_t size_bytes) override {
     RETURN_IF_ERROR(failure());
-    RETURN_IF_ERROR(SetCurrentDevice(device_.index));
-    ASSIGN_OR_RETURN(RegisteredMemory memory,
-                     RegisteredMemory::Register(data, size_bytes));
-    return StagingLease(data, size_bytes, [memory = std::move(memory)] {});
+    return RegisterHostMemory(device_.index, data, size_bytes);
+  }
+
+  absl::StatusOr<StagingLease> ImportDeviceMemory(
+      const DeviceMemory& memory) override {
+    RETURN_IF_ERROR(failure());
+    return MapDeviceMemory(device_.index, memory);
   }
 
   absl::Status CheckSupport(const ResidentWeights& weights,

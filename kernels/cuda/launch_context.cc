@@ -116,7 +116,7 @@ absl::Status LaunchContext::CopyIn(const Job& job,
             cudaMemcpyAsync(
                 At(launch.a_offset + slice.row_in_launch * row_bytes),
                 from + slice.row * row_bytes, slice.rows * row_bytes,
-                cudaMemcpyHostToDevice, stream_.get()),
+                cudaMemcpyDefault, stream_.get()),
             "copy activations to the GPU");
       });
 }
@@ -132,7 +132,7 @@ absl::Status LaunchContext::CopyOut(const Job& job,
             cudaMemcpyAsync(
                 to + slice.row * row_bytes,
                 At(launch.c_offset + slice.row_in_launch * row_bytes),
-                slice.rows * row_bytes, cudaMemcpyDeviceToHost, stream_.get()),
+                slice.rows * row_bytes, cudaMemcpyDefault, stream_.get()),
             "copy results from the GPU");
       });
 }

@@ -192,10 +192,10 @@ absl::Status ProgramLauncher::Copy(const Pass& pass,
       status.Update(
           memory == ValuePlace::Memory::kInputs
               ? ToStatus(cudaMemcpyAsync(device, segment.inputs + host, bytes,
-                                         cudaMemcpyHostToDevice, stream_),
+                                         cudaMemcpyDefault, stream_),
                          "copy a program's inputs to the GPU")
               : ToStatus(cudaMemcpyAsync(segment.outputs + host, device, bytes,
-                                         cudaMemcpyDeviceToHost, stream_),
+                                         cudaMemcpyDefault, stream_),
                          "copy a program's outputs from the GPU"));
     }
   });

@@ -7,6 +7,7 @@
 #ifndef QGEMM_KERNELS_MATRIX_BACKEND_H_
 #define QGEMM_KERNELS_MATRIX_BACKEND_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -84,6 +85,13 @@ class StagingLease {
   uint8_t* data_ = nullptr;
   int64_t size_bytes_ = 0;
   absl::AnyInvocable<void()> release_;
+};
+
+// Memory on a GPU, as its owner's driver exported it to other processes.
+struct DeviceMemory {
+  int descriptor = -1;  // a POSIX file descriptor, borrowed
+  int64_t size_bytes = 0;
+  std::array<uint8_t, 16> device_uuid = {};  // of the GPU
 };
 
 // The rows of one request inside a batch. Both point into staging leases of
@@ -211,6 +219,16 @@ class Backend {
                                                        int64_t /*size_bytes*/) {
     return absl::UnimplementedError(
         "the backend computes in its own memory alone; cpu and cuda do not");
+  }
+
+  // The same of memory on the backend's GPU that belongs to another process:
+  // the lease has addresses of the GPU, which the host must not use.
+  // Errors: UNIMPLEMENTED (no such GPUs), INVALID_ARGUMENT (another GPU's,
+  // smaller than that, or no such memory), RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<StagingLease> ImportDeviceMemory(
+      const DeviceMemory& /*memory*/) {
+    return absl::UnimplementedError(
+        "the backend computes in no memory of clients' GPUs; cuda does");
   }
 
   // OK if the backend computes such a layer with such a signature, else

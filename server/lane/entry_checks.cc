@@ -27,16 +27,14 @@ absl::Status CheckOperand(absl::string_view name, uint64_t offset,
   if (offset <= size && bytes <= size - offset) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       name, "_offset = ", offset, " and ", name, "_bytes = ", bytes,
-      " reach beyond the lane's ", size, " bytes of operands"));
+      " reach beyond the ", size, " bytes of its memory"));
 }
 
 }  // namespace
 
 absl::Status CheckEntry(const lane::RequestEntry& entry, lane::HandleKind kind,
-                        int64_t operands_bytes) {
-  for (const uint8_t reserved : entry.reserved) {
-    RETURN_IF_ERROR(CheckZero("reserved", reserved, ""));
-  }
+                        int64_t a_memory_bytes, int64_t c_memory_bytes) {
+  RETURN_IF_ERROR(CheckZero("reserved", entry.reserved, ""));
   if (kind == lane::HandleKind::kProgram) {
     constexpr char kWhy[] = " for a program, which has its own";
     RETURN_IF_ERROR(CheckZero("a_type", entry.a_type, kWhy));
@@ -44,9 +42,11 @@ absl::Status CheckEntry(const lane::RequestEntry& entry, lane::HandleKind kind,
     RETURN_IF_ERROR(CheckZero("mode", entry.mode, kWhy));
     RETURN_IF_ERROR(CheckZero("rounding", entry.rounding, kWhy));
   }
-  const auto size = static_cast<uint64_t>(operands_bytes);
-  RETURN_IF_ERROR(CheckOperand("a", entry.a_offset, entry.a_bytes, size));
-  RETURN_IF_ERROR(CheckOperand("c", entry.c_offset, entry.c_bytes, size));
+  RETURN_IF_ERROR(CheckOperand("a", entry.a_offset, entry.a_bytes,
+                               static_cast<uint64_t>(a_memory_bytes)));
+  RETURN_IF_ERROR(CheckOperand("c", entry.c_offset, entry.c_bytes,
+                               static_cast<uint64_t>(c_memory_bytes)));
+  if (entry.a_region != entry.c_region) return absl::OkStatus();
   // No sum overflows from here on.
   if (entry.a_offset < entry.c_offset + entry.c_bytes &&
       entry.c_offset < entry.a_offset + entry.a_bytes) {

@@ -15,11 +15,12 @@
 
 namespace qgemm {
 
-// OK if A and C lie within operands of `operands_bytes`, aligned and apart, and
-// the fields that `kind` does not have are 0; else INVALID_ARGUMENT with the
-// field, its value and the limit. `entry` is private memory. Pure.
+// OK if A and C lie within their memories, of `a_memory_bytes` and
+// `c_memory_bytes`, aligned and apart, and the fields that `kind` does not have
+// are 0; else INVALID_ARGUMENT with the field, its value and the limit. `entry`
+// is private memory. Pure.
 absl::Status CheckEntry(const lane::RequestEntry& entry, lane::HandleKind kind,
-                        int64_t operands_bytes);
+                        int64_t a_memory_bytes, int64_t c_memory_bytes);
 
 }  // namespace qgemm
 

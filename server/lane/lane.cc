@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "server/access/identify.h"
 
 namespace qgemm {
@@ -67,11 +68,41 @@ absl::StatusOr<std::shared_ptr<const LaneHandle>> LaneHandles::Find(
   return found->second;
 }
 
+absl::Status LaneRegions::CheckRoom() const {
+  if (count_.load(std::memory_order_relaxed) < lane::kMaxRegions) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the lane has ", lane::kMaxRegions, " regions, as many as it may"));
+}
+
+uint32_t LaneRegions::Attach(StagingLease memory) {
+  const uint32_t count = count_.load(std::memory_order_relaxed);
+  CHECK_LT(count, lane::kMaxRegions);
+  attached_[count] = std::move(memory);
+  count_.store(count + 1, std::memory_order_release);
+  return count + 1;
+}
+
+absl::StatusOr<LaneRegion> LaneRegions::Find(const char* field,
+                                             uint8_t number) const {
+  if (number == 0) return operands_;
+  const uint32_t count = count_.load(std::memory_order_acquire);
+  if (number > count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, " = ", static_cast<int>(number), "; the lane has ",
+                     count, " regions beside its own memory"));
+  }
+  const StagingLease& memory = attached_[number - 1];
+  return LaneRegion{memory.data(), memory.size_bytes()};
+}
+
 Lane::Lane(std::unique_ptr<const LaneMemory> memory, FileDescriptor doorbell,
            FileDescriptor wake, std::shared_ptr<const LaneClient> client)
     : memory_(std::move(memory)),
       doorbell_(std::move(doorbell)),
       client_(std::move(client)),
+      regions_({memory_->operands(), memory_->layout().operands_bytes}),
       requests_(memory_.get()),
       completions_(memory_.get(), std::move(wake)) {}
 

@@ -7,6 +7,7 @@
 #ifndef QGEMM_SERVER_LANE_LANE_H_
 #define QGEMM_SERVER_LANE_LANE_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
+#include "kernels/matrix/backend.h"
 #include "lane/messages.h"
 #include "server/lane/lane_memory.h"
 #include "server/lane/rings.h"
@@ -82,6 +84,34 @@ class LaneHandles {
       ABSL_GUARDED_BY(mutex_);
 };
 
+// Addresses are the backend's: the host must not use those of a GPU.
+struct LaneRegion {
+  uint8_t* data = nullptr;
+  int64_t size_bytes = 0;
+};
+
+// Regions by their numbers: 0 is the segment's operands, others come and stay.
+// Attach on one thread at a time; Find is thread-safe and waits for nobody.
+class LaneRegions {
+ public:
+  explicit LaneRegions(LaneRegion operands) : operands_(operands) {}
+  LaneRegions(const LaneRegions&) = delete;
+  LaneRegions& operator=(const LaneRegions&) = delete;
+
+  // OK, or RESOURCE_EXHAUSTED: the lane has as many as it may.
+  absl::Status CheckRoom() const;
+  // Returns the region's number; there must be room.
+  uint32_t Attach(StagingLease memory);
+
+  // INVALID_ARGUMENT names `field` if there is no such region.
+  absl::StatusOr<LaneRegion> Find(const char* field, uint8_t number) const;
+
+ private:
+  const LaneRegion operands_;
+  std::array<StagingLease, lane::kMaxRegions> attached_;
+  std::atomic<uint32_t> count_{0};  // those before it do not change any more
+};
+
 // Thread-safe, but for `requests`. Requests of a lane hold a reference each, so
 // that its memory outlives its last launch.
 class Lane {
@@ -96,6 +126,7 @@ class Lane {
   const LaneMemory& memory() const { return *memory_; }
   const LaneClient& client() const { return *client_; }
   int doorbell() const { return doorbell_.get(); }
+  LaneRegions& regions() { return regions_; }
   LaneHandles& handles() { return handles_; }
   const LaneHandles& handles() const { return handles_; }
   CompletionWriter& completions() { return completions_; }
@@ -118,6 +149,7 @@ class Lane {
   const std::unique_ptr<const LaneMemory> memory_;
   const FileDescriptor doorbell_;
   const std::shared_ptr<const LaneClient> client_;
+  LaneRegions regions_;
   RequestReader requests_;
   CompletionWriter completions_;
   LaneHandles handles_;

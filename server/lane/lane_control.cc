@@ -18,7 +18,6 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "server/lane/lane_sockets.h"
 #include "server/net/peer_identity.h"
 #include "server/rpc/translate.h"
 
@@ -180,16 +179,16 @@ void LaneControl::OnReadable(uint64_t id) {
     if (!received.ok()) return End(id, "packet", received.status());
     if (received->has_ended) return End(id, "hangup", absl::OkStatus());
     if (!received->packet.has_value()) return;
-    const absl::Status handled = Handle(*received->packet, connection);
+    const absl::Status handled = Handle(*received, connection);
     if (handled.ok()) continue;
     if (connection->lane == nullptr) return End(id, "refused", handled);
     return End(id, absl::IsUnavailable(handled) ? "unread" : "packet", handled);
   }
 }
 
-absl::Status LaneControl::Handle(absl::string_view packet,
+absl::Status LaneControl::Handle(const ReceivedPacket& received,
                                  Connection* connection) {
-  ASSIGN_OR_RETURN(const ClientPacket parsed, ParsePacket(packet));
+  ASSIGN_OR_RETURN(const ClientPacket parsed, ParsePacket(*received.packet));
   const auto* const hello = std::get_if<HelloPacket>(&parsed);
   if ((hello != nullptr) == (connection->lane != nullptr)) {
     return absl::InvalidArgumentError(
@@ -198,6 +197,9 @@ absl::Status LaneControl::Handle(absl::string_view packet,
   if (hello != nullptr) return OpenLane(*hello, connection);
   if (const auto* const open = std::get_if<OpenPacket>(&parsed)) {
     return OpenHandle(*open, connection);
+  }
+  if (const auto* const attach = std::get_if<AttachPacket>(&parsed)) {
+    return AttachMemory(*attach, received.descriptor, connection);
   }
   return CloseHandle(std::get<ClosePacket>(parsed), connection);
 }

@@ -25,6 +25,7 @@
 #include "server/lane/lane_poller.h"
 #include "server/lane/lane_quota.h"
 #include "server/lane/lane_requests.h"
+#include "server/lane/lane_sockets.h"
 #include "server/lane/packets.h"
 #include "server/net/listener.h"
 #include "server/rpc/call_gate.h"
@@ -84,7 +85,7 @@ class LaneControl {
   void Enter(FileDescriptor socket);
   void OnReadable(uint64_t id);
   // Handles one packet; an error ends the connection, and is told.
-  absl::Status Handle(absl::string_view packet, Connection* connection);
+  absl::Status Handle(const ReceivedPacket& received, Connection* connection);
   absl::Status OpenLane(const HelloPacket& hello, Connection* connection);
   absl::Status MakeLane(const HelloPacket& hello, Connection* connection);
   // Moves a connection's count to that identity; RESOURCE_EXHAUSTED, and it
@@ -96,6 +97,13 @@ class LaneControl {
   absl::StatusOr<lane::Opened> MakeHandle(const OpenPacket& open,
                                           Connection* connection);
   absl::Status CloseHandle(const ClosePacket& close, Connection* connection);
+  // `descriptor` came with the packet; it may be none.
+  absl::Status AttachMemory(const AttachPacket& attach,
+                            const FileDescriptor& descriptor,
+                            Connection* connection);
+  absl::StatusOr<lane::Attached> MakeRegion(const AttachPacket& attach,
+                                            const FileDescriptor& descriptor,
+                                            Lane* lane) const;
 
   // Ends a connection, and its lane if it has one. `reason` is a label of
   // qgemm_lanes_ended_total; `status` is told to the client, unless it is OK:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Part of LaneControl: opens lanes, and the handles of their requests.
+// Part of LaneControl: opens lanes, the handles of their requests, and memory
+// that they are lent.
 
 #include <array>
 #include <string>
@@ -123,6 +124,38 @@ absl::StatusOr<lane::Opened> LaneControl::MakeHandle(const OpenPacket& open,
   ASSIGN_OR_RETURN(opened.handle,
                    lane.handles().Open({open.kind, open.name, open.client_id}));
   return opened;
+}
+
+absl::Status LaneControl::AttachMemory(const AttachPacket& attach,
+                                       const FileDescriptor& descriptor,
+                                       Connection* connection) {
+  const absl::StatusOr<lane::Attached> attached =
+      MakeRegion(attach, descriptor, connection->lane.get());
+  return SendPacket(connection->socket.get(),
+                    WritePacket(attached.ok() ? *attached : lane::Attached(),
+                                lane::MessageKind::kAttached, attach.sequence,
+                                attached.status()));
+}
+
+absl::StatusOr<lane::Attached> LaneControl::MakeRegion(
+    const AttachPacket& attach, const FileDescriptor& descriptor,
+    Lane* lane) const {
+  RETURN_IF_ERROR(lane->client().Current().status());
+  if (!parts_.device_operands) {
+    return absl::FailedPreconditionError(
+        "the server takes no memory of clients' GPUs; --allow_device_operands "
+        "would have it do so");
+  }
+  if (!descriptor.valid()) {
+    return absl::InvalidArgumentError("no descriptor came with attach");
+  }
+  RETURN_IF_ERROR(lane->regions().CheckRoom());
+  ASSIGN_OR_RETURN(StagingLease memory,
+                   parts_.backend->ImportDeviceMemory(
+                       {descriptor.get(), attach.bytes, attach.device_uuid}));
+  lane::Attached attached;
+  attached.region = lane->regions().Attach(std::move(memory));
+  return attached;
 }
 
 absl::Status LaneControl::CloseHandle(const ClosePacket& close,

@@ -55,9 +55,10 @@ struct LaneRequests::Request {
         handle != nullptr && handle->kind == lane::HandleKind::kProgram;
     return runs ? "LaneRun" : "LaneGemm";
   }
-  // Borrows the lane's memory, and keeps the lane.
-  StagingLease Lease(uint64_t offset, uint64_t bytes) const {
-    return {lane->memory().operands() + offset, static_cast<int64_t>(bytes),
+  // Borrows a region's memory, and keeps the lane.
+  StagingLease Lease(const LaneRegion& region, uint64_t offset,
+                     uint64_t bytes) const {
+    return {region.data + offset, static_cast<int64_t>(bytes),
             [keeper = lane] {}};
   }
 };
@@ -108,12 +109,17 @@ absl::StatusOr<GemmRequestBuilder> LaneRequests::Prepare(Request* request) {
   const lane::RequestEntry& entry = request->entry;
   ASSIGN_OR_RETURN(request->handle,
                    request->lane->handles().Find(entry.handle));
-  RETURN_IF_ERROR(CheckEntry(entry, request->handle->kind,
-                             request->lane->memory().layout().operands_bytes));
+  const LaneRegions& regions = request->lane->regions();
+  ASSIGN_OR_RETURN(const LaneRegion a,
+                   regions.Find("a_region", entry.a_region));
+  ASSIGN_OR_RETURN(const LaneRegion c,
+                   regions.Find("c_region", entry.c_region));
+  RETURN_IF_ERROR(
+      CheckEntry(entry, request->handle->kind, a.size_bytes, c.size_bytes));
   ASSIGN_OR_RETURN(GemmRequestBuilder builder, Parse(*request));
   RETURN_IF_ERROR(CheckResultBytes(entry.c_bytes, builder.sizes()));
-  builder.SetOperands(request->Lease(entry.a_offset, entry.a_bytes),
-                      request->Lease(entry.c_offset, entry.c_bytes));
+  builder.SetOperands(request->Lease(a, entry.a_offset, entry.a_bytes),
+                      request->Lease(c, entry.c_offset, entry.c_bytes));
   parts_.metrics->AddTransportBytes("lane", Direction::kReceived,
                                     builder.sizes().a_bytes);
   return builder;

@@ -42,6 +42,7 @@ struct LaneParts {
   const AccessControl* access = nullptr;  // null: everybody may everything
   // Takes requests whose layers are on the disk; null if none can be.
   ParkedRequests* parked = nullptr;
+  bool device_operands = false;  // --allow_device_operands
 };
 
 // Thread-safe; Serve on one thread at a time.

@@ -14,12 +14,20 @@ namespace {
 
 // Makes a lane's memory and gives it back: refused here rather than at the
 // first client.
-absl::Status CheckBackend(Backend* backend) {
-  const absl::StatusOr<std::unique_ptr<LaneMemory>> memory =
-      LaneMemory::Create(LayOutLane(lane::kMinSlots, 1), backend);
-  if (memory.ok()) return absl::OkStatus();
+absl::Status CheckBackend(const LaneParts& parts) {
+  const absl::Status memory =
+      LaneMemory::Create(LayOutLane(lane::kMinSlots, 1), parts.backend)
+          .status();
+  if (!memory.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--lane_listen: ", memory.message()));
+  }
+  if (!parts.device_operands) return absl::OkStatus();
+  const absl::Status of_device =
+      parts.backend->ImportDeviceMemory(DeviceMemory()).status();
+  if (!absl::IsUnimplemented(of_device)) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("--lane_listen: ", memory.status().message()));
+      absl::StrCat("--allow_device_operands: ", of_device.message()));
 }
 
 absl::Status EndOfService() {
@@ -37,7 +45,7 @@ absl::StatusOr<std::unique_ptr<LaneService>> LaneService::Create(
         absl::StrCat("--lane_listen = \"", options.listen,
                      "\" is not unix:path; lanes are for this host"));
   }
-  RETURN_IF_ERROR(CheckBackend(parts.backend));
+  RETURN_IF_ERROR(CheckBackend(parts));
   SocketFileOptions file = options.socket_file;
   file.type = SocketType::kPackets;
   ASSIGN_OR_RETURN(Listener listener, Listener::Open(address, file));

@@ -18,6 +18,21 @@ namespace {
 
 constexpr size_t kMostDescriptors = 3;
 
+// Takes a descriptor that came with the message.
+FileDescriptor DescriptorOf(msghdr* message) {
+  FileDescriptor descriptor;
+  const cmsghdr* const header = CMSG_FIRSTHDR(message);
+  if (header == nullptr || header->cmsg_level != SOL_SOCKET ||
+      header->cmsg_type != SCM_RIGHTS ||
+      header->cmsg_len < CMSG_LEN(sizeof(int))) {
+    return descriptor;
+  }
+  int number = -1;
+  std::memcpy(&number, CMSG_DATA(header), sizeof(number));
+  descriptor.Reset(number);
+  return descriptor;
+}
+
 absl::Status NoEvents() {
   return absl::ResourceExhaustedError(
       absl::StrCat("no descriptors for a lane: ", std::strerror(errno)));
@@ -28,9 +43,17 @@ absl::Status NoEvents() {
 absl::StatusOr<ReceivedPacket> ReceivePacket(int socket,
                                              absl::Span<char> buffer) {
   ReceivedPacket received;
+  iovec bytes = {buffer.data(), buffer.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = CMSG_LEN(sizeof(int));  // the space holds two
   const ssize_t size =
-      recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT | MSG_TRUNC);
+      recvmsg(socket, &message, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return received;
+  if (size >= 0) received.descriptor = DescriptorOf(&message);
   if (size <= 0) {
     received.has_ended = true;
     return received;

@@ -22,10 +22,11 @@ namespace qgemm {
 struct ReceivedPacket {
   bool has_ended = false;                   // the other end hung up
   std::optional<absl::string_view> packet;  // nullopt: nothing is there
+  FileDescriptor descriptor;  // that came with it, the first of several
 };
 
-// Reads one packet into `buffer`; descriptors that come with it are closed by
-// the system. INVALID_ARGUMENT if it does not fit.
+// Reads one packet into `buffer`; the system closes further descriptors that
+// come with it. INVALID_ARGUMENT if it does not fit.
 absl::StatusOr<ReceivedPacket> ReceivePacket(int socket,
                                              absl::Span<char> buffer);
 

@@ -98,6 +98,21 @@ absl::StatusOr<ClientPacket> ParseClose(absl::string_view packet) {
   return ClosePacket{close.header.sequence, close.handle};
 }
 
+absl::StatusOr<ClientPacket> ParseAttach(absl::string_view packet) {
+  ASSIGN_OR_RETURN(const lane::Attach attach, ReadFixed<lane::Attach>(packet));
+  if (attach.bytes == 0 || attach.bytes > kMostOperandBytes) {
+    return Wrong("bytes", attach.bytes,
+                 absl::StrCat("1 to ", kMostOperandBytes));
+  }
+  RETURN_IF_ERROR(CheckSize(packet, sizeof(attach), 0));
+  AttachPacket parsed;
+  parsed.sequence = attach.header.sequence;
+  parsed.bytes = static_cast<int64_t>(attach.bytes);
+  std::memcpy(parsed.device_uuid.data(), attach.device_uuid,
+              sizeof(attach.device_uuid));
+  return parsed;
+}
+
 }  // namespace
 
 absl::StatusOr<ClientPacket> ParsePacket(absl::string_view packet) {
@@ -119,9 +134,11 @@ absl::StatusOr<ClientPacket> ParsePacket(absl::string_view packet) {
       return ParseOpen(packet);
     case lane::MessageKind::kClose:
       return ParseClose(packet);
+    case lane::MessageKind::kAttach:
+      return ParseAttach(packet);
     default:
       return Wrong("kind", static_cast<uint16_t>(header.kind),
-                   "1 (hello), 3 (open) or 5 (close)");
+                   "1 (hello), 3 (open), 5 (close) or 8 (attach)");
   }
 }
 

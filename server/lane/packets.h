@@ -6,6 +6,7 @@
 #ifndef QGEMM_SERVER_LANE_PACKETS_H_
 #define QGEMM_SERVER_LANE_PACKETS_H_
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -35,7 +36,13 @@ struct ClosePacket {
   uint32_t sequence = 0;
   uint32_t handle = 0;
 };
-using ClientPacket = std::variant<HelloPacket, OpenPacket, ClosePacket>;
+struct AttachPacket {
+  uint32_t sequence = 0;
+  int64_t bytes = 0;  // 1 to 2^40
+  std::array<uint8_t, 16> device_uuid = {};
+};
+using ClientPacket =
+    std::variant<HelloPacket, OpenPacket, ClosePacket, AttachPacket>;
 
 // Slots of a lane whose client leaves their number to the server.
 inline constexpr uint32_t kDefaultSlots = 256;

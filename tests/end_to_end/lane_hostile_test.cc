@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -17,10 +18,12 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "tests/end_to_end/lane_fixture.h"
 #include "tests/support/child_process.h"
@@ -38,9 +41,16 @@ int Steps() {
   return steps == nullptr ? 3000 : std::atoi(steps);
 }
 
-int64_t OpenFiles() {
-  const std::filesystem::directory_iterator files("/proc/self/fd");
-  return std::distance(begin(files), end(files));
+// Names of the files, sorted; that of the list itself among them.
+std::vector<std::string> OpenFiles() {
+  std::vector<std::string> files;
+  for (const auto& file :
+       std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    files.push_back(std::filesystem::read_symlink(file, gone).string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 template <typename T>
@@ -139,7 +149,7 @@ class HostileLaneTest : public ::testing::Test {
       entry.timeout_ns = OneOf<uint64_t>({1, 1000, kMost}, &random_);
     for (uint8_t* const field :
          {&entry.a_type, &entry.c_type, &entry.mode, &entry.rounding,
-          &entry.priority, &entry.reserved[1]}) {
+          &entry.priority, &entry.a_region, &entry.c_region, &entry.reserved}) {
       if (rarely()) *field = static_cast<uint8_t>(random());
     }
     return entry;
@@ -314,7 +324,7 @@ std::vector<Deed> Deeds() {
 }
 
 TEST_F(HostileLaneTest, HangsUpAtEveryStep) {
-  const int64_t files = OpenFiles();
+  const std::vector<std::string> files = OpenFiles();
   const std::vector<Deed> deeds = Deeds();
   for (int i = 0; i < std::max(Steps() / 50, 2); ++i) {
     for (const Deed& deed : deeds) {
@@ -325,12 +335,16 @@ TEST_F(HostileLaneTest, HangsUpAtEveryStep) {
   const int port = server_.server().metrics_port();
   while (ScrapeMetric(port, "qgemm_connections{transport=\"lane\"}") > 1) {
   }
-  // The last sockets that opened no lane may be closing.
+  // The last sockets that opened no lane may be closing; gRPC's client polls by
+  // an event of its own after some seconds.
+  const size_t most = files.size() + 1;
   const absl::Time patience = absl::Now() + absl::Seconds(20);
-  while (OpenFiles() > files && absl::Now() < patience) {
+  while (OpenFiles().size() > most && absl::Now() < patience) {
     std::this_thread::yield();
   }
-  EXPECT_LE(OpenFiles(), files);
+  EXPECT_LE(OpenFiles().size(), most)
+      << "then: " << absl::StrJoin(files, ", ")
+      << "\nnow: " << absl::StrJoin(OpenFiles(), ", ");
 }
 
 TEST_F(HostileLaneTest, IsKilledAtAnyMoment) {

@@ -125,6 +125,30 @@ LaneReply<lane::Closed> RawLane::Close(uint32_t handle) {
   return ToReply<lane::Closed>(*packet);
 }
 
+LaneReply<lane::Attached> RawLane::Attach(int descriptor, uint64_t bytes) {
+  lane::Attach attach;
+  attach.header.kind = lane::MessageKind::kAttach;
+  attach.bytes = bytes;
+  iovec part = {&attach, sizeof(attach)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (descriptor >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
+  }
+  CHECK_GT(sendmsg(socket_.get(), &message, MSG_NOSIGNAL), 0);
+  const std::optional<std::string> packet = Receive();
+  CHECK(packet.has_value() && KindOf(*packet) == lane::MessageKind::kAttached);
+  return ToReply<lane::Attached>(*packet);
+}
+
 bool RawLane::Send(const std::string& packet) {
   return send(socket_.get(), packet.data(), packet.size(), MSG_NOSIGNAL) >= 0;
 }

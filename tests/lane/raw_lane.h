@@ -68,6 +68,9 @@ class RawLane {
   int memory_fd() const { return memory_.get(); }
   int doorbell_fd() const { return doorbell_.get(); }
 
+  // Attaches memory of a GPU of UUID zero; `descriptor` is -1: without one.
+  LaneReply<lane::Attached> Attach(int descriptor, uint64_t bytes);
+
   // Publishes a request and rings if the server sleeps.
   void Publish(const lane::RequestEntry& entry);
   void Ring();

@@ -4,6 +4,9 @@
 
 #include "tests/support/fake_async_backend.h"
 
+#include <sys/mman.h>
+#include <sys/stat.h>
+
 #include <utility>
 #include <vector>
 
@@ -191,6 +194,27 @@ absl::StatusOr<StagingLease> FakeAsyncBackend::LeaseHostMemory(
     uint8_t* data, int64_t size_bytes) {
   ++leases_;
   return StagingLease(data, size_bytes, [this] { --leases_; });
+}
+
+absl::StatusOr<StagingLease> FakeAsyncBackend::ImportDeviceMemory(
+    const DeviceMemory& memory) {
+  struct stat status = {};
+  if (memory.device_uuid != DeviceMemory().device_uuid ||
+      fstat(memory.descriptor, &status) != 0 ||
+      status.st_size < memory.size_bytes) {
+    return absl::InvalidArgumentError("no memory of the fake's GPU");
+  }
+  void* const data = mmap(nullptr, memory.size_bytes, PROT_READ | PROT_WRITE,
+                          MAP_SHARED, memory.descriptor, 0);
+  if (data == MAP_FAILED) {
+    return absl::InvalidArgumentError("memory that cannot be mapped");
+  }
+  ++leases_;
+  return StagingLease(static_cast<uint8_t*>(data), memory.size_bytes,
+                      [this, data, size = memory.size_bytes] {
+                        munmap(data, size);
+                        --leases_;
+                      });
 }
 
 absl::Status FakeAsyncBackend::CheckSupport(

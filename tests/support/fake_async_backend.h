@@ -78,6 +78,9 @@ class FakeAsyncBackend final : public Backend, private ProgramRunner {
   absl::StatusOr<StagingLease> AcquireStaging(int64_t size_bytes) override;
   absl::StatusOr<StagingLease> LeaseHostMemory(uint8_t* data,
                                                int64_t size_bytes) override;
+  // Stands for a GPU of UUID zero: `memory` is a file that can be mapped.
+  absl::StatusOr<StagingLease> ImportDeviceMemory(
+      const DeviceMemory& memory) override;
   absl::Status CheckSupport(const ResidentWeights& weights,
                             const MatmulSignature& signature) const override;
   absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) override;

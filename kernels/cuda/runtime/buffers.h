@@ -76,8 +76,8 @@ class PinnedBuffer {
 
 // Host memory of somebody else's, which every device reads and writes by the
 // host's addresses while it is registered. Move-only. Registering and giving it
-// up pin and unpin its pages, some milliseconds for 64 MiB, and may wait for the
-// device.
+// up pin and unpin its pages, some milliseconds for 64 MiB, and may wait for
+// the device.
 class RegisteredMemory {
  public:
   // `data` starts on a page and stays mapped for as long as it is registered.

@@ -27,7 +27,7 @@ lane::RequestEntry Legal() {
 }
 
 absl::Status Check(const lane::RequestEntry& entry) {
-  return CheckEntry(entry, lane::HandleKind::kWeights, kBytes);
+  return CheckEntry(entry, lane::HandleKind::kWeights, kBytes, kBytes);
 }
 
 TEST(EntryChecksTest, TakesOperandsUpToTheLastByte) {
@@ -75,13 +75,30 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"AInC", 64, 1, 0, 4096, "overlap"}),
     [](const auto& info) { return info.param.name; });
 
-TEST(EntryChecksTest, RefusesReservedFields) {
-  for (int i = 0; i < 3; ++i) {
-    lane::RequestEntry entry = Legal();
-    entry.reserved[i] = 7;
-    EXPECT_THAT(std::string(Check(entry).message()),
-                HasSubstr("reserved = 7; it must be 0"));
-  }
+TEST(EntryChecksTest, RefusesTheReservedField) {
+  lane::RequestEntry entry = Legal();
+  entry.reserved = 7;
+  EXPECT_THAT(std::string(Check(entry).message()),
+              HasSubstr("reserved = 7; it must be 0"));
+}
+
+TEST(EntryChecksTest, RegionsHaveSizesOfTheirOwn) {
+  const auto check = [](const lane::RequestEntry& entry, int64_t a_bytes,
+                        int64_t c_bytes) {
+    return CheckEntry(entry, lane::HandleKind::kWeights, a_bytes, c_bytes);
+  };
+  lane::RequestEntry entry = Legal();
+  EXPECT_EQ(check(entry, 164, kBytes), absl::OkStatus());
+  EXPECT_THAT(std::string(check(entry, 163, kBytes).message()),
+              HasSubstr("beyond the 163 bytes"));
+  EXPECT_THAT(std::string(check(entry, kBytes, kBytes - 1).message()),
+              HasSubstr("c_offset = 192"));
+  // The same places of two regions are others.
+  entry.c_offset = entry.a_offset;
+  entry.c_bytes = entry.a_bytes;
+  EXPECT_THAT(std::string(Check(entry).message()), HasSubstr("overlap"));
+  entry.c_region = 1;
+  EXPECT_EQ(Check(entry), absl::OkStatus());
 }
 
 TEST(EntryChecksTest, RefusesTypesOfPrograms) {
@@ -91,8 +108,9 @@ TEST(EntryChecksTest, RefusesTypesOfPrograms) {
     lane::RequestEntry entry = Legal();
     entry.*field = 1;
     EXPECT_EQ(Check(entry), absl::OkStatus());
-    EXPECT_EQ(CheckEntry(entry, lane::HandleKind::kProgram, kBytes).code(),
-              absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(
+        CheckEntry(entry, lane::HandleKind::kProgram, kBytes, kBytes).code(),
+        absl::StatusCode::kInvalidArgument);
   }
 }
 
