@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -98,11 +99,11 @@ absl::StatusOr<ImportedMemory> ImportedMemory::Map(int device, int descriptor,
   const std::string what =
       absl::StrCat(size_bytes, " bytes of a client's device memory");
   ImportedMemory memory;
-  RETURN_IF_ERROR(DriverStatus(
-      driver.import(&memory.handle_,
-                    reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)),
-                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-      absl::StrCat("import ", what)));
+  RETURN_IF_ERROR(
+      DriverStatus(driver.import(&memory.handle_,
+                                 absl::bit_cast<void*>(intptr_t{descriptor}),
+                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                   absl::StrCat("import ", what)));
   CUmemAllocationProp properties = {};
   RETURN_IF_ERROR(DriverStatus(driver.properties(&properties, memory.handle_),
                                absl::StrCat("query ", what)));

@@ -19,8 +19,9 @@
 namespace qgemm::cuda {
 namespace {
 
+// A function of the driver, which tests do not link.
 template <typename Function>
-Function LookUp(const char* name, Function /*type*/) {
+Function LookUp(const char* name) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result;
   CHECK(cudaGetDriverEntryPointByVersion(name, &found, 10020, cudaEnableDefault,
@@ -29,8 +30,6 @@ Function LookUp(const char* name, Function /*type*/) {
       << name;
   return reinterpret_cast<Function>(found);
 }
-
-#define DRIVER(name) LookUp(#name, decltype (&name)(nullptr))
 
 // An allocation that other processes may map, of 2 MiB.
 class ExportedMemory {
@@ -42,17 +41,20 @@ class ExportedMemory {
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    CHECK(DRIVER(cuMemCreate)(&handle_, kBytes, &properties, 0) ==
-          CUDA_SUCCESS);
+    CHECK(LookUp<decltype(&cuMemCreate)>("cuMemCreate")(
+              &handle_, kBytes, &properties, 0) == CUDA_SUCCESS);
     int descriptor = -1;
-    CHECK(DRIVER(cuMemExportToShareableHandle)(
+    CHECK(LookUp<decltype(&cuMemExportToShareableHandle)>(
+              "cuMemExportToShareableHandle")(
               &descriptor, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
               0) == CUDA_SUCCESS);
     descriptor_.Reset(descriptor);
   }
   ExportedMemory(const ExportedMemory&) = delete;
   ExportedMemory& operator=(const ExportedMemory&) = delete;
-  ~ExportedMemory() { DRIVER(cuMemRelease)(handle_); }
+  ~ExportedMemory() {
+    LookUp<decltype(&cuMemRelease)>("cuMemRelease")(handle_);
+  }
 
   // As a client tells it; of GPU 0.
   DeviceMemory Told(int64_t size_bytes = kBytes) const {
