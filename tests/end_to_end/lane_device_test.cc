@@ -24,9 +24,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kN = 64;
-constexpr int64_t kK = 64;
-
 // A file that stands for memory of a GPU, and what is in it.
 class FakeDeviceMemory {
  public:
@@ -50,35 +47,9 @@ class FakeDeviceMemory {
   char* data_;
 };
 
-ServerOptions DeviceServerOptions(const TemporaryFolder& folder) {
-  ServerOptions options = LaneServerOptions(folder);
-  options.allow_device_operands = true;
-  return options;
-}
-
-class DeviceOperandsTest : public ::testing::Test {
+class DeviceOperandsTest : public LaneOnHeldServerTest {
  protected:
-  DeviceOperandsTest() {
-    LoadLayer(client_, kN, kK, &random_);
-    request_ = MakeGemm("layer", 2, kK, &random_);
-    expected_ = client_.Gemm(request_).response.c();
-    while (server_.backend().leases() > 1) std::this_thread::yield();
-    EXPECT_TRUE(lane_->Hello(kLaneBytes).ok());
-    entry_ =
-        ToEntry(request_, kN,
-                lane_->Open(lane::HandleKind::kWeights, "layer").message.handle,
-                *lane_);
-  }
-
-  RandomGenerator random_{FreshSeed()};
-  TemporaryFolder folder_;
-  HeldServer server_{DeviceServerOptions(folder_)};
-  const Client client_ = server_.NewClient();
-  std::unique_ptr<RawLane> lane_ =
-      std::make_unique<RawLane>(folder_.File("lane"));
-  v1::GemmRequest request_;
-  std::string expected_;
-  lane::RequestEntry entry_;
+  DeviceOperandsTest() : LaneOnHeldServerTest(true) {}
 };
 
 TEST_F(DeviceOperandsTest, AreUsedWhereTheyLieUntilTheLaneEnds) {
@@ -147,8 +118,9 @@ TEST(DeviceOperandsOptionTest, AServerTakesNoneUnlessToldTo) {
 
 TEST(DeviceOperandsOptionTest, ABackendWithoutAGpuTakesNone) {
   const TemporaryFolder folder;
-  const absl::Status refused =
-      Server::Create(DeviceServerOptions(folder)).status();
+  ServerOptions options = LaneServerOptions(folder);
+  options.allow_device_operands = true;
+  const absl::Status refused = Server::Create(options).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr("--allow_device_operands: the backend computes in no"));

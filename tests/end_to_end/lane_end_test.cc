@@ -19,30 +19,14 @@
 namespace qgemm {
 namespace {
 
-constexpr int64_t kN = 64;
-constexpr int64_t kK = 64;
 constexpr uint32_t kUnavailable =
     static_cast<uint32_t>(absl::StatusCode::kUnavailable);
 
-// A lane with an open layer on a server whose launches are held.
-class HeldLaneTest : public ::testing::Test {
+class HeldLaneTest : public LaneOnHeldServerTest {
  protected:
-  HeldLaneTest() {
-    LoadLayer(client_, kN, kK, &random_);
-    EXPECT_TRUE(lane_->Hello(kLaneBytes, 8).ok());
-    request_ = MakeGemm("layer", 2, kK, &random_);
-    expected_ = client_.Gemm(request_).response.c();
-    // The call gives its operand's memory back behind its answer; the lane
-    // keeps its own.
-    while (server_.backend().leases() > 1) std::this_thread::yield();
-    entry_ =
-        ToEntry(request_, kN,
-                lane_->Open(lane::HandleKind::kWeights, "layer").message.handle,
-                *lane_);
-    server_.backend().Hold();
-  }
+  HeldLaneTest() { server_.backend().Hold(); }
 
-  // Publishes it in that slot, with a result of its own.
+  // Publishes the entry in that slot, with a result of its own.
   lane::RequestEntry Publish(uint32_t slot) {
     lane::RequestEntry entry = entry_;
     entry.slot = slot;
@@ -50,16 +34,6 @@ class HeldLaneTest : public ::testing::Test {
     lane_->Publish(entry);
     return entry;
   }
-
-  RandomGenerator random_{FreshSeed()};
-  TemporaryFolder folder_;
-  HeldServer server_{LaneServerOptions(folder_)};
-  const Client client_ = server_.NewClient();
-  std::unique_ptr<RawLane> lane_ =
-      std::make_unique<RawLane>(folder_.File("lane"));
-  v1::GemmRequest request_;
-  std::string expected_;
-  lane::RequestEntry entry_;
 };
 
 TEST_F(HeldLaneTest, ADrainAnswersWhatWasAcceptedToSleepers) {

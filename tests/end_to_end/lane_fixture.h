@@ -5,17 +5,23 @@
 #ifndef QGEMM_TESTS_END_TO_END_LANE_FIXTURE_H_
 #define QGEMM_TESTS_END_TO_END_LANE_FIXTURE_H_
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/backends.h"
 #include "lane/segment.h"
 #include "qgemm/v1/qgemm.pb.h"
 #include "server/server_options.h"
+#include "tests/end_to_end/client.h"
 #include "tests/end_to_end/test_server.h"
 #include "tests/lane/raw_lane.h"
+#include "tests/support/seeds.h"
 #include "tests/support/temporary_folder.h"
 
 namespace qgemm {
@@ -58,6 +64,43 @@ inline std::string ResultOf(const lane::RequestEntry& entry,
       reinterpret_cast<const char*>(lane.operands() + entry.c_offset),
       entry.c_bytes);
 }
+
+// A lane with an open layer on a server whose launches can be held.
+class LaneOnHeldServerTest : public ::testing::Test {
+ protected:
+  explicit LaneOnHeldServerTest(bool device_operands = false)
+      : server_(Options(folder_, device_operands)) {
+    constexpr int64_t kSize = 64;
+    LoadLayer(client_, kSize, kSize, &random_);
+    EXPECT_TRUE(lane_->Hello(kLaneBytes, 8).ok());
+    request_ = MakeGemm("layer", 2, kSize, &random_);
+    expected_ = client_.Gemm(request_).response.c();
+    // The call gives its operand's memory back behind its answer; the lane
+    // keeps its own.
+    while (server_.backend().leases() > 1) std::this_thread::yield();
+    entry_ =
+        ToEntry(request_, kSize,
+                lane_->Open(lane::HandleKind::kWeights, "layer").message.handle,
+                *lane_);
+  }
+
+  static ServerOptions Options(const TemporaryFolder& folder,
+                               bool device_operands) {
+    ServerOptions options = LaneServerOptions(folder);
+    options.allow_device_operands = device_operands;
+    return options;
+  }
+
+  RandomGenerator random_{FreshSeed()};
+  TemporaryFolder folder_;
+  HeldServer server_;
+  const Client client_ = server_.NewClient();
+  std::unique_ptr<RawLane> lane_ =
+      std::make_unique<RawLane>(folder_.File("lane"));
+  v1::GemmRequest request_;
+  std::string expected_;  // C of the request
+  lane::RequestEntry entry_;
+};
 
 }  // namespace qgemm
 
