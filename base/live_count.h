@@ -16,6 +16,7 @@ namespace qgemm {
 class LiveCount {
  public:
   void Add() { count_.fetch_add(1, std::memory_order_relaxed); }
+  bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
 
   // Ends with its last look at the count: the owner that waited for the last
   // Remove may then destroy it.

@@ -205,9 +205,9 @@ absl::Status ProgramLauncher::Copy(const Pass& pass,
 absl::Status ProgramLauncher::EnqueueSteps(const LaunchEnvironment& environment,
                                            int64_t rows) {
   for (const ProgramStep& step : program_->steps()) {
-    RETURN_IF_ERROR(step.is_gemm
-                        ? EnqueueGemmOp(step.first_op, environment)
-                        : EnqueueRowOps(step.first_op, step.ops, rows));
+    RETURN_IF_ERROR(step.is_gemm ? EnqueueGemmOp(step.first_op, environment)
+                                 : EnqueueRowOps(step.first_op, step.ops,
+                                                 environment, rows));
   }
   return absl::OkStatus();
 }
@@ -220,7 +220,8 @@ absl::Status ProgramLauncher::EnqueueFusedSteps(
     if (step.is_grouped) {
       RETURN_IF_ERROR(EnqueueGroup(i, environment, rows));
     } else if (step.gemms.empty()) {
-      RETURN_IF_ERROR(EnqueueRowOps(step.first_op, step.ops, rows));
+      RETURN_IF_ERROR(
+          EnqueueRowOps(step.first_op, step.ops, environment, rows));
     } else {
       RETURN_IF_ERROR(EnqueueGemmOp(step.first_op, environment));
     }
@@ -308,14 +309,16 @@ absl::Status ProgramLauncher::EnqueueGemmOp(
   return absl::OkStatus();
 }
 
-absl::Status ProgramLauncher::EnqueueRowOps(int64_t first, int64_t count,
-                                            int64_t rows) {
+absl::Status ProgramLauncher::EnqueueRowOps(
+    int64_t first, int64_t count, const LaunchEnvironment& environment,
+    int64_t rows) {
   RowOps ops;
   for (int64_t op = first; op < first + count; ++op) {
     ops.ops[ops.count++] = RowOpOf(op);
   }
   ops.rows = rows;
-  return ToStatus(LaunchRowOps(ops, stream_), "launch row-wise ops");
+  return ToStatus(LaunchRowOps(*environment.device, ops, stream_),
+                  "launch row-wise ops");
 }
 
 DeviceRowOp ProgramLauncher::RowOpOf(int64_t op) const {

@@ -77,7 +77,9 @@ class ProgramLauncher {
   void PlanGemm(int64_t op, const LaunchEnvironment& environment);
   absl::Status EnqueueGemmOp(int64_t op, const LaunchEnvironment& environment);
   // Ops [first, first + count).
-  absl::Status EnqueueRowOps(int64_t first, int64_t count, int64_t rows);
+  absl::Status EnqueueRowOps(int64_t first, int64_t count,
+                             const LaunchEnvironment& environment,
+                             int64_t rows);
   DeviceRowOp RowOpOf(int64_t op) const;
   DeviceMatrix MatrixOf(ValueNumber number) const;
   uint8_t* AddressOf(ValueNumber number) const;

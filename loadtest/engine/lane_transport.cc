@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A thread for each slot, which makes the blocking calls of a frontend: a lane
-// has no calls that end elsewhere.
+// has no calls that end elsewhere. Operands lie in the lane's memory, as far as
+// it has room: a frontend computes there.
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "absl/types/span.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "lane/segment.h"
@@ -35,7 +42,9 @@ class LaneTransport final : public Transport {
       : messages_(messages),
         sink_(sink),
         client_(std::move(client)),
-        slots_(slots) {
+        slots_(slots),
+        answer_bytes_(messages->size()) {
+    PlaceOperands();
     for (int slot = 0; slot < slots; ++slot) {
       if (!name.empty()) {
         slots_[slot].client_id = absl::StrCat(name, "-", slot);
@@ -78,8 +87,53 @@ class LaneTransport final : public Transport {
     CondVar changed;
     bool stopped ABSL_GUARDED_BY(mutex) = false;
     std::optional<Request> request ABSL_GUARDED_BY(mutex);  // that is due
+    OperandBuffer answer;                                   // the thread's
     std::thread thread;
   };
+
+  // The place at which the set has a message's operand.
+  absl::Span<const uint8_t> MessageOperand(int message) const {
+    return messages_->is_run(message) ? messages_->run(message).inputs.front()
+                                      : messages_->gemm(message).a;
+  }
+
+  // Puts the operands of messages, which may share them, into the lane.
+  void PlaceOperands() {
+    std::map<const uint8_t*, OperandBuffer*> placed;
+    for (int number = 0; number < messages_->size(); ++number) {
+      const absl::Span<const uint8_t> operand = MessageOperand(number);
+      OperandBuffer*& buffer = placed[operand.data()];
+      if (buffer == nullptr) {
+        auto allocated = client_->AllocateOperands(operand.size());
+        operands_.push_back(allocated.ok() ? *std::move(allocated)
+                                           : OperandBuffer());
+        buffer = &operands_.back();
+        absl::c_copy(operand.first(buffer->bytes().size()),
+                     buffer->bytes().begin());
+      }
+      operand_of_.push_back(buffer);
+    }
+  }
+
+  // The operand where it lies in the lane, or where the message has it.
+  absl::Span<const uint8_t> OperandOf(int message) const {
+    const absl::Span<uint8_t> placed = operand_of_[message]->bytes();
+    return placed.empty() ? MessageOperand(message) : placed;
+  }
+
+  // Memory of the lane for the message's answer; empty if its size is not known
+  // yet, or there is no room.
+  absl::Span<uint8_t> AnswerMemory(int message, Slot* slot) {
+    const size_t bytes = answer_bytes_[message].load(std::memory_order_relaxed);
+    if (bytes == 0) return {};
+    if (slot->answer.bytes().size() < bytes) {
+      slot->answer = OperandBuffer();
+      auto allocated = client_->AllocateOperands(static_cast<int64_t>(bytes));
+      if (!allocated.ok()) return {};
+      slot->answer = *std::move(allocated);
+    }
+    return slot->answer.bytes().first(bytes);
+  }
 
   // The slot's next request; nullopt: there are no more.
   static std::optional<Request> Next(Slot* slot) {
@@ -93,33 +147,43 @@ class LaneTransport final : public Transport {
   void Serve(int number) {
     Slot& slot = slots_[number];
     while (const std::optional<Request> request = Next(&slot)) {
-      if (messages_->is_run(request->message)) {
-        RunRequest run = messages_->run(request->message);
+      const int message = request->message;
+      const absl::Span<uint8_t> answer = AnswerMemory(message, &slot);
+      if (messages_->is_run(message)) {
+        RunRequest run = messages_->run(message);
         run.client_id = slot.client_id;
         run.deadline = request->deadline;
+        run.inputs.assign(1, OperandOf(message));
+        if (!answer.empty()) run.outputs.assign(1, answer);
         const absl::StatusOr<RunResult> result = client_->Run(run);
-        End(number, result,
+        End(number, message, answer, result,
             [](const RunResult& r) { return absl::string_view(r.outputs); });
       } else {
-        GemmRequest gemm = messages_->gemm(request->message);
+        GemmRequest gemm = messages_->gemm(message);
         gemm.client_id = slot.client_id;
         gemm.deadline = request->deadline;
+        gemm.a = OperandOf(message);
+        gemm.c = answer;
         const absl::StatusOr<GemmResult> result = client_->Gemm(gemm);
-        End(number, result,
+        End(number, message, answer, result,
             [](const GemmResult& r) { return absl::string_view(r.c); });
       }
     }
   }
 
   template <typename Result, typename AnswerOf>
-  void End(int slot, const absl::StatusOr<Result>& result,
-           const AnswerOf& answer_of) {
+  void End(int slot, int message, absl::Span<const uint8_t> answer,
+           const absl::StatusOr<Result>& result, const AnswerOf& answer_of) {
     EndedRequest end;
     end.status = result.status();
     absl::string_view c;
     if (result.ok()) {
       end.timings = result->timings;
-      c = answer_of(*result);
+      c = answer.empty()
+              ? answer_of(*result)
+              : absl::string_view(reinterpret_cast<const char*>(answer.data()),
+                                  answer.size());
+      answer_bytes_[message].store(c.size(), std::memory_order_relaxed);
       end.c = absl::MakeConstSpan(&c, 1);
     }
     MutexLock lock(&end_mutex_);
@@ -129,8 +193,12 @@ class LaneTransport final : public Transport {
   const MessageSet* const messages_;
   RequestSink* const sink_;
   const std::unique_ptr<Client> client_;
+  std::deque<OperandBuffer> operands_;
+  std::vector<const OperandBuffer*> operand_of_;  // by message
   Mutex end_mutex_;  // one end at a time, on any thread
   std::deque<Slot> slots_;
+  // Size of a message's answer, once one of them was answered.
+  std::vector<std::atomic<size_t>> answer_bytes_;
 };
 
 }  // namespace

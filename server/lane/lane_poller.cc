@@ -102,30 +102,27 @@ void LanePoller::Run() {
 }
 
 bool LanePoller::PollAll(const Lanes& lanes) {
-  bool any = false;
-  for (const std::shared_ptr<Lane>& lane : lanes) any = Poll(lane) || any;
-  return any;
+  for (const std::shared_ptr<Lane>& lane : lanes) Take(lane);
+  if (taken_.empty()) return false;
+  callbacks_.serve(taken_);
+  taken_.clear();
+  return true;
 }
 
-bool LanePoller::Poll(const std::shared_ptr<Lane>& lane) {
-  if (lane->is_broken()) return false;
+void LanePoller::Take(const std::shared_ptr<Lane>& lane) {
+  if (lane->is_broken()) return;
   RequestReader& requests = lane->requests();
   const absl::StatusOr<uint32_t> waiting = requests.Waiting();
-  if (!waiting.ok()) {
-    Break(lane, waiting.status());
-    return false;
-  }
+  if (!waiting.ok()) return Break(lane, waiting.status());
   const uint32_t turn = std::min(*waiting, kLaneTurn);
   for (uint32_t i = 0; i < turn; ++i) {
     const lane::RequestEntry entry = requests.Take();
     const absl::Status claimed = lane->completions().Claim(entry.slot);
     if (!claimed.ok()) {
-      Break(lane, claimed);
-      break;
+      return Break(lane, claimed);
     }
-    callbacks_.serve(lane, entry);
+    taken_.push_back({lane, entry});
   }
-  return turn > 0;
 }
 
 void LanePoller::Sleep(const Lanes& lanes) {

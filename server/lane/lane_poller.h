@@ -15,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
 #include "lane/segment.h"
@@ -25,16 +26,20 @@ namespace qgemm {
 // Requests that one lane may bring before the next one's turn.
 inline constexpr uint32_t kLaneTurn = 32;
 
+// A request that was taken from its lane.
+struct LaneArrival {
+  std::shared_ptr<Lane> lane;
+  lane::RequestEntry entry;
+};
+
 // Thread-safe.
 class LanePoller {
  public:
-  // All run on the poller's thread: `serve` with each request, whose slot is
-  // claimed; `broken` when a lane's client broke the protocol (Lane::Break);
-  // `woken` when the thread has slept and was woken.
+  // All run on the poller's thread: `serve` with the requests of a turn, whose
+  // slots are claimed; `broken` when a lane's client broke the protocol
+  // (Lane::Break); `woken` when the thread has slept and was woken.
   struct Callbacks {
-    absl::AnyInvocable<void(const std::shared_ptr<Lane>& lane,
-                            const lane::RequestEntry& entry)>
-        serve;
+    absl::AnyInvocable<void(absl::Span<const LaneArrival> arrivals)> serve;
     absl::AnyInvocable<void()> broken;
     absl::AnyInvocable<void()> woken;
   };
@@ -59,9 +64,10 @@ class LanePoller {
   using Lanes = std::vector<std::shared_ptr<Lane>>;
 
   void Run();
-  // Serves each lane's turn; true if there was anything.
+  // Serves the turns of all lanes together; true if there was anything.
   bool PollAll(const Lanes& lanes);
-  bool Poll(const std::shared_ptr<Lane>& lane);
+  // Takes a lane's turn.
+  void Take(const std::shared_ptr<Lane>& lane);
   // Waits for a doorbell, unless something is published.
   void Sleep(const Lanes& lanes);
   void Break(const std::shared_ptr<Lane>& lane, const absl::Status& violation);
@@ -69,6 +75,7 @@ class LanePoller {
 
   const absl::Duration spin_;
   Callbacks callbacks_;
+  std::vector<LaneArrival> taken_;  // the thread's
   FileDescriptor epoll_;
   FileDescriptor wake_;  // an event: the lanes changed, or the end
   std::atomic<uint64_t> changes_{1};

@@ -70,16 +70,24 @@ LaneRequests::LaneRequests(const LaneParts& parts, absl::Duration slow_request,
       services_(ToGemmServices(parts)),
       answers_(answer_threads) {}
 
-void LaneRequests::Serve(const std::shared_ptr<Lane>& lane,
-                         const lane::RequestEntry& entry) {
+void LaneRequests::Serve(absl::Span<const LaneArrival> arrivals) {
+  // The thread that waits for a launch takes nothing from any lane meanwhile.
+  const bool is_alone = arrivals.size() == 1 && !live_.any();
+  for (const LaneArrival& arrival : arrivals) Serve(arrival, is_alone);
+}
+
+void LaneRequests::Serve(const LaneArrival& arrival, bool is_alone) {
   live_.Add();
-  Request request = {lane, entry, parts_.clock->Now(), nullptr, nullptr};
+  const lane::RequestEntry& entry = arrival.entry;
+  Request request = {arrival.lane, entry, parts_.clock->Now(), nullptr,
+                     nullptr};
   absl::StatusOr<GemmRequestBuilder> builder = Prepare(&request);
   if (!builder.ok()) return End(request, builder.status(), {}, nullptr);
   GemmCaller caller;
   caller.arrival = request.arrival;
   caller.deadline = DeadlineAfter(request.arrival, entry.timeout_ns);
-  caller.cancelled = {lane, &lane->client_left()};
+  caller.cancelled = {arrival.lane, &arrival.lane->client_left()};
+  caller.may_wait = is_alone;
   caller.completion_executor = &answers_;
   builder->SetCaller(std::move(caller),
                      [this, request = std::move(request)](

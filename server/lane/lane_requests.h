@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/live_count.h"
 #include "base/mutex.h"
@@ -20,7 +21,7 @@
 #include "lane/segment.h"
 #include "qgemm/v1/qgemm.pb.h"
 #include "server/access/access_control.h"
-#include "server/lane/lane.h"
+#include "server/lane/lane_poller.h"
 #include "server/metrics/server_metrics.h"
 #include "server/net/peer_table.h"
 #include "server/programs/program_store.h"
@@ -55,10 +56,10 @@ class LaneRequests {
   LaneRequests(const LaneRequests&) = delete;
   LaneRequests& operator=(const LaneRequests&) = delete;
 
-  // Serves a request that was taken from the lane, whose slot is claimed: its
-  // completion is written once, now or later, on any thread.
-  void Serve(const std::shared_ptr<Lane>& lane,
-             const lane::RequestEntry& entry);
+  // Serves requests that were taken from their lanes, whose slots are claimed:
+  // each one's completion is written once, now or later, on any thread. One
+  // that is alone may run within the call.
+  void Serve(absl::Span<const LaneArrival> arrivals);
 
   // From now on requests complete with `refusal`; the first one stays.
   void Refuse(const absl::Status& refusal);
@@ -69,6 +70,7 @@ class LaneRequests {
  private:
   struct Request;
 
+  void Serve(const LaneArrival& arrival, bool is_alone);
   // OK, or what Refuse said.
   absl::Status CheckServing() const;
   // Finds the request's client and handle, checks all of it, and makes it ready

@@ -58,9 +58,8 @@ LaneService::LaneService(const LaneOptions& options, const LaneParts& parts,
     : path_(listener.address().path),
       requests_(parts, options.slow_request, options.answer_threads),
       poller_(options.spin,
-              {[this](const std::shared_ptr<Lane>& lane,
-                      const lane::RequestEntry& entry) {
-                 requests_.Serve(lane, entry);
+              {[this](absl::Span<const LaneArrival> arrivals) {
+                 requests_.Serve(arrivals);
                },
                [this] { control_.Notify(); },
                [metrics = parts.metrics] { metrics->LanesWoken(); }}),

@@ -152,6 +152,7 @@ void GemmRequestBuilder::SetCaller(GemmCaller caller,
   request_->deadline = caller.deadline;
   request_->cancelled = std::move(caller.cancelled);
   request_->completion_executor = caller.completion_executor;
+  request_->may_wait = caller.may_wait;
   request_->done = std::move(done);
 }
 

@@ -106,6 +106,8 @@ struct GemmCaller {
   std::shared_ptr<const std::atomic<bool>> cancelled;
   // Runs `done` where the launch's thread should not; must outlive the request.
   TaskRunner* completion_executor = nullptr;
+  // The thread that enqueues may wait for the launch.
+  bool may_wait = true;
 };
 
 // One request that passed its checks and is being completed: operands' memory,

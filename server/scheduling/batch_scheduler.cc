@@ -217,6 +217,7 @@ void BatchScheduler::State::Pump(Work work) {
 
 bool BatchScheduler::State::IsAlone(const PlannedLaunch& launch) const {
   return launch.batch.requests.size() == 1 &&
+         launch.batch.requests.front().request->may_wait &&
          launch.kind == LaunchKind::kMerged &&
          planner_.launches_in_flight() == 1 && planner_.depth().requests == 0;
 }

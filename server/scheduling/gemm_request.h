@@ -60,6 +60,8 @@ struct AdmittedRequest {
   Priority priority = Priority::kNormal;
   // Asks for GemmTimings::ops, of a program.
   bool time_ops = false;
+  // False: the thread that enqueues it has more to do than to wait for it.
+  bool may_wait = true;
   // Set by the transport when the caller went away; read before execution.
   std::shared_ptr<const std::atomic<bool>> cancelled;
 

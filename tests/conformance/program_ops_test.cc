@@ -187,18 +187,21 @@ TEST_P(ProgramOpsTest, ARowOfZerosWithoutEpsHasANormOfNan) {
   RunAndJudge(program, {}, {1, std::vector<uint8_t>(5 * sizeof(float)), {}});
 }
 
-// Few values, so that most elements have equals; both zeros are equal.
+// Few values, so that most elements have equals; both zeros are equal. Wide
+// rows, whose last part a GPU's blocks may not fill, too.
 TEST_P(ProgramOpsTest, TopKTakesTheLowerColumnOfEquals) {
-  constexpr int64_t kWidth = 700;
   constexpr int64_t kRows = 4;
   constexpr float kValues[] = {-2, -1, -0.0f, 0, 1};
+  constexpr std::pair<int64_t, int64_t> kWidthsAndKs[] = {
+      {700, 1},     {700, 300},   {700, 700},    {20001, 64},
+      {20001, 512}, {40000, 256}, {40000, 1024}, {131075, 1}};
   for (const NumberType type : kFloatTypes) {
-    for (const int64_t k : {1, 300, 700}) {
+    for (const auto& [width, k] : kWidthsAndKs) {
       ProgramDraft draft(type);
-      const ValueNumber best = draft.TopK(draft.Input(type, kWidth), k);
+      const ValueNumber best = draft.TopK(draft.Input(type, width), k);
       const CheckedProgram program =
           CheckedOrDie(draft.Finish({best + 1, best}));
-      std::vector<uint8_t> inputs(kRows * kWidth * SizeOf(type));
+      std::vector<uint8_t> inputs(kRows * width * SizeOf(type));
       for (size_t at = 0; at < inputs.size(); at += SizeOf(type)) {
         StoreFloat(FloatTypeOf(type), RandomElement(kValues, random()),
                    &inputs[at]);

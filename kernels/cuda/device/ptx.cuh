@@ -204,6 +204,18 @@ __device__ __forceinline__ uint32_t ClusterAddress(uint32_t shared, int rank) {
   return address;
 }
 
+// Eight bytes from that place in the shared memory of a block of the cluster.
+__device__ __forceinline__ uint64_t LoadFromCluster(uint32_t shared, int rank) {
+  uint64_t value = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("ld.shared::cluster.u64 %0, [%1];"
+               : "=l"(value)
+               : "r"(ClusterAddress(shared, rank))
+               : "memory");
+#endif
+  return value;
+}
+
 // Writes to a block of the cluster, and counts the 16 bytes at the barrier
 // there when they have come.
 __device__ __forceinline__ void SendFloats(uint32_t cluster_address,

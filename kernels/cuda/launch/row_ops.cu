@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two kernels. Where each op needs only columns that the same thread has made,
-// a thread takes a chunk of columns through all ops and no thread waits.
-// Otherwise a block of threads takes a row through the ops, with a barrier
-// between.
+// Three kernels. Where each op needs only columns that the same thread has
+// made, a thread takes a chunk of columns through all ops and no thread waits.
+// A lone TOP_K of a wide row is shared by the blocks of a cluster. Otherwise a
+// block of threads takes a row through the ops, with a barrier between.
 
 #include <algorithm>
 
@@ -158,7 +158,7 @@ __device__ __forceinline__ void ComputeOp(const DeviceRowOp& op, int64_t row,
   if (op.kind == OpKind::kTopK) {
     held.Drop();
     const TopKArgs args = TopKOf(op, row);
-    return TopKRow<kRowThreads>(args, scratch.top_k).Compute();
+    return TopKRow<kRowThreads>(args, {1, 0}, scratch.top_k).Compute();
   }
   if (op.kind == OpKind::kRmsNorm || op.kind == OpKind::kLayerNorm) {
     return ComputeNorm<kRowThreads>(NormOf(op, row), scratch.norm, held);
@@ -193,6 +193,16 @@ __global__ void __launch_bounds__(kRowThreads)
       row += gridDim.x;
     }
   }
+}
+
+__global__ void __launch_bounds__(kRowThreads)
+    ComputeWideTopK(const __grid_constant__ DeviceRowOp op, int parts) {
+  __shared__ TopKScratch<kRowThreads> scratch;
+  LaunchDependents();
+  GridDependencyWait();
+  const int block = static_cast<int>(blockIdx.x);
+  const TopKArgs args = TopKOf(op, block / parts);
+  TopKRow<kRowThreads>(args, {parts, block % parts}, scratch).Compute();
 }
 
 // True if `op` reads `made` at other columns than it writes.
@@ -234,6 +244,27 @@ bool CanRehearse(const RowOps& ops) {
   });
 }
 
+// Columns of a block that shares a row, at least: fewer are read so fast that
+// the cluster's barriers count for more.
+constexpr int kLeastTopKColumns = 4096;
+constexpr int kMaxTopKParts = 8;  // the largest cluster of any chip
+
+// Blocks that share a row of a lone TOP_K; 1 for other ops.
+int TopKPartsOf(const Device& device, const RowOps& ops) {
+  const DeviceRowOp& op = ops.ops[0];
+  if (ops.count != 1 || op.kind != OpKind::kTopK ||
+      !device.traits.has_clusters()) {
+    return 1;
+  }
+  int parts = 1;
+  while (parts < kMaxTopKParts &&
+         2 * parts * op.result.width <= kMaxCandidates &&
+         2 * parts * kLeastTopKColumns <= op.x.width) {
+    parts *= 2;
+  }
+  return ops.rows * parts <= kMaxGridX ? parts : 1;
+}
+
 dim3 ColumnGrid(const RowOps& ops) {
   int widest = 0;
   for (int i = 0; i < ops.count; ++i) {
@@ -245,15 +276,24 @@ dim3 ColumnGrid(const RowOps& ops) {
 
 }  // namespace
 
-cudaError_t LaunchRowOps(const RowOps& ops, cudaStream_t stream) {
+cudaError_t LaunchRowOps(const Device& device, const RowOps& ops,
+                         cudaStream_t stream) {
   if (!IsLegal(ops)) return cudaErrorInvalidValue;
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  const int parts = TopKPartsOf(device, ops);
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(parts), 1, 1};
   cudaLaunchConfig_t config = {};
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = parts > 1 ? 2 : 1;
+  if (parts > 1) {
+    config.gridDim = dim3(static_cast<unsigned>(ops.rows * parts));
+    config.blockDim = dim3(kRowThreads);
+    return cudaLaunchKernelEx(&config, ComputeWideTopK, ops.ops[0], parts);
+  }
   if (StaysInColumns(ops)) {
     config.gridDim = ColumnGrid(ops);
     config.blockDim = dim3(kColumnThreads);

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/runtime/device.h"
 #include "kernels/matrix/types.h"
 #include "kernels/programs/program.h"
 
@@ -63,7 +64,8 @@ struct RowOps {
 // graph. A row's bits depend on that row alone, and are those of the ops
 // launched one by one. Errors: cudaErrorInvalidValue (no ops or rows, a GEMM, a
 // k beyond kMaxTopK or the width of x, an x of TOP_K beyond 2^20 columns).
-cudaError_t LaunchRowOps(const RowOps& ops, cudaStream_t stream);
+cudaError_t LaunchRowOps(const Device& device, const RowOps& ops,
+                         cudaStream_t stream);
 
 }  // namespace qgemm::cuda
 

@@ -77,6 +77,14 @@ TEST_F(BatchSchedulerTest, ALargeRequestIsNotAlone) {
   EXPECT_THAT(sink_.alone(), ElementsAre(false));
 }
 
+TEST_F(BatchSchedulerTest, ACallerWithMoreToDoIsNotAlone) {
+  Start(SchedulerOptions());
+  auto request = Request(1);
+  request->may_wait = false;
+  scheduler_->Enqueue(std::move(request));
+  EXPECT_THAT(sink_.alone(), ElementsAre(false));
+}
+
 // Waits with the batch that is alone until another has come and ended.
 class WaitingSink final : public BatchSink {
  public:

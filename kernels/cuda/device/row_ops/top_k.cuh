@@ -3,7 +3,9 @@
 // TOP_K of a row by a block of threads: a radix selection narrows the row down
 // to candidates that fit in shared memory, which are sorted there. An element's
 // key orders as TOP_K does, and no two keys of a row are equal: the order in
-// which threads find candidates changes nothing.
+// which threads find candidates changes nothing. So the blocks of a cluster may
+// have a part of a wide row each, and the first of them sort what the parts
+// found.
 
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_ROW_OPS_TOP_K_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_ROW_OPS_TOP_K_CUH_
@@ -61,6 +63,13 @@ struct TopKArgs {
   int32_t* ids;   // [k], or null
 };
 
+// A cluster's blocks, each with as many columns of the row or less; the keys
+// that they find fit together.
+struct TopKParts {
+  int count;  // 1 where a block has the row, which then need not be a cluster's
+  int part;   // of this block
+};
+
 // NaN above all, both zeros equal.
 __device__ __forceinline__ uint32_t RankOf(float x) {
   const uint32_t bits = x == 0 ? 0 : __float_as_uint(x);
@@ -76,14 +85,41 @@ __device__ __forceinline__ uint64_t KeyOf(float x, int column) {
 template <int kThreads>
 class TopKRow {
  public:
-  __device__ TopKRow(const TopKArgs& args, TopKScratch<kThreads>& scratch)
+  __device__ TopKRow(const TopKArgs& args, const TopKParts& parts,
+                     TopKScratch<kThreads>& scratch)
       : args_(args),
+        parts_(parts),
         scratch_(scratch),
-        thread_(static_cast<int>(threadIdx.x)) {}
+        thread_(static_cast<int>(threadIdx.x)),
+        begin_(BeginOf(parts.part)),
+        end_(BeginOf(parts.part + 1)) {}
 
-  // Called by all threads of the block.
+  // Called by all threads of the block, and of the cluster if there are parts.
   __device__ void Compute() {
-    uint32_t candidates = static_cast<uint32_t>(args_.x.width);
+    Select();
+    if (parts_.count > 1) {
+      ClusterArrive();
+      ClusterWait();
+      if (parts_.part == 0) TakeOthers();
+      ClusterArrive();  // the others' keys have been read
+      ClusterWait();
+      if (parts_.part != 0) return;
+      Sort(static_cast<uint32_t>(parts_.count * args_.k));
+    }
+    Store();
+  }
+
+ private:
+  // The first column of a part.
+  __device__ __forceinline__ int BeginOf(int part) const {
+    const int chunks = (args_.x.width + kChunk - 1) / kChunk;
+    const int of_part = (chunks + parts_.count - 1) / parts_.count;
+    return min(part * of_part * kChunk, args_.x.width);
+  }
+
+  // Puts the k largest keys of the part at the front, or all, then zeros.
+  __device__ __forceinline__ void Select() {
+    uint32_t candidates = static_cast<uint32_t>(end_ - begin_);
     uint32_t above = 0;  // keys above those that begin with prefix_
     while (candidates > kMaxCandidates) {
       CountDigits();
@@ -96,22 +132,34 @@ class TopKRow {
     }
     Collect();
     Sort(candidates);
-    Store();
   }
 
- private:
+  // Puts the other parts' keys behind those of the first.
+  __device__ __forceinline__ void TakeOthers() {
+    const int taken = parts_.count * args_.k;
+    for (int i = thread_; i < kMaxCandidates; i += kThreads) {
+      if (i < args_.k) continue;
+      scratch_.keys[i] =
+          i < taken
+              ? LoadFromCluster(SharedAddress(&scratch_.keys[i % args_.k]),
+                                i / args_.k)
+              : 0;
+    }
+    __syncthreads();
+  }
+
   // Calls body(key) for the keys of this thread's columns.
   template <typename Body>
   __device__ __forceinline__ void ForKeys(const Body& body) const {
     constexpr int kStride = kThreads * kChunk;
     const DeviceRow& x = args_.x;
-    for (int first = thread_ * kChunk; first < x.width;
+    for (int first = begin_ + thread_ * kChunk; first < end_;
          first += kStride * kLoadsAhead) {
       RawChunk raw[kLoadsAhead];
 #pragma unroll
       for (int load = 0; load < kLoadsAhead; ++load) {
         const int column = first + load * kStride;
-        raw[load] = LoadRaw(x, column, x.width - column);
+        raw[load] = LoadRaw(x, column, end_ - column);
       }
 #pragma unroll
       for (int load = 0; load < kLoadsAhead; ++load) {
@@ -119,7 +167,7 @@ class TopKRow {
 #pragma unroll
         for (int i = 0; i < kChunk; ++i) {
           const int column = first + load * kStride + i;
-          if (column < x.width) body(KeyOf(chunk.elements[i], column));
+          if (column < end_) body(KeyOf(chunk.elements[i], column));
         }
       }
     }
@@ -234,8 +282,11 @@ class TopKRow {
   }
 
   const TopKArgs& args_;
+  const TopKParts parts_;
   TopKScratch<kThreads>& scratch_;
   const int thread_;
+  const int begin_;  // columns of this block
+  const int end_;
   // The bits of the k-th key above bit shift_.
   uint64_t prefix_ = 0;
   int shift_ = kKeyBits;
