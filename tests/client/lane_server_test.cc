@@ -1,22 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client's lane against the real server: the bits of gRPC, and names that
-// come and go.
+// The client's lane against the real server: the bits of gRPC, names that come
+// and go, and servers that are killed.
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/types/span.h"
 #include "base/check.h"
 #include "qgemm/client.h"
 #include "server/server.h"
+#include "tests/end_to_end/child_server.h"
+#include "tests/support/temporary_folder.h"
 
 namespace qgemm {
 namespace {
@@ -211,6 +219,90 @@ TEST_F(LaneServerTest, ThreadsGetTheirOwnAnswers) {
     });
   }
   for (std::thread& each : threads) each.join();
+}
+
+// Kills of the server: some by default, QGEMM_LANE_KILLS of them else.
+int Kills() {
+  const char* const kills = getenv("QGEMM_LANE_KILLS");
+  return kills == nullptr ? 5 : std::atoi(kills);
+}
+
+// Calls that ended as long as a server lived, by two threads of a client: one
+// copies its operands, those of the other lie in the lane. Every answer must be
+// the first one's, every error UNAVAILABLE.
+int CallUntilKilled(Client* client, absl::Span<const float> values) {
+  GemmRequest request;
+  request.weights = "layer";
+  request.m = 1;
+  request.SetA(values);
+  const auto first = client->Gemm(request);
+  if (!first.ok()) {
+    EXPECT_EQ(first.status().code(), absl::StatusCode::kUnavailable)
+        << first.status();
+    return 0;
+  }
+  std::atomic<int> answers{1};
+  const auto call = [&](const GemmRequest& made, absl::Span<const uint8_t> c) {
+    while (true) {
+      const auto answer = client->Gemm(made);
+      if (!answer.ok()) {
+        EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnavailable)
+            << answer.status();
+        return;
+      }
+      ++answers;
+      const std::string got =
+          c.empty() ? answer->c : std::string(c.begin(), c.end());
+      EXPECT_EQ(got, first->c);
+    }
+  };
+  std::thread copying([&] { call(request, {}); });
+  const auto a = client->AllocateOperands(request.a.size());
+  const auto c = client->AllocateOperands(first->c.size());
+  if (a.ok() && c.ok()) {
+    absl::c_copy(request.a, a->bytes().begin());
+    GemmRequest in_place = request;
+    in_place.a = a->bytes();
+    in_place.c = c->bytes();
+    call(in_place, c->bytes());
+  }
+  copying.join();
+  return answers;
+}
+
+TEST(LaneKillTest, ServersAreKilledAtAnyMoment) {
+  std::mt19937 random(std::random_device{}());
+  const std::vector<float> values(kN * kK, 0.25f);
+  DenseUpload dense;
+  dense.n = kN;
+  dense.k = kK;
+  dense.SetValues(values);
+  dense.target = QuantizeTarget::kKbit;
+  LoadOptions load;
+  load.name = "layer";
+  ClientOptions options;
+  options.lane = LaneUse::kRequired;
+  options.retry.max_attempts = 1;
+  const TemporaryFolder folder;
+  const std::string target = "unix:" + folder.File("grpc");
+  int answers = 0;
+  for (int kill = 0; kill < Kills(); ++kill) {
+    ChildServer server({"--listen=" + target, "--backend=cpu",
+                        "--lane_listen=unix:" + folder.File("lane")});
+    server.WaitForAddress();
+    auto client = Client::Connect(target, options);
+    ASSERT_TRUE(client.ok()) << client.status();
+    ASSERT_TRUE((*client)->LoadWeights(dense, load).ok());
+    std::thread killer([&server, delay = random() % 5000] {
+      absl::SleepFor(absl::Microseconds(delay));
+      server.Signal(SIGKILL);
+    });
+    answers +=
+        CallUntilKilled(client->get(), absl::MakeConstSpan(values).first(kK));
+    killer.join();
+    EXPECT_EQ(server.Wait(), -SIGKILL);
+  }
+  EXPECT_GT(answers, 0);
 }
 
 }  // namespace
