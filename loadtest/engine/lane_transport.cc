@@ -30,7 +30,8 @@
 namespace qgemm::loadtest {
 namespace {
 
-// Room for the operands of a transport's requests in flight.
+// Room for the operands of a transport. Those of messages take a half at most,
+// so that the others and answers still go by the lane.
 constexpr int64_t kOperandBytes = int64_t{64} << 20;
 
 class LaneTransport final : public Transport {
@@ -99,20 +100,27 @@ class LaneTransport final : public Transport {
 
   // Puts the operands of messages, which may share them, into the lane.
   void PlaceOperands() {
+    int64_t left = kOperandBytes / 2;
     std::map<const uint8_t*, OperandBuffer*> placed;
     for (int number = 0; number < messages_->size(); ++number) {
       const absl::Span<const uint8_t> operand = MessageOperand(number);
       OperandBuffer*& buffer = placed[operand.data()];
       if (buffer == nullptr) {
-        auto allocated = client_->AllocateOperands(operand.size());
-        operands_.push_back(allocated.ok() ? *std::move(allocated)
-                                           : OperandBuffer());
-        buffer = &operands_.back();
-        absl::c_copy(operand.first(buffer->bytes().size()),
-                     buffer->bytes().begin());
+        buffer = &operands_.emplace_back(Placed(operand, left));
+        left -= static_cast<int64_t>(buffer->bytes().size());
       }
       operand_of_.push_back(buffer);
     }
+  }
+
+  // The operand in the lane; empty if there is no room for it.
+  OperandBuffer Placed(absl::Span<const uint8_t> operand, int64_t room) {
+    const auto bytes = static_cast<int64_t>(operand.size());
+    if (bytes > room) return OperandBuffer();
+    auto allocated = client_->AllocateOperands(bytes);
+    if (!allocated.ok()) return OperandBuffer();
+    absl::c_copy(operand, allocated->bytes().begin());
+    return *std::move(allocated);
   }
 
   // The operand where it lies in the lane, or where the message has it.
