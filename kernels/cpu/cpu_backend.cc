@@ -244,7 +244,7 @@ class CpuBackend final : public Backend, private ProgramRunner {
   template <typename Work>
   void Start(Work work) {
     const absl::Time now = SteadyClock().Now();
-    if (work.batch.hint == ExecutionHint::kMayRunInline &&
+    if (work.batch.hint != ExecutionHint::kAsync &&
         work.batch.rows() <= kMaxInlineRows &&
         TouchedBytes(work.batch) <= kMaxInlineBytes &&
         !hang_gate_.is_closed() && BeginAlone()) {

@@ -106,8 +106,10 @@ struct RowSegment {
 // Permission that Enqueue has for a batch.
 enum class ExecutionHint : uint8_t {
   kAsync,         // returns at once
-  kMayRunInline,  // may run the batch and its completion before it returns,
-                  // where that ends the batch sooner than waking a thread
+  kMayCompute,    // may compute a small batch and run its completion before it
+                  // returns, if it waits for nothing meanwhile
+  kMayRunInline,  // may do so with any batch, and wait for a device, where that
+                  // ends the batch sooner than waking a thread
 };
 
 // Work for one launch: one layer, one signature, the rows of one or many

@@ -57,8 +57,8 @@ class LaneRequests {
   LaneRequests& operator=(const LaneRequests&) = delete;
 
   // Serves requests that were taken from their lanes, whose slots are claimed:
-  // each one's completion is written once, now or later, on any thread. One
-  // that is alone may run within the call.
+  // each one's completion is written once, now or later, on any thread. Small
+  // ones, and one that is alone, may run within the call.
   void Serve(absl::Span<const LaneArrival> arrivals);
 
   // From now on requests complete with `refusal`; the first one stays.

@@ -186,7 +186,10 @@ void BatchScheduler::State::Enqueue(std::unique_ptr<AdmittedRequest> request) {
   }
   CompleteAll(std::move(dropped), metrics_);
   if (is_alone) {
-    work.launch.batch.hint = ExecutionHint::kMayRunInline;
+    work.launch.batch.hint =
+        work.launch.batch.requests.front().request->may_wait
+            ? ExecutionHint::kMayRunInline
+            : ExecutionHint::kMayCompute;
     Do(std::move(work));
   } else if (refusal.status.ok()) {
     Pump(std::move(work));
@@ -217,7 +220,6 @@ void BatchScheduler::State::Pump(Work work) {
 
 bool BatchScheduler::State::IsAlone(const PlannedLaunch& launch) const {
   return launch.batch.requests.size() == 1 &&
-         launch.batch.requests.front().request->may_wait &&
          launch.kind == LaunchKind::kMerged &&
          planner_.launches_in_flight() == 1 && planner_.depth().requests == 0;
 }

@@ -41,8 +41,8 @@ class BatchSink {
 // Thread-safe.
 // - The sink is called by the thread that made a launch possible, a caller of
 //   Enqueue or the end of another launch, one thread at a time. It must not
-//   block that thread, except for a batch of kMayRunInline: it may be submitted
-//   beside another, and its thread may wait for its end.
+//   block that thread, except for a batch whose hint permits it: it may be
+//   submitted beside another.
 // - A request that expired or whose caller went away never reaches the sink. It
 //   completes with DEADLINE_EXCEEDED when the next launch starts, or with
 //   CANCELLED when it would launch, and with either when the queue is full.

@@ -40,8 +40,8 @@ struct SchedulerOptions : QueueLimits {
 // says.
 struct ClosedBatch {
   std::vector<ScheduledRequest> requests;
-  // kMayRunInline for one request of few rows while nothing else waits or runs:
-  // the submitting thread may wait for its end.
+  // Not kAsync for one request of few rows while nothing else waits or runs:
+  // the submitting thread may compute it, and wait if the request may.
   ExecutionHint hint = ExecutionHint::kAsync;
 };
 

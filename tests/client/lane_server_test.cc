@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/types/span.h"
@@ -227,36 +227,38 @@ int Kills() {
   return kills == nullptr ? 5 : std::atoi(kills);
 }
 
-// Calls that ended as long as a server lived, by two threads of a client: one
-// copies its operands, those of the other lie in the lane. Every answer must be
-// the first one's, every error UNAVAILABLE.
-int CallUntilKilled(Client* client, absl::Span<const float> values) {
+// Calls until the server is killed, and counts the answers, each of which must
+// be `expected`; every error must be UNAVAILABLE. `c` is where the answers are
+// written, or empty.
+int CallUntilKilled(Client* client, const GemmRequest& request,
+                    absl::Span<const uint8_t> c, const std::string& expected) {
+  for (int answers = 0;; ++answers) {
+    const auto answer = client->Gemm(request);
+    if (!answer.ok()) {
+      EXPECT_TRUE(absl::IsUnavailable(answer.status())) << answer.status();
+      return answers;
+    }
+    EXPECT_EQ(c.empty() ? answer->c : std::string(c.begin(), c.end()),
+              expected);
+  }
+}
+
+// The same by two threads of the client: one copies its operands, those of the
+// other lie in the lane.
+int CallTwiceUntilKilled(Client* client, absl::Span<const float> values) {
   GemmRequest request;
   request.weights = "layer";
   request.m = 1;
   request.SetA(values);
   const auto first = client->Gemm(request);
   if (!first.ok()) {
-    EXPECT_EQ(first.status().code(), absl::StatusCode::kUnavailable)
-        << first.status();
+    EXPECT_TRUE(absl::IsUnavailable(first.status())) << first.status();
     return 0;
   }
-  std::atomic<int> answers{1};
-  const auto call = [&](const GemmRequest& made, absl::Span<const uint8_t> c) {
-    while (true) {
-      const auto answer = client->Gemm(made);
-      if (!answer.ok()) {
-        EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnavailable)
-            << answer.status();
-        return;
-      }
-      ++answers;
-      const std::string got =
-          c.empty() ? answer->c : std::string(c.begin(), c.end());
-      EXPECT_EQ(got, first->c);
-    }
-  };
-  std::thread copying([&] { call(request, {}); });
+  int answers = 1;
+  std::thread copying(
+      [&] { answers += CallUntilKilled(client, request, {}, first->c); });
+  int answers_in_place = 0;
   const auto a = client->AllocateOperands(request.a.size());
   const auto c = client->AllocateOperands(first->c.size());
   if (a.ok() && c.ok()) {
@@ -264,10 +266,10 @@ int CallUntilKilled(Client* client, absl::Span<const float> values) {
     GemmRequest in_place = request;
     in_place.a = a->bytes();
     in_place.c = c->bytes();
-    call(in_place, c->bytes());
+    answers_in_place = CallUntilKilled(client, in_place, c->bytes(), first->c);
   }
   copying.join();
-  return answers;
+  return answers + answers_in_place;
 }
 
 TEST(LaneKillTest, ServersAreKilledAtAnyMoment) {
@@ -297,8 +299,8 @@ TEST(LaneKillTest, ServersAreKilledAtAnyMoment) {
       absl::SleepFor(absl::Microseconds(delay));
       server.Signal(SIGKILL);
     });
-    answers +=
-        CallUntilKilled(client->get(), absl::MakeConstSpan(values).first(kK));
+    answers += CallTwiceUntilKilled(client->get(),
+                                    absl::MakeConstSpan(values).first(kK));
     killer.join();
     EXPECT_EQ(server.Wait(), -SIGKILL);
   }

@@ -225,6 +225,7 @@ TEST(CpuBackendTest, SmallBatchesMayRunInline) {
   EXPECT_EQ(EndingThread(backend.get(), 128, kInline), here);
   EXPECT_NE(EndingThread(backend.get(), 128, ExecutionHint::kAsync), here);
   EXPECT_NE(EndingThread(backend.get(), 1024, kInline), here);
+  EXPECT_EQ(EndingThread(backend.get(), 128, ExecutionHint::kMayCompute), here);
   EXPECT_EQ(EndingThread(backend.get(), 128, kInline), here);
 }
 

@@ -23,6 +23,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Optional;
 
+constexpr auto kAsync = ExecutionHint::kAsync;
+constexpr auto kInline = ExecutionHint::kMayRunInline;
+
 TEST_F(BatchSchedulerTest, RunsRequestsFirstInFirstOut) {
   Start(OneLaunch());
   for (int64_t number = 0; number < 5; ++number) Enqueue(number);
@@ -59,7 +62,7 @@ TEST_F(BatchSchedulerTest, ABatchBesideNoneIsAlone) {
   EXPECT_TRUE(sink_.Finish(0));
   Enqueue(2);
   Enqueue(3);
-  EXPECT_THAT(sink_.alone(), ElementsAre(true, true, false));
+  EXPECT_THAT(sink_.hints(), ElementsAre(kInline, kInline, kAsync));
 }
 
 // The end of another launch starts it, on a thread that has others to end.
@@ -68,21 +71,21 @@ TEST_F(BatchSchedulerTest, ABatchThatWaitedIsNotAlone) {
   Enqueue(1);
   Enqueue(2);
   EXPECT_TRUE(sink_.Finish(0));
-  EXPECT_THAT(sink_.alone(), ElementsAre(true, false));
+  EXPECT_THAT(sink_.hints(), ElementsAre(kInline, kAsync));
 }
 
 TEST_F(BatchSchedulerTest, ALargeRequestIsNotAlone) {
   Start(SchedulerOptions());
   scheduler_->Enqueue(LargeRequest(1000));
-  EXPECT_THAT(sink_.alone(), ElementsAre(false));
+  EXPECT_THAT(sink_.hints(), ElementsAre(kAsync));
 }
 
-TEST_F(BatchSchedulerTest, ACallerWithMoreToDoIsNotAlone) {
+TEST_F(BatchSchedulerTest, ACallerWithMoreToDoComputesAtMost) {
   Start(SchedulerOptions());
   auto request = Request(1);
   request->may_wait = false;
   scheduler_->Enqueue(std::move(request));
-  EXPECT_THAT(sink_.alone(), ElementsAre(false));
+  EXPECT_THAT(sink_.hints(), ElementsAre(ExecutionHint::kMayCompute));
 }
 
 // Waits with the batch that is alone until another has come and ended.

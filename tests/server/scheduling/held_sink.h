@@ -25,7 +25,7 @@ class HeldSink final : public BatchSink {
   void Submit(ClosedBatch batch, Finished finished) override {
     MutexLock lock(&mutex_);
     sizes_.push_back(static_cast<int64_t>(batch.requests.size()));
-    alone_.push_back(batch.hint == ExecutionHint::kMayRunInline);
+    hints_.push_back(batch.hint);
     for (const ScheduledRequest& request : batch.requests) {
       rows_.push_back(request.request->m);
       ranges_.push_back(request.state.in_launch);
@@ -81,9 +81,9 @@ class HeldSink final : public BatchSink {
     return rows_;
   }
   // True for every batch that may run inline.
-  std::vector<bool> alone() const {
+  std::vector<ExecutionHint> hints() const {
     MutexLock lock(&mutex_);
-    return alone_;
+    return hints_;
   }
   // Rows of every request that a launch ran, in order of coming.
   std::vector<RowRange> ranges() const {
@@ -105,7 +105,7 @@ class HeldSink final : public BatchSink {
   CondVar changed_;
   std::deque<Held> held_ ABSL_GUARDED_BY(mutex_);
   std::vector<int64_t> sizes_ ABSL_GUARDED_BY(mutex_);
-  std::vector<bool> alone_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ExecutionHint> hints_ ABSL_GUARDED_BY(mutex_);
   std::vector<int64_t> rows_ ABSL_GUARDED_BY(mutex_);
   std::vector<RowRange> ranges_ ABSL_GUARDED_BY(mutex_);
   int64_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
