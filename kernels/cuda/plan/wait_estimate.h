@@ -21,46 +21,45 @@ struct ObservedWait {
   bool ended_asleep = false;
 };
 
-// Follows the shortest times of late: a batch that waited for others took
-// longer, and tells nothing.
+// Sleeps until a margin before the shortest time of late: a batch that waited
+// for others took longer, and tells nothing. The margin shrinks until some
+// sleeps, of ten or more, last longer than their batch.
 class WaitEstimate {
  public:
   // Zero where sleep is not worth its while.
   absl::Duration sleep_until() const {
-    const absl::Duration until = length_ - 2 * lateness_ - kLook;
+    const absl::Duration until = length_ - margin_;
     return until < kLeastSleep ? absl::ZeroDuration() : until;
   }
 
   void Observe(const ObservedWait& wait) {
-    if (wait.awake > absl::ZeroDuration()) {
-      const absl::Duration late = wait.awake - wait.slept_until;
-      lateness_ = std::max(late, lateness_ - (lateness_ - late) / kSlowness);
-    } else {
-      lateness_ -= lateness_ / kForgetting;
-    }
     if (wait.ended_asleep) {
-      length_ -= length_ / kSlowness;
-    } else if (length_ == absl::ZeroDuration() || wait.ended < length_) {
+      margin_ += std::max({kBackOff, margin_ / 4, wait.awake - length_});
+      margin_ = std::min(margin_, 2 * length_);
+      return;
+    }
+    margin_ -= kApproach;
+    if (length_ == absl::ZeroDuration()) {
+      length_ = wait.ended;
+    } else if (wait.ended < length_) {
+      margin_ -= length_ - wait.ended;  // what it slept until was right
       length_ = wait.ended;
     } else {
       length_ +=
           std::min(wait.ended - length_, length_ / kSlowness) / kSlowness;
     }
+    margin_ = std::max(margin_, absl::ZeroDuration());
   }
 
  private:
-  // The last look begins so long before the end: with 6 us a lone client waited
-  // some 5 us longer than without sleep, with 15 us no longer, and 25 us cost a
-  // sixth more of the processor (bench/NOTES.md).
-  static constexpr absl::Duration kLook = absl::Microseconds(15);
-  static constexpr absl::Duration kLeastSleep = absl::Microseconds(20);
+  static constexpr absl::Duration kLeastSleep = absl::Microseconds(25);
   static constexpr int kSlowness = 16;
-  // Waits without sleep, after a late one, until it is tried again: more than a
-  // hundred to one are then not late.
-  static constexpr int kForgetting = 256;
+  // After a thread awoke very late it does not sleep some hundreds of times.
+  static constexpr absl::Duration kBackOff = absl::Microseconds(3);
+  static constexpr absl::Duration kApproach = absl::Nanoseconds(200);
 
   absl::Duration length_;
-  absl::Duration lateness_ = absl::Microseconds(4);  // of awaking
+  absl::Duration margin_ = absl::Microseconds(15);
 };
 
 }  // namespace qgemm::cuda

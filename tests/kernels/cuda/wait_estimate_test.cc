@@ -2,6 +2,9 @@
 
 #include "kernels/cuda/plan/wait_estimate.h"
 
+#include <algorithm>
+#include <random>
+
 #include "gtest/gtest.h"
 
 namespace qgemm::cuda {
@@ -33,7 +36,25 @@ TEST(WaitEstimateTest, SleepsMostOfALongBatch) {
     EXPECT_FALSE(wait.ended_asleep) << i;
     estimate.Observe(wait);
   }
-  EXPECT_GT(estimate.sleep_until(), Micros(60));
+  EXPECT_GT(estimate.sleep_until(), Micros(75));
+}
+
+TEST(WaitEstimateTest, FewSleepsOutlastBatchesOfUnevenLength) {
+  WaitEstimate estimate;
+  std::minstd_rand random(1);
+  int asleep = 0;
+  absl::Duration spun;
+  constexpr int kBatches = 20000;
+  for (int i = 0; i < kBatches; ++i) {
+    const auto length = Micros(std::normal_distribution<>(90, 5)(random));
+    const auto late = Micros(std::uniform_real_distribution<>(1, 6)(random));
+    const ObservedWait wait = Wait(estimate, length, late);
+    asleep += wait.ended_asleep ? 1 : 0;
+    spun += wait.ended - wait.awake;
+    estimate.Observe(wait);
+  }
+  EXPECT_LT(asleep, kBatches / 5);
+  EXPECT_LT(spun, kBatches * Micros(10));
 }
 
 TEST(WaitEstimateTest, DoesNotSleepThroughAShortBatch) {
@@ -48,7 +69,7 @@ TEST(WaitEstimateTest, SleepsLessWhereThreadsAwakeLate) {
   WaitEstimate estimate;
   estimate.Observe(Wait(estimate, Micros(90), Micros(0)));
   estimate.Observe(Wait(estimate, Micros(90), Micros(60)));
-  EXPECT_EQ(estimate.sleep_until(), absl::ZeroDuration());
+  EXPECT_LE(estimate.sleep_until(), Micros(90 - 60));
 }
 
 TEST(WaitEstimateTest, TriesAgainAfterAThreadAwokeVeryLate) {
@@ -61,7 +82,7 @@ TEST(WaitEstimateTest, TriesAgainAfterAThreadAwokeVeryLate) {
     ++spun;
   }
   EXPECT_GT(spun, 100);
-  EXPECT_LT(spun, 5000);
+  EXPECT_LT(spun, 1000);
 }
 
 TEST(WaitEstimateTest, BatchesThatWaitedForOthersDoNotLengthenItsSleep) {
