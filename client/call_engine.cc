@@ -7,6 +7,7 @@
 #include <grpcpp/alarm.h>
 #include <grpcpp/generic/generic_stub.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -27,7 +28,9 @@ class CallEngine::PendingCall final
       public std::enable_shared_from_this<PendingCall> {
  public:
   PendingCall(CallEngine* engine, UnaryCall call)
-      : engine_(engine), call_(std::move(call)) {}
+      : engine_(engine), call_(std::move(call)) {
+    outcome_.attempts = std::max(1, call_.attempts);
+  }
   PendingCall(CallEngine* engine, absl::Status failure,
               absl::AnyInvocable<void(CallOutcome)> done)
       : engine_(engine), failure_(std::move(failure)) {
@@ -39,11 +42,17 @@ class CallEngine::PendingCall final
     // function has released the lock.
     const std::shared_ptr<PendingCall> self = shared_from_this();
     MutexLock lock(&mutex_);
-    if (failure_.ok()) {
+    if (failure_.ok() && call_.attempts == 0) {
       StartAttempt();
     } else {
-      StartPause(absl::ZeroDuration());
+      StartPause(call_.pause);
     }
+  }
+
+  // Instead of Start.
+  void EndUnstarted(const char* reason) {
+    outcome_.status = absl::CancelledError(reason);
+    call_.done(std::move(outcome_));
   }
 
   // `reason` is a literal; the first one counts.
@@ -190,9 +199,9 @@ void CallEngine::Begin(const std::shared_ptr<PendingCall>& pending) {
   {
     MutexLock lock(&mutex_);
     closed = closed_;
-    pending_.insert(pending);
+    if (!closed) pending_.insert(pending);
   }
-  if (closed) pending->Cancel(kClientDestroyed);
+  if (closed) return pending->EndUnstarted(kClientDestroyed);
   pending->Start();
 }
 

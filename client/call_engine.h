@@ -42,6 +42,9 @@ struct UnaryCall {
   // Its work, and where it may go; `tried` is the engine's.
   ChannelPool::Request where;
   absl::Time deadline = absl::InfiniteFuture();
+  // Attempts that were made elsewhere, and the pause after the last of them.
+  int attempts = 0;
+  absl::Duration pause;
   // Runs exactly once, on a thread of the engine's, with no lock held.
   absl::AnyInvocable<void(CallOutcome)> done;
 };
@@ -59,7 +62,7 @@ class CallEngine {
   ~CallEngine();
 
   // Starts the call and returns it, for Cancel. After Shutdown it ends with
-  // CANCELLED.
+  // CANCELLED, at once and on the calling thread.
   std::weak_ptr<PendingCall> Start(UnaryCall call);
 
   // Ends a call that never starts, the way Start ends its calls.

@@ -133,7 +133,7 @@ absl::StatusOr<UnaryCall> Client::Impl::GemmCall(
 Client::Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Client::~Client() {
-  if (!impl_->engine().OnEngineThread()) {
+  if (!impl_->IsCallbackThread()) {
     impl_->Shutdown();
     return;
   }
@@ -225,8 +225,14 @@ absl::StatusOr<GemmResult> Client::Gemm(const GemmRequest& request) {
 
 GemmHandle Client::GemmAsync(const GemmRequest& request,
                              GemmCallback callback) {
-  return impl_->StartWithOperand<GemmResult>(
-      impl_->GemmCall(request), ExpectedResult(request), std::move(callback));
+  return impl_->lane_calls().Start(
+      request, std::move(callback),
+      [impl = impl_.get()](const GemmRequest& request, LaneRemainder remainder,
+                           GemmCallback callback) {
+        return impl->StartWithOperand<GemmResult>(
+            impl->GemmCall(request), remainder, ExpectedResult(request),
+            std::move(callback));
+      });
 }
 
 std::future<absl::StatusOr<GemmResult>> Client::GemmFuture(

@@ -54,8 +54,8 @@ class Client::Impl {
   // lane that is required.
   absl::Status StartLane(absl::Duration timeout);
 
-  // Ends all calls and waits until they have ended. Once, and not on an engine
-  // thread.
+  // Ends all calls and waits until they have ended. Once, and not on a thread
+  // that runs callbacks.
   void Shutdown();
 
   CallEngine& engine() { return engine_; }
@@ -65,8 +65,13 @@ class Client::Impl {
   int64_t max_message_bytes() const { return max_message_bytes_; }
   const std::vector<ServerTarget>& servers() const { return servers_; }
 
+  // True on the threads that run callbacks.
+  bool IsCallbackThread() const {
+    return engine_.OnEngineThread() || lane_keeper_.OnLaneThread();
+  }
+
   absl::Status CheckMayBlock() const {
-    if (!engine_.OnEngineThread()) return absl::OkStatus();
+    if (!IsCallbackThread()) return absl::OkStatus();
     return absl::FailedPreconditionError(
         "a blocking call inside a callback would wait for itself; use the "
         "asynchronous one");
@@ -200,10 +205,12 @@ class Client::Impl {
     return ReadOutcome<Result>(StartCall(*std::move(call)).get(), expected);
   }
 
-  // The same without waiting; `callback` runs on an engine thread.
+  // The same without waiting, after what a lane has done of it; `callback` runs
+  // on an engine thread.
   template <typename Result, typename Expected>
   CallHandle StartWithOperand(
-      absl::StatusOr<UnaryCall> call, const Expected& expected,
+      absl::StatusOr<UnaryCall> call, LaneRemainder remainder,
+      const Expected& expected,
       absl::AnyInvocable<void(absl::StatusOr<Result>)> callback) {
     if (!call.ok()) {
       engine_.Fail(call.status(), [callback = std::move(callback)](
@@ -212,6 +219,8 @@ class Client::Impl {
       });
       return CallHandle();
     }
+    call->attempts = remainder.attempts;
+    call->pause = remainder.pause;
     call->done = [callback = std::move(callback),
                   expected](CallOutcome outcome) mutable {
       callback(ReadOutcome<Result>(std::move(outcome), expected));

@@ -72,7 +72,8 @@ ClientLane::ClientLane(LaneSocket::Granted granted,
     : socket_(std::move(granted.socket)),
       segment_(std::move(segment)),
       ring_(segment_, std::move(granted.doorbell), options.spin),
-      targets_(socket_.get()) {}
+      targets_(socket_.get()),
+      reaper_(segment_, &ring_, std::move(granted.wake), options.spin) {}
 
 LaneOutcome ClientLane::Call(const LaneWork& work) {
   if (has_abandoned_.load(std::memory_order_relaxed)) FreeAbandoned();
@@ -88,12 +89,51 @@ LaneOutcome ClientLane::Call(const LaneWork& work) {
   InFlight flight;
   flight.handle = *std::move(handle);
   lane::RequestEntry entry = work.entry;
-  const int64_t m = entry.m;
-  const auto a_bytes = RowBytes(flight.handle->a_row(), work.a_unit_bytes, m);
-  const auto c_bytes = RowBytes(flight.handle->c_row(), work.c_unit_bytes, m);
+  auto end = Prepare(work, &entry, &flight);
+  if (end.has_value()) return *std::move(end);
+  ring_.Publish(flight.slot, entry);
+  LaneRing::WaitEnd wait = ring_.Wait(flight.slot, work.deadline);
+  if (wait == LaneRing::WaitEnd::kDeadline && flight.c_range.is_none()) {
+    wait = ring_.Wait(flight.slot, absl::InfiniteFuture());
+  }
+  return OutcomeOf(wait, entry, std::move(flight));
+}
+
+std::optional<LaneSlot> ClientLane::Start(const LaneWork& work, Done* done) {
+  if (has_abandoned_.load(std::memory_order_relaxed)) FreeAbandoned();
+  if (ring_.has_ended()) return std::nullopt;
+  InFlight flight;
+  flight.handle = targets_.FindOpen(work.target);
+  if (flight.handle == nullptr) return std::nullopt;
+  lane::RequestEntry entry = work.entry;
+  if (Prepare(work, &entry, &flight).has_value()) return std::nullopt;
+  const LaneSlot slot = flight.slot;
+  if (!reaper_.Reserve()) {
+    ring_.ReturnSlot(slot);
+    return std::nullopt;
+  }
+  LaneReaper::Awaited call;
+  call.slot = slot;
+  call.deadline = work.deadline;
+  call.can_be_left = !flight.c_range.is_none();
+  call.done = [this, entry, flight = std::move(flight),
+               done = std::move(*done)](LaneRing::WaitEnd end) mutable {
+    done(OutcomeOf(end, entry, std::move(flight)));
+  };
+  reaper_.Await(std::move(call));
+  ring_.Publish(slot, entry);
+  return slot;
+}
+
+std::optional<LaneOutcome> ClientLane::Prepare(const LaneWork& work,
+                                               lane::RequestEntry* entry,
+                                               InFlight* flight) {
+  const int64_t m = entry->m;
+  const auto a_bytes = RowBytes(flight->handle->a_row(), work.a_unit_bytes, m);
+  const auto c_bytes = RowBytes(flight->handle->c_row(), work.c_unit_bytes, m);
   if (a_bytes != TotalOf(work.inputs) || !c_bytes.has_value() ||
       (!work.outputs.empty() && c_bytes != TotalOf(work.outputs))) {
-    targets_.Forget(work.target, flight.handle);
+    targets_.Forget(flight->handle);
     return LaneOutcome();
   }
   if (work.deadline < absl::InfiniteFuture()) {
@@ -102,15 +142,15 @@ LaneOutcome ClientLane::Call(const LaneWork& work) {
       return Answered(absl::DeadlineExceededError(
           "the call's deadline passed before it was sent"));
     }
-    entry.timeout_ns = std::max<int64_t>(1, absl::ToInt64Nanoseconds(left));
+    entry->timeout_ns = std::max<int64_t>(1, absl::ToInt64Nanoseconds(left));
   }
-  if (!PlaceOperands(work, *a_bytes, *c_bytes, &entry, &flight)) {
+  if (!PlaceOperands(work, *a_bytes, *c_bytes, entry, flight)) {
     return LaneOutcome();
   }
   const auto slot = ring_.TakeSlot();
   if (!slot.has_value()) return LaneOutcome();
-  flight.slot = *slot;
-  return Send(work, entry, std::move(flight));
+  flight->slot = *slot;
+  return std::nullopt;
 }
 
 bool ClientLane::PlaceOperands(const LaneWork& work, uint64_t a_bytes,
@@ -120,7 +160,8 @@ bool ClientLane::PlaceOperands(const LaneWork& work, uint64_t a_bytes,
   entry->a_bytes = a_bytes;
   entry->c_bytes = c_bytes;
   const auto lent_a = Joined(work.inputs);
-  const auto a_offset = lent_a ? segment_->OffsetOf(*lent_a) : std::nullopt;
+  const auto a_offset =
+      lent_a && work.lends_inputs ? segment_->OffsetOf(*lent_a) : std::nullopt;
   const auto lent_c = Joined(work.outputs);
   const auto c_offset = lent_c ? segment_->OffsetOf(*lent_c) : std::nullopt;
   if (!c_offset.has_value()) {
@@ -143,26 +184,31 @@ bool ClientLane::PlaceOperands(const LaneWork& work, uint64_t a_bytes,
   return true;
 }
 
-LaneOutcome ClientLane::Send(const LaneWork& work,
-                             const lane::RequestEntry& entry, InFlight flight) {
-  ring_.Publish(flight.slot, entry);
-  LaneRing::WaitEnd end = ring_.Wait(flight.slot, work.deadline);
-  if (end == LaneRing::WaitEnd::kDeadline) {
-    if (!flight.c_range.is_none()) {
+LaneOutcome ClientLane::OutcomeOf(LaneRing::WaitEnd end,
+                                  const lane::RequestEntry& entry,
+                                  InFlight flight) {
+  switch (end) {
+    case LaneRing::WaitEnd::kDone:
+      return TakeAnswer(entry, std::move(flight));
+    case LaneRing::WaitEnd::kDeadline:
       Abandon(std::move(flight));
       return Answered(absl::DeadlineExceededError(
           "the call's deadline passed before its answer came"));
-    }
-    end = ring_.Wait(flight.slot, absl::InfiniteFuture());
+    case LaneRing::WaitEnd::kCancelled:
+      Abandon(std::move(flight));
+      return Answered(absl::CancelledError("the caller cancelled the call"));
+    case LaneRing::WaitEnd::kClosed:
+      break;
   }
-  if (end == LaneRing::WaitEnd::kClosed) return Lost();
-  return TakeAnswer(work, entry, std::move(flight));
+  LaneOutcome outcome = Lost();
+  outcome.a_range = std::move(flight.a_range);
+  return outcome;
 }
 
-LaneOutcome ClientLane::TakeAnswer(const LaneWork& work,
-                                   const lane::RequestEntry& entry,
+LaneOutcome ClientLane::TakeAnswer(const lane::RequestEntry& entry,
                                    InFlight flight) {
   LaneOutcome outcome = Answered(ring_.StatusOf(flight.slot));
+  outcome.a_range = std::move(flight.a_range);
   if (outcome.status.ok()) {
     outcome.timings = ring_.TimingsOf(flight.slot);
     outcome.c = segment_->operands().subspan(entry.c_offset, entry.c_bytes);
@@ -172,10 +218,12 @@ LaneOutcome ClientLane::TakeAnswer(const LaneWork& work,
   ring_.ReturnSlot(flight.slot);
   if (absl::IsNotFound(outcome.status) ||
       absl::IsInvalidArgument(outcome.status)) {
-    targets_.Forget(work.target, flight.handle);
+    targets_.Forget(flight.handle);
   }
   // Perhaps the name is bound to another shape by now.
-  if (absl::IsInvalidArgument(outcome.status)) return LaneOutcome();
+  if (absl::IsInvalidArgument(outcome.status)) {
+    outcome.end = LaneOutcome::End::kNotCarried;
+  }
   return outcome;
 }
 
@@ -215,6 +263,7 @@ absl::Status ClientLane::Serve() {
     end_ = end;
   }
   ring_.Close();
+  reaper_.Stop();
   return end;
 }
 

@@ -10,15 +10,18 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
+#include "client/lane_reaper.h"
 #include "client/lane_ring.h"
 #include "client/lane_segment.h"
 #include "client/lane_socket.h"
@@ -29,7 +32,8 @@
 
 namespace qgemm {
 
-// A call as a lane carries it. Borrows for the length of ClientLane::Call.
+// A call as a lane carries it. Borrows for the length of ClientLane::Call, or,
+// of operands in the lane's memory, until the call's end.
 struct LaneWork {
   LaneTarget target;
   // Its m, types, mode, rounding and priority; the lane sets the rest.
@@ -37,6 +41,8 @@ struct LaneWork {
   // Bytes of what OpenLaneTarget counts rows in: an element's, or 1.
   int64_t a_unit_bytes = 1;
   int64_t c_unit_bytes = 1;
+  // Inputs that lie in the lane's memory are used there; else all are copied.
+  bool lends_inputs = true;
   // A or the inputs, one behind the other, [m, row] each.
   absl::Span<const absl::Span<const uint8_t>> inputs;
   // The caller's memory for C or the outputs; empty: none.
@@ -58,6 +64,7 @@ struct LaneOutcome {
   bool is_placed = false;  // `c` is the caller's memory
   Timings timings;
   LaneSegment::Range c_range;  // holds `c` if it is not the caller's
+  LaneSegment::Range a_range;  // the inputs, if they were copied
 };
 
 // Thread-safe. A call holds a reference.
@@ -78,6 +85,26 @@ class ClientLane {
   // may be writing there.
   LaneOutcome Call(const LaneWork& work);
 
+  // True if Start finds the target open.
+  bool IsOpen(const LaneTarget& target) {
+    return targets_.FindOpen(target) != nullptr;
+  }
+  // Opens it; `done` runs once, on this thread or one of the lane's, with no
+  // lock held.
+  void OpenLater(const LaneTarget& target, LaneTargets::OpenDone done) {
+    targets_.OpenLater(target, std::move(done));
+  }
+
+  // As Call, without waiting: `done` runs once, on a thread of the lane's, with
+  // no lock held. nullopt: the lane does not carry the call, or its target is
+  // not open; nothing was taken from `done`.
+  using Done = absl::AnyInvocable<void(LaneOutcome)>;
+  std::optional<LaneSlot> Start(const LaneWork& work, Done* done);
+  // Ends a call that Start made with CANCELLED, if its C is not the caller's.
+  void Cancel(LaneSlot slot) { reaper_.Cancel(slot); }
+  // True within `done`.
+  bool OnThread() const { return reaper_.OnThread(); }
+
   // Lane memory for a caller's operands; a none range if there is no room.
   LaneSegment::Range Allocate(int64_t bytes) {
     return segment_->Allocate(bytes);
@@ -85,7 +112,8 @@ class ClientLane {
 
   bool has_ended() const { return ring_.has_ended(); }
 
-  // Returns when the lane has ended, with the reason; on one thread.
+  // Returns when the lane has ended, and all calls that Start made, with the
+  // reason; on one thread.
   absl::Status Serve();
   // Makes it end.
   void HangUp() { socket_->HangUp(); }
@@ -102,14 +130,18 @@ class ClientLane {
   ClientLane(LaneSocket::Granted granted, std::shared_ptr<LaneSegment> segment,
              const ClientLaneOptions& options);
 
+  // Completes the entry and what it needs; nullopt, or the call's end.
+  std::optional<LaneOutcome> Prepare(const LaneWork& work,
+                                     lane::RequestEntry* entry,
+                                     InFlight* flight);
   // Finds the places of A and C, and copies A in if need be; false if there is
   // no room.
   bool PlaceOperands(const LaneWork& work, uint64_t a_bytes, uint64_t c_bytes,
                      lane::RequestEntry* entry, InFlight* flight);
-  LaneOutcome Send(const LaneWork& work, const lane::RequestEntry& entry,
-                   InFlight flight);
-  LaneOutcome TakeAnswer(const LaneWork& work, const lane::RequestEntry& entry,
-                         InFlight flight);
+  // The end of a call by that of its wait.
+  LaneOutcome OutcomeOf(LaneRing::WaitEnd end, const lane::RequestEntry& entry,
+                        InFlight flight);
+  LaneOutcome TakeAnswer(const lane::RequestEntry& entry, InFlight flight);
   LaneOutcome Lost();
 
   // Keeps what a request holds that nobody waits for, until it is answered.
@@ -124,6 +156,7 @@ class ClientLane {
   Mutex mutex_;
   std::vector<InFlight> abandoned_ ABSL_GUARDED_BY(mutex_);
   absl::Status end_ ABSL_GUARDED_BY(mutex_);  // not OK once it has ended
+  LaneReaper reaper_;  // last: the ends of its calls use the rest
 };
 
 }  // namespace qgemm

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -15,6 +16,8 @@
 
 namespace qgemm {
 namespace {
+
+constexpr char kNoLane[] = "the server has ended the lane";
 
 absl::string_view TextOf(absl::Span<const uint8_t> bytes) {
   return absl::string_view(reinterpret_cast<const char*>(bytes.data()),
@@ -38,10 +41,94 @@ absl::StatusOr<Result> ResultOf(const LaneOutcome& outcome,
 // Entries count rows in 32 bits.
 bool FitsEntry(int64_t m) { return m <= int64_t{UINT32_MAX}; }
 
+absl::Span<const absl::Span<const uint8_t>> InputsOf(
+    const GemmRequest& request) {
+  return absl::MakeConstSpan(&request.a, 1);
+}
+absl::Span<const absl::Span<const uint8_t>> InputsOf(
+    const RunRequest& request) {
+  return request.inputs;
+}
+
+// The request as a lane carries it, which borrows from it; nullopt: it does
+// not, or a call says what is wrong with it.
+std::optional<LaneWork> WorkOf(const GemmRequest& request) {
+  if (!CheckOperand(request).ok() || !FitsEntry(request.m)) {
+    return std::nullopt;
+  }
+  LaneWork work;
+  work.target = {lane::HandleKind::kWeights, request.weights,
+                 request.client_id};
+  work.entry.m = static_cast<uint32_t>(request.m);
+  work.entry.a_type = static_cast<uint8_t>(ToWire(request.a_type));
+  work.entry.c_type = static_cast<uint8_t>(ToWire(request.result_type()));
+  work.entry.mode = static_cast<uint8_t>(ToWire(request.mode));
+  if (HasRounding(request)) {
+    work.entry.rounding = static_cast<uint8_t>(ToWire(request.rounding));
+  }
+  work.entry.priority = static_cast<uint8_t>(ToWire(request.priority));
+  work.a_unit_bytes = SizeOf(request.a_type);
+  work.c_unit_bytes = SizeOf(request.result_type());
+  work.inputs = InputsOf(request);
+  if (!request.c.empty()) work.outputs = absl::MakeConstSpan(&request.c, 1);
+  work.deadline = request.deadline;
+  return work;
+}
+
+std::optional<LaneWork> WorkOf(const RunRequest& request) {
+  // A completion has no times of ops.
+  if (request.time_ops || !CheckInputs(request).ok() || !FitsEntry(request.m)) {
+    return std::nullopt;
+  }
+  LaneWork work;
+  work.target = {lane::HandleKind::kProgram, request.program,
+                 request.client_id};
+  work.entry.m = static_cast<uint32_t>(request.m);
+  work.entry.priority = static_cast<uint8_t>(ToWire(request.priority));
+  work.inputs = request.inputs;
+  work.outputs = request.outputs;
+  work.deadline = request.deadline;
+  return work;
+}
+
+ExpectedResult ExpectedOf(const GemmRequest& request) {
+  return ExpectedResult(request);
+}
+ExpectedOutputs ExpectedOf(const RunRequest& request) {
+  return ExpectedOutputs(request);
+}
+
+// True if the operands stay until they are released.
+bool Lends(const GemmRequest& request) { return request.a_released != nullptr; }
+bool Lends(const RunRequest& request) {
+  return request.inputs_released != nullptr;
+}
+
+void Release(const GemmRequest& request) {
+  if (Lends(request)) request.a_released();
+}
+void Release(const RunRequest& request) {
+  if (Lends(request)) request.inputs_released();
+}
+
+// Makes the bytes, one operand behind the other, the request's.
+void PointTo(absl::Span<const uint8_t> bytes, GemmRequest* request) {
+  request->a = bytes.first(request->a.size());
+}
+void PointTo(absl::Span<const uint8_t> bytes, RunRequest* request) {
+  for (absl::Span<const uint8_t>& input : request->inputs) {
+    input = bytes.first(input.size());
+    bytes.remove_prefix(input.size());
+  }
+}
+
 }  // namespace
 
 bool LaneCalls::IsInUse() const {
-  if (use_ == LaneUse::kOff || engine_.OnEngineThread()) return false;
+  if (use_ == LaneUse::kOff || engine_.OnEngineThread() ||
+      keeper_.OnLaneThread()) {
+    return false;
+  }
   return use_ == LaneUse::kRequired || keeper_.lane() != nullptr;
 }
 
@@ -52,7 +139,7 @@ LaneOutcome LaneCalls::Attempt(const LaneWork& work) {
     outcome = lane->Call(work);
   } else {
     outcome.end = LaneOutcome::End::kLost;
-    outcome.status = absl::UnavailableError("the server has ended the lane");
+    outcome.status = absl::UnavailableError(kNoLane);
   }
   if (outcome.end == LaneOutcome::End::kLost && keeper_.is_stopped()) {
     outcome.status = absl::CancelledError("the client was destroyed");
@@ -91,55 +178,208 @@ std::optional<absl::StatusOr<Result>> LaneCalls::Make(
 std::optional<absl::StatusOr<GemmResult>> LaneCalls::Gemm(
     const GemmRequest& request) {
   if (!IsInUse()) return std::nullopt;
-  // A call says what is wrong with a request.
-  if (!CheckOperand(request).ok() || !FitsEntry(request.m)) {
-    return std::nullopt;
-  }
-  LaneWork work;
-  work.target = {lane::HandleKind::kWeights, request.weights,
-                 request.client_id};
-  work.entry.m = static_cast<uint32_t>(request.m);
-  work.entry.a_type = static_cast<uint8_t>(ToWire(request.a_type));
-  work.entry.c_type = static_cast<uint8_t>(ToWire(request.result_type()));
-  work.entry.mode = static_cast<uint8_t>(ToWire(request.mode));
-  if (HasRounding(request)) {
-    work.entry.rounding = static_cast<uint8_t>(ToWire(request.rounding));
-  }
-  work.entry.priority = static_cast<uint8_t>(ToWire(request.priority));
-  work.a_unit_bytes = SizeOf(request.a_type);
-  work.c_unit_bytes = SizeOf(request.result_type());
-  work.inputs = absl::MakeConstSpan(&request.a, 1);
-  if (!request.c.empty()) work.outputs = absl::MakeConstSpan(&request.c, 1);
-  work.deadline = request.deadline;
-  auto end = Make<GemmResult>(work, [&](const LaneOutcome& outcome) {
+  const std::optional<LaneWork> work = WorkOf(request);
+  if (!work.has_value()) return std::nullopt;
+  auto end = Make<GemmResult>(*work, [&](const LaneOutcome& outcome) {
     return ResultOf<GemmResult>(outcome, ExpectedResult(request));
   });
-  if (end.has_value() && request.a_released != nullptr) request.a_released();
+  if (end.has_value()) Release(request);
   return end;
 }
 
 std::optional<absl::StatusOr<RunResult>> LaneCalls::Run(
     const RunRequest& request) {
   if (!IsInUse()) return std::nullopt;
-  // A completion has no times of ops.
-  if (request.time_ops || !CheckInputs(request).ok() || !FitsEntry(request.m)) {
-    return std::nullopt;
-  }
-  LaneWork work;
-  work.target = {lane::HandleKind::kProgram, request.program,
-                 request.client_id};
-  work.entry.m = static_cast<uint32_t>(request.m);
-  work.entry.priority = static_cast<uint8_t>(ToWire(request.priority));
-  work.inputs = request.inputs;
-  work.outputs = request.outputs;
-  work.deadline = request.deadline;
-  auto end = Make<RunResult>(work, [&](const LaneOutcome& outcome) {
+  const std::optional<LaneWork> work = WorkOf(request);
+  if (!work.has_value()) return std::nullopt;
+  auto end = Make<RunResult>(*work, [&](const LaneOutcome& outcome) {
     return ResultOf<RunResult>(outcome, ExpectedOutputs(request));
   });
-  if (end.has_value() && request.inputs_released != nullptr) {
-    request.inputs_released();
-  }
+  if (end.has_value()) Release(request);
   return end;
+}
+
+// Way to cancel a call that was started. Thread-safe.
+class LaneCalls::CancelWay {
+ public:
+  // The call goes by the lane, unless it goes by gRPC already.
+  void SetLane(std::weak_ptr<ClientLane> lane, LaneSlot slot) {
+    MutexLock lock(&mutex_);
+    lane_ = std::move(lane);
+    slot_ = slot;
+  }
+  // It goes on by gRPC.
+  void SetCall(CallHandle call) {
+    MutexLock lock(&mutex_);
+    call_ = std::move(call);
+    if (is_cancelled_) call_.Cancel();
+  }
+
+  void Cancel() {
+    MutexLock lock(&mutex_);
+    is_cancelled_ = true;
+    call_.Cancel();
+    const std::shared_ptr<ClientLane> lane = lane_.lock();
+    if (lane != nullptr) lane->Cancel(slot_);
+  }
+
+ private:
+  Mutex mutex_;
+  bool is_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::weak_ptr<ClientLane> lane_ ABSL_GUARDED_BY(mutex_);
+  LaneSlot slot_ ABSL_GUARDED_BY(mutex_);
+  CallHandle call_ ABSL_GUARDED_BY(mutex_);  // none while it goes by the lane
+};
+
+// A call from its start until its callback has run, by the lane or by gRPC.
+template <typename Request, typename Result>
+struct LaneCalls::StartedCall {
+  StartedCall(const Request& request,
+              absl::AnyInvocable<void(absl::StatusOr<Result>)> callback,
+              GoOnByCall<Request, Result> go_on)
+      : request(request),
+        callback(std::move(callback)),
+        go_on(std::move(go_on)) {}
+
+  void GoOn(LaneRemainder remainder) {
+    way->SetCall(go_on(request, remainder, std::move(callback)));
+  }
+
+  // Copies the operands, which the caller may change from now on.
+  void KeepInputs() {
+    for (const auto& input : InputsOf(request)) {
+      kept.insert(kept.end(), input.begin(), input.end());
+    }
+    PointTo(kept, &request);
+  }
+
+  void End(const LaneOutcome& outcome) {
+    Release(request);
+    if (!outcome.status.ok()) return callback(outcome.status);
+    callback(ResultOf<Result>(outcome, ExpectedOf(request)));
+  }
+
+  Request request;
+  std::vector<uint8_t> kept;
+  absl::AnyInvocable<void(absl::StatusOr<Result>)> callback;
+  GoOnByCall<Request, Result> go_on;
+  const std::shared_ptr<CancelWay> way = std::make_shared<CancelWay>();
+};
+
+std::optional<LaneRemainder> LaneCalls::RemainderOf(LaneOutcome* outcome,
+                                                    absl::Time deadline) {
+  if (outcome->end == LaneOutcome::End::kNotCarried) return LaneRemainder();
+  if (outcome->status.ok()) return std::nullopt;
+  if (outcome->end == LaneOutcome::End::kLost && keeper_.is_stopped()) {
+    outcome->status = absl::CancelledError("the client was destroyed");
+  }
+  if (absl::IsUnavailable(outcome->status) && use_ == LaneUse::kAuto) {
+    return LaneRemainder();
+  }
+  EndedAttempt ended;
+  ended.status = outcome->status;
+  ended.retry_delay = RetryDelay(outcome->status);
+  ended.number = 1;
+  ended.deadline = deadline;
+  const auto pause = engine_.PauseAfter(std::move(ended));
+  if (!pause.has_value()) return std::nullopt;
+  return LaneRemainder{1, *pause};
+}
+
+template <typename Request, typename Result>
+void LaneCalls::TakeOutcome(StartedCall<Request, Result>* call,
+                            LaneOutcome outcome) {
+  const auto remainder = RemainderOf(&outcome, call->request.deadline);
+  if (!remainder.has_value()) return call->End(outcome);
+  // The caller's operands may be gone: the lane has a copy.
+  if (!outcome.a_range.is_none() && !Lends(call->request)) {
+    PointTo(outcome.a_range.bytes(), &call->request);
+  }
+  call->GoOn(*remainder);
+}
+
+template <typename Request, typename Result>
+bool LaneCalls::TryStart(
+    const std::shared_ptr<ClientLane>& lane,
+    const std::shared_ptr<StartedCall<Request, Result>>& call) {
+  std::optional<LaneWork> work = WorkOf(call->request);
+  if (!work.has_value()) return false;
+  work->lends_inputs = Lends(call->request);
+  ClientLane::Done done = [this, call](LaneOutcome outcome) {
+    TakeOutcome(call.get(), std::move(outcome));
+  };
+  const std::optional<LaneSlot> slot = lane->Start(*work, &done);
+  if (slot.has_value()) call->way->SetLane(lane, *slot);
+  return slot.has_value();
+}
+
+template <typename Request, typename Result>
+void LaneCalls::StartOnceOpen(
+    const std::shared_ptr<ClientLane>& lane,
+    const std::shared_ptr<StartedCall<Request, Result>>& call) {
+  if (!Lends(call->request)) call->KeepInputs();
+  lane->OpenLater(
+      WorkOf(call->request)->target,
+      [this, call, weak = std::weak_ptr(lane)](const absl::Status& status) {
+        const std::shared_ptr<ClientLane> lane = weak.lock();
+        if (status.ok() && lane != nullptr && TryStart(lane, call)) return;
+        LaneOutcome outcome;  // a call is told why in full
+        if (lane == nullptr || lane->has_ended()) {
+          outcome.end = LaneOutcome::End::kLost;
+          outcome.status = absl::UnavailableError(kNoLane);
+        }
+        const auto remainder = RemainderOf(&outcome, call->request.deadline);
+        if (remainder.has_value()) return call->GoOn(*remainder);
+        // Perhaps within the call that starts it.
+        engine_.Fail(outcome.status, [call](CallOutcome failed) {
+          LaneOutcome end;
+          end.status = std::move(failed.status);
+          call->End(end);
+        });
+      });
+}
+
+template <typename Request, typename Result>
+CallHandle LaneCalls::StartOrGoOn(
+    const Request& request,
+    absl::AnyInvocable<void(absl::StatusOr<Result>)> callback,
+    GoOnByCall<Request, Result> go_on) {
+  const std::shared_ptr<ClientLane> lane = keeper_.lane();
+  if (lane == nullptr && use_ == LaneUse::kRequired) {
+    engine_.Fail(
+        absl::UnavailableError(kNoLane),
+        [request, callback = std::move(callback)](CallOutcome outcome) mutable {
+          Release(request);
+          callback(std::move(outcome.status));
+        });
+    return CallHandle();
+  }
+  const std::optional<LaneWork> work =
+      lane == nullptr ? std::nullopt : WorkOf(request);
+  if (!work.has_value()) {
+    return go_on(request, LaneRemainder(), std::move(callback));
+  }
+  auto call = std::make_shared<StartedCall<Request, Result>>(
+      request, std::move(callback), std::move(go_on));
+  const std::shared_ptr<CancelWay> way = call->way;
+  if (!lane->IsOpen(work->target)) {
+    StartOnceOpen(lane, call);
+  } else if (!TryStart(lane, call)) {
+    call->GoOn(LaneRemainder());
+  }
+  return CallHandle([way] { way->Cancel(); });
+}
+
+CallHandle LaneCalls::Start(const GemmRequest& request, GemmCallback callback,
+                            GoOnByCall<GemmRequest, GemmResult> go_on) {
+  return StartOrGoOn<GemmRequest, GemmResult>(request, std::move(callback),
+                                              std::move(go_on));
+}
+
+CallHandle LaneCalls::Start(const RunRequest& request, RunCallback callback,
+                            GoOnByCall<RunRequest, RunResult> go_on) {
+  return StartOrGoOn<RunRequest, RunResult>(request, std::move(callback),
+                                            std::move(go_on));
 }
 
 }  // namespace qgemm

@@ -5,9 +5,12 @@
 #ifndef QGEMM_CLIENT_LANE_CALLS_H_
 #define QGEMM_CLIENT_LANE_CALLS_H_
 
+#include <memory>
 #include <optional>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/call_engine.h"
 #include "client/lane.h"
 #include "client/lane_keeper.h"
@@ -17,18 +20,42 @@
 
 namespace qgemm {
 
-// The ends of calls that the lane makes; nullopt: the call goes by gRPC, and
-// what it lends was not released. Both must outlive it. Thread-safe.
+// Rest of a call, which a lane leaves to gRPC.
+struct LaneRemainder {
+  int attempts = 0;      // that it made
+  absl::Duration pause;  // before the next
+};
+
+// Gives such a call to gRPC, within Start's thread or that of the lane.
+template <typename Request, typename Result>
+using GoOnByCall = absl::AnyInvocable<CallHandle(
+    const Request& request, LaneRemainder remainder,
+    absl::AnyInvocable<void(absl::StatusOr<Result>)> callback)>;
+
+// Calls that the lane makes. Both must outlive it. Thread-safe.
 class LaneCalls {
  public:
   LaneCalls(LaneUse use, const LaneKeeper* keeper, CallEngine* engine)
       : use_(use), keeper_(*keeper), engine_(*engine) {}
 
+  // The ends of calls; nullopt: the call goes by gRPC, and what it lends was
+  // not released.
   std::optional<absl::StatusOr<GemmResult>> Gemm(const GemmRequest& request);
   std::optional<absl::StatusOr<RunResult>> Run(const RunRequest& request);
 
+  // Starts calls: `callback` runs on the lane's thread, or `go_on` makes the
+  // call, which may be at once.
+  CallHandle Start(const GemmRequest& request, GemmCallback callback,
+                   GoOnByCall<GemmRequest, GemmResult> go_on);
+  CallHandle Start(const RunRequest& request, RunCallback callback,
+                   GoOnByCall<RunRequest, RunResult> go_on);
+
  private:
-  // Calls of this thread may go by the lane.
+  class CancelWay;
+  template <typename Request, typename Result>
+  struct StartedCall;
+
+  // Calls of this thread may wait for the lane.
   bool IsInUse() const;
   // Repeats the call as the retry policy says. `answered` makes the result of
   // an outcome that is OK.
@@ -37,6 +64,25 @@ class LaneCalls {
                                              const Answered& answered);
   // The outcome of one attempt.
   LaneOutcome Attempt(const LaneWork& work);
+  // Ends the call, or gives it to gRPC.
+  template <typename Request, typename Result>
+  void TakeOutcome(StartedCall<Request, Result>* call, LaneOutcome outcome);
+  // False: the lane does not carry the call.
+  template <typename Request, typename Result>
+  bool TryStart(const std::shared_ptr<ClientLane>& lane,
+                const std::shared_ptr<StartedCall<Request, Result>>& call);
+  // Starts the call when the lane has opened what it names.
+  template <typename Request, typename Result>
+  void StartOnceOpen(const std::shared_ptr<ClientLane>& lane,
+                     const std::shared_ptr<StartedCall<Request, Result>>& call);
+  template <typename Request, typename Result>
+  CallHandle StartOrGoOn(
+      const Request& request,
+      absl::AnyInvocable<void(absl::StatusOr<Result>)> callback,
+      GoOnByCall<Request, Result> go_on);
+  // Rest of a call that was started, after its outcome; nullopt: none.
+  std::optional<LaneRemainder> RemainderOf(LaneOutcome* outcome,
+                                           absl::Time deadline);
 
   const LaneUse use_;
   const LaneKeeper& keeper_;

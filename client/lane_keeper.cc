@@ -18,6 +18,9 @@ constexpr absl::Duration kMaxPause = absl::Seconds(5);
 // For one such try.
 constexpr absl::Duration kOpenLimit = absl::Seconds(2);
 
+// The keeper whose thread this is.
+thread_local const LaneKeeper* current_keeper = nullptr;
+
 }  // namespace
 
 LaneKeeper::~LaneKeeper() {
@@ -50,6 +53,12 @@ std::shared_ptr<ClientLane> LaneKeeper::lane() const {
   return lane_ == nullptr || lane_->has_ended() ? nullptr : lane_;
 }
 
+bool LaneKeeper::OnLaneThread() const {
+  if (current_keeper == this) return true;
+  MutexLock lock(&mutex_);
+  return lane_ != nullptr && lane_->OnThread();
+}
+
 bool LaneKeeper::is_stopped() const {
   MutexLock lock(&mutex_);
   return stopped_;
@@ -74,6 +83,7 @@ void LaneKeeper::Join() {
 }
 
 void LaneKeeper::Keep(std::shared_ptr<ClientLane> current) {
+  current_keeper = this;
   for (; current != nullptr; current = OpenAgain()) {
     (void)current->Serve();  // its calls are told why
     MutexLock lock(&mutex_);

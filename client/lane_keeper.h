@@ -45,6 +45,9 @@ class LaneKeeper {
   // Null: there is none at the moment.
   std::shared_ptr<ClientLane> lane() const;
 
+  // True on the threads that end calls which a lane started.
+  bool OnLaneThread() const;
+
   // Ends the lane, and with it all calls on it.
   void RequestStop();
   bool is_stopped() const;

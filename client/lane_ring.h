@@ -32,7 +32,8 @@ struct LaneSlot {
 // Thread-safe.
 class LaneRing {
  public:
-  enum class WaitEnd : uint8_t { kDone, kDeadline, kClosed };
+  // Wait ends with one of the first three.
+  enum class WaitEnd : uint8_t { kDone, kDeadline, kClosed, kCancelled };
 
   // Waits look at their completion for `spin` before they sleep.
   LaneRing(std::shared_ptr<LaneSegment> segment, FileDescriptor doorbell,

@@ -56,6 +56,8 @@ absl::Status Check(const lane::Accept& accept, int descriptor) {
                             slots * sizeof(lane::RequestEntry), accept));
   RETURN_IF_ERROR(CheckPart("completions", accept.completions_offset,
                             slots * sizeof(lane::Completion), accept));
+  RETURN_IF_ERROR(CheckPart("done words", accept.done_words_offset,
+                            slots * sizeof(lane::DoneWord), accept));
   return CheckPart("operands", accept.operands_offset, accept.operands_bytes,
                    accept);
 }

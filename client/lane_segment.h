@@ -101,6 +101,9 @@ class LaneSegment : public std::enable_shared_from_this<LaneSegment> {
   lane::Completion& completion(uint32_t slot) const {
     return At<lane::Completion>(accept_.completions_offset)[slot];
   }
+  const lane::DoneWord& done_word(uint32_t index) const {
+    return At<lane::DoneWord>(accept_.done_words_offset)[index];
+  }
   absl::Span<uint8_t> operands() const {
     return absl::MakeSpan(base_ + accept_.operands_offset,
                           accept_.operands_bytes);

@@ -23,12 +23,13 @@
 namespace qgemm {
 namespace {
 
-using lane::MessageHeader;
 using lane::MessageKind;
 
 // A server that takes nothing for so long is gone.
 constexpr absl::Duration kSendLimit = absl::Seconds(5);
 constexpr int kDescriptors = 3;
+// A wait for an answer that another thread is about to bring.
+constexpr absl::Duration kAnswerOnItsWay = absl::Milliseconds(10);
 
 absl::Status Failed(absl::string_view operation) {
   return absl::UnavailableError(
@@ -196,35 +197,59 @@ absl::StatusOr<LaneSocket::Granted> LaneSocket::Connect(const std::string& path,
   return granted;
 }
 
-absl::StatusOr<lane::Opened> LaneSocket::Open(lane::HandleKind kind,
+absl::StatusOr<uint32_t> LaneSocket::SendOpen(lane::HandleKind kind,
                                               absl::string_view name,
                                               absl::string_view client_id,
-                                              absl::Time deadline) {
+                                              OpenDone* done) {
   RETURN_IF_ERROR(CheckLength("the name", name.size(), lane::kMaxNameBytes));
   RETURN_IF_ERROR(
       CheckLength("client_id", client_id.size(), lane::kMaxNameBytes));
+  RETURN_IF_ERROR(end_);
   lane::Open message;
   message.kind = kind;
   message.name_bytes = static_cast<uint32_t>(name.size());
   message.client_id_bytes = static_cast<uint32_t>(client_id.size());
-  Pending pending;
-  MutexLock lock(&mutex_);
-  if (!end_.ok()) return end_;
   const uint32_t sequence = ++sequence_;
   RETURN_IF_ERROR(
       Send(descriptor_.get(), PacketOf(message, MessageKind::kOpen, sequence,
                                        absl::StrCat(name, client_id))));
-  pending_.emplace(sequence, &pending);
-  while (!pending.answered && end_.ok()) {
+  pending_.emplace(sequence, std::move(*done));
+  return sequence;
+}
+
+absl::StatusOr<lane::Opened> LaneSocket::Open(lane::HandleKind kind,
+                                              absl::string_view name,
+                                              absl::string_view client_id,
+                                              absl::Time deadline) {
+  std::optional<absl::StatusOr<lane::Opened>> answer;
+  OpenDone done = [&](const absl::StatusOr<lane::Opened>& opened) {
+    MutexLock lock(&mutex_);
+    answer = opened;
+    changed_.SignalAll();
+  };
+  MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const uint32_t sequence,
+                   SendOpen(kind, name, client_id, &done));
+  while (!answer.has_value()) {
     const absl::Duration left = deadline - absl::Now();
-    if (left <= absl::ZeroDuration()) break;
-    changed_.WaitFor(&mutex_, left);
+    // Whoever took it out of the list is about to bring the answer.
+    if (left <= absl::ZeroDuration() && pending_.erase(sequence) > 0) {
+      return absl::DeadlineExceededError(
+          "the call's deadline passed while the lane opened what it names");
+    }
+    changed_.WaitFor(&mutex_, std::max(left, kAnswerOnItsWay));
   }
-  pending_.erase(sequence);
-  if (pending.answered) return pending.answer;
-  if (!end_.ok()) return end_;
-  return absl::DeadlineExceededError(
-      "the call's deadline passed while the lane opened what it names");
+  return *std::move(answer);
+}
+
+void LaneSocket::OpenLater(lane::HandleKind kind, absl::string_view name,
+                           absl::string_view client_id, OpenDone done) {
+  absl::Status status;
+  {
+    MutexLock lock(&mutex_);
+    status = SendOpen(kind, name, client_id, &done).status();
+  }
+  if (!status.ok()) done(status);
 }
 
 void LaneSocket::Close(uint32_t handle) {
@@ -253,9 +278,13 @@ absl::Status LaneSocket::Serve() {
       end = Take(received->packet);
     }
   }
-  MutexLock lock(&mutex_);
-  end_ = end;
-  changed_.SignalAll();
+  std::map<uint32_t, OpenDone> unanswered;
+  {
+    MutexLock lock(&mutex_);
+    end_ = end;
+    unanswered.swap(pending_);
+  }
+  for (auto& [sequence, done] : unanswered) done(end);
   return end;
 }
 
@@ -279,21 +308,23 @@ absl::Status LaneSocket::Take(absl::string_view packet) {
 
 void LaneSocket::TakeOpened(const lane::Opened& opened,
                             absl::string_view packet) {
-  MutexLock lock(&mutex_);
   const absl::Status status = StatusOf(opened, packet);
-  const auto found = pending_.find(opened.header.sequence);
-  if (found == pending_.end()) {  // its deadline has passed
-    if (status.ok()) SendClose(opened.handle);
-    return;
+  OpenDone done;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = pending_.find(opened.header.sequence);
+    if (found == pending_.end()) {  // its deadline has passed
+      if (status.ok()) SendClose(opened.handle);
+      return;
+    }
+    done = std::move(found->second);
+    pending_.erase(found);
   }
-  Pending& pending = *found->second;
-  pending.answered = true;
   if (status.ok()) {
-    pending.answer = opened;
+    done(opened);
   } else {
-    pending.answer = status;
+    done(status);
   }
-  changed_.SignalAll();
 }
 
 void LaneSocket::HangUp() { shutdown(descriptor_.get(), SHUT_RDWR); }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -57,6 +58,12 @@ class LaneSocket {
                                     absl::string_view name,
                                     absl::string_view client_id,
                                     absl::Time deadline);
+  // The same without waiting: `done` runs once, with no lock held, on the
+  // thread of Serve, or on this one if nothing was sent.
+  using OpenDone =
+      absl::AnyInvocable<void(const absl::StatusOr<lane::Opened>& opened)>;
+  void OpenLater(lane::HandleKind kind, absl::string_view name,
+                 absl::string_view client_id, OpenDone done);
   // Does not wait for the answer.
   void Close(uint32_t handle);
 
@@ -68,15 +75,14 @@ class LaneSocket {
   void HangUp();
 
  private:
-  // An Open whose answer has not come.
-  struct Pending {
-    bool answered = false;
-    absl::StatusOr<lane::Opened> answer = lane::Opened();
-  };
-
   explicit LaneSocket(FileDescriptor descriptor)
       : descriptor_(std::move(descriptor)) {}
 
+  // Sends an Open, whose answer `done` will get; returns its number.
+  absl::StatusOr<uint32_t> SendOpen(lane::HandleKind kind,
+                                    absl::string_view name,
+                                    absl::string_view client_id, OpenDone* done)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A message that came; an error if it is the last.
   absl::Status Take(absl::string_view packet);
   void TakeOpened(const lane::Opened& opened, absl::string_view packet);
@@ -86,7 +92,7 @@ class LaneSocket {
   Mutex mutex_;
   CondVar changed_;
   uint32_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;  // of the last request
-  std::map<uint32_t, Pending*> pending_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint32_t, OpenDone> pending_ ABSL_GUARDED_BY(mutex_);
   absl::Status end_ ABSL_GUARDED_BY(mutex_);  // not OK: the lane has ended
 };
 

@@ -20,12 +20,7 @@ std::string KeyOf(const LaneTarget& target) {
 
 absl::StatusOr<LaneTargets::HandlePtr> LaneTargets::Find(
     const LaneTarget& target, absl::Time deadline) {
-  std::string key = KeyOf(target);
-  {
-    MutexLock lock(&mutex_);
-    const auto found = targets_.find(key);
-    if (found != targets_.end()) return found->second;
-  }
+  if (HandlePtr handle = FindOpen(target)) return handle;
   auto opened =
       socket_->Open(target.kind, target.name, target.client_id, deadline);
   if (absl::IsResourceExhausted(opened.status())) {
@@ -34,18 +29,57 @@ absl::StatusOr<LaneTargets::HandlePtr> LaneTargets::Find(
         socket_->Open(target.kind, target.name, target.client_id, deadline);
   }
   if (!opened.ok()) return opened.status();
-  auto handle = std::make_shared<const OpenLaneTarget>(*opened, socket_);
+  return Keep(KeyOf(target), *opened);
+}
+
+LaneTargets::HandlePtr LaneTargets::Keep(const std::string& key,
+                                         const lane::Opened& opened) {
+  auto handle = std::make_shared<const OpenLaneTarget>(key, opened, socket_);
   MutexLock lock(&mutex_);
   // Two threads may have opened it: one handle stays, the other serves one
   // call.
-  targets_.emplace(std::move(key), handle);
+  targets_.emplace(key, handle);
   return handle;
 }
 
-void LaneTargets::Forget(const LaneTarget& target, const HandlePtr& handle) {
-  const std::string key = KeyOf(target);
+LaneTargets::HandlePtr LaneTargets::FindOpen(const LaneTarget& target) {
   MutexLock lock(&mutex_);
-  const auto found = targets_.find(key);
+  const auto found = targets_.find(KeyOf(target));
+  return found == targets_.end() ? nullptr : found->second;
+}
+
+void LaneTargets::OpenLater(const LaneTarget& target, OpenDone done) {
+  const std::string key = KeyOf(target);
+  {
+    MutexLock lock(&mutex_);
+    std::vector<OpenDone>& waiting = opening_[key];
+    waiting.push_back(std::move(done));
+    if (waiting.size() > 1) return;
+  }
+  socket_->OpenLater(target.kind, target.name, target.client_id,
+                     [this, key](const absl::StatusOr<lane::Opened>& opened) {
+                       if (opened.ok()) Keep(key, *opened);
+                       EndOpening(key, opened.status());
+                     });
+}
+
+void LaneTargets::EndOpening(const std::string& key,
+                             const absl::Status& status) {
+  // The next one finds room.
+  if (absl::IsResourceExhausted(status)) ForgetAll();
+  std::vector<OpenDone> waiting;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = opening_.find(key);
+    waiting.swap(found->second);
+    opening_.erase(found);
+  }
+  for (OpenDone& done : waiting) done(status);
+}
+
+void LaneTargets::Forget(const HandlePtr& handle) {
+  MutexLock lock(&mutex_);
+  const auto found = targets_.find(handle->key());
   // The caller's reference keeps it from being closed under the lock.
   if (found != targets_.end() && found->second == handle) {
     targets_.erase(found);

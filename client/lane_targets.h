@@ -9,9 +9,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -33,12 +37,15 @@ struct LaneTarget {
 class OpenLaneTarget {
  public:
   // `socket` must outlive it.
-  OpenLaneTarget(const lane::Opened& opened, LaneSocket* socket)
-      : opened_(opened), socket_(socket) {}
+  OpenLaneTarget(std::string key, const lane::Opened& opened,
+                 LaneSocket* socket)
+      : key_(std::move(key)), opened_(opened), socket_(socket) {}
   OpenLaneTarget(const OpenLaneTarget&) = delete;
   OpenLaneTarget& operator=(const OpenLaneTarget&) = delete;
   ~OpenLaneTarget() { socket_->Close(opened_.handle); }
 
+  // That LaneTargets has it by.
+  const std::string& key() const { return key_; }
   uint32_t number() const { return opened_.handle; }
   // Size of one row, when the target was opened: elements of weights, bytes of
   // a program's inputs and outputs.
@@ -52,6 +59,7 @@ class OpenLaneTarget {
  private:
   bool is_program() const { return opened_.kind == lane::HandleKind::kProgram; }
 
+  const std::string key_;
   const lane::Opened opened_;
   LaneSocket* const socket_;
 };
@@ -68,17 +76,29 @@ class LaneTargets {
   // of LaneSocket::Open.
   absl::StatusOr<HandlePtr> Find(const LaneTarget& target, absl::Time deadline);
 
+  // Null if it is not open.
+  HandlePtr FindOpen(const LaneTarget& target);
+  // Opens it without waiting: `done` runs once, with no lock held, as that of
+  // LaneSocket::OpenLater.
+  using OpenDone = absl::AnyInvocable<void(const absl::Status& status)>;
+  void OpenLater(const LaneTarget& target, OpenDone done);
+
   // The target's shape is not that of its handle, or it is not there any more:
   // the next Find opens it anew.
-  void Forget(const LaneTarget& target, const HandlePtr& handle);
+  void Forget(const HandlePtr& handle);
 
  private:
+  HandlePtr Keep(const std::string& key, const lane::Opened& opened);
+  void EndOpening(const std::string& key, const absl::Status& status);
   // Gives all up: the server has no room for more.
   void ForgetAll();
 
   LaneSocket* const socket_;
   Mutex mutex_;
   absl::flat_hash_map<std::string, HandlePtr> targets_ ABSL_GUARDED_BY(mutex_);
+  // Those that OpenLater is opening, and who waits for them.
+  absl::flat_hash_map<std::string, std::vector<OpenDone>> opening_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace qgemm

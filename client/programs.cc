@@ -115,8 +115,14 @@ absl::StatusOr<RunResult> Client::Run(const RunRequest& request) {
 }
 
 CallHandle Client::RunAsync(const RunRequest& request, RunCallback callback) {
-  return impl_->StartWithOperand<RunResult>(
-      impl_->RunCall(request), ExpectedOutputs(request), std::move(callback));
+  return impl_->lane_calls().Start(
+      request, std::move(callback),
+      [impl = impl_.get()](const RunRequest& request, LaneRemainder remainder,
+                           RunCallback callback) {
+        return impl->StartWithOperand<RunResult>(
+            impl->RunCall(request), remainder, ExpectedOutputs(request),
+            std::move(callback));
+      });
 }
 
 std::future<absl::StatusOr<RunResult>> Client::RunFuture(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread for each slot, which makes the blocking calls of a frontend: a lane
-// has no calls that end elsewhere. Operands lie in the lane's memory, as far as
-// it has room: a frontend computes there.
+// Calls that end on the lane's thread, as a frontend of many clients makes
+// them. Operands lie in the lane's memory, as far as it has room: a frontend
+// computes there.
 
 #include <algorithm>
 #include <atomic>
@@ -10,9 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -34,6 +32,10 @@ namespace {
 // so that the others and answers still go by the lane.
 constexpr int64_t kOperandBytes = int64_t{64} << 20;
 
+// Time that a thread looks for answers: those of a GPU take longer than the
+// default.
+constexpr absl::Duration kSpin = absl::Microseconds(50);
+
 class LaneTransport final : public Transport {
  public:
   // Each slot is a client of its own, of that name and its number; no clients
@@ -46,50 +48,38 @@ class LaneTransport final : public Transport {
         slots_(slots),
         answer_bytes_(messages->size()) {
     PlaceOperands();
+    if (name.empty()) return;
     for (int slot = 0; slot < slots; ++slot) {
-      if (!name.empty()) {
-        slots_[slot].client_id = absl::StrCat(name, "-", slot);
-      }
-      slots_[slot].thread = std::thread([this, slot] { Serve(slot); });
+      slots_[slot].client_id = absl::StrCat(name, "-", slot);
     }
   }
 
-  ~LaneTransport() override {
-    for (Slot& slot : slots_) {
-      MutexLock lock(&slot.mutex);
-      slot.stopped = true;
-      slot.changed.Signal();
-    }
-    for (Slot& slot : slots_) slot.thread.join();
+  // The end of the last call may be on its way out.
+  ~LaneTransport() override { client_.reset(); }
+
+  void Start(int number, int message, absl::Duration timeout) override {
+    const absl::Time deadline = timeout < absl::InfiniteDuration()
+                                    ? absl::Now() + timeout
+                                    : absl::InfiniteFuture();
+    const absl::Span<uint8_t> answer = AnswerMemory(message, &slots_[number]);
+    MutexLock lock(&slots_[number].mutex);
+    slots_[number].call = messages_->is_run(message)
+                              ? StartRun(number, message, deadline, answer)
+                              : StartGemm(number, message, deadline, answer);
   }
 
-  void Start(int slot, int message, absl::Duration timeout) override {
-    Request request;
-    request.message = message;
-    if (timeout < absl::InfiniteDuration()) {
-      request.deadline = absl::Now() + timeout;
-    }
+  void Cancel(int slot) override {
     MutexLock lock(&slots_[slot].mutex);
-    slots_[slot].request = request;
-    slots_[slot].changed.Signal();
+    slots_[slot].call.Cancel();
   }
-
-  // A lane's requests cannot be cancelled: they end as they would.
-  void Cancel(int) override {}
 
  private:
-  struct Request {
-    int message = 0;
-    absl::Time deadline = absl::InfiniteFuture();
-  };
   struct Slot {
     std::string client_id;
+    OperandBuffer answer;
+    OperandBuffer last_answer;
     Mutex mutex;
-    CondVar changed;
-    bool stopped ABSL_GUARDED_BY(mutex) = false;
-    std::optional<Request> request ABSL_GUARDED_BY(mutex);  // that is due
-    OperandBuffer answer;                                   // the thread's
-    std::thread thread;
+    CallHandle call ABSL_GUARDED_BY(mutex);
   };
 
   // The place at which the set has a message's operand.
@@ -129,11 +119,13 @@ class LaneTransport final : public Transport {
     return placed.empty() ? MessageOperand(message) : placed;
   }
 
-  // Memory of the lane for the message's answer; empty if its size is not known
-  // yet, or there is no room.
+  // Memory of the lane for the message's answer, other than that of the last
+  // one, which is perhaps still read; empty if its size is not known yet, or
+  // there is no room.
   absl::Span<uint8_t> AnswerMemory(int message, Slot* slot) {
     const size_t bytes = answer_bytes_[message].load(std::memory_order_relaxed);
     if (bytes == 0) return {};
+    std::swap(slot->answer, slot->last_answer);
     if (slot->answer.bytes().size() < bytes) {
       slot->answer = OperandBuffer();
       auto allocated = client_->AllocateOperands(static_cast<int64_t>(bytes));
@@ -143,40 +135,33 @@ class LaneTransport final : public Transport {
     return slot->answer.bytes().first(bytes);
   }
 
-  // The slot's next request; nullopt: there are no more.
-  static std::optional<Request> Next(Slot* slot) {
-    MutexLock lock(&slot->mutex);
-    while (!slot->request.has_value() && !slot->stopped) {
-      slot->changed.Wait(&slot->mutex);
-    }
-    return std::exchange(slot->request, std::nullopt);
+  CallHandle StartGemm(int number, int message, absl::Time deadline,
+                       absl::Span<uint8_t> answer) {
+    GemmRequest gemm = messages_->gemm(message);
+    gemm.client_id = slots_[number].client_id;
+    gemm.deadline = deadline;
+    gemm.a = OperandOf(message);
+    gemm.a_released = [] {};
+    gemm.c = answer;
+    return client_->GemmAsync(
+        gemm, [=](const absl::StatusOr<GemmResult>& result) {
+          End(number, message, answer, result,
+              [](const GemmResult& r) { return absl::string_view(r.c); });
+        });
   }
 
-  void Serve(int number) {
-    Slot& slot = slots_[number];
-    while (const std::optional<Request> request = Next(&slot)) {
-      const int message = request->message;
-      const absl::Span<uint8_t> answer = AnswerMemory(message, &slot);
-      if (messages_->is_run(message)) {
-        RunRequest run = messages_->run(message);
-        run.client_id = slot.client_id;
-        run.deadline = request->deadline;
-        run.inputs.assign(1, OperandOf(message));
-        if (!answer.empty()) run.outputs.assign(1, answer);
-        const absl::StatusOr<RunResult> result = client_->Run(run);
-        End(number, message, answer, result,
-            [](const RunResult& r) { return absl::string_view(r.outputs); });
-      } else {
-        GemmRequest gemm = messages_->gemm(message);
-        gemm.client_id = slot.client_id;
-        gemm.deadline = request->deadline;
-        gemm.a = OperandOf(message);
-        gemm.c = answer;
-        const absl::StatusOr<GemmResult> result = client_->Gemm(gemm);
-        End(number, message, answer, result,
-            [](const GemmResult& r) { return absl::string_view(r.c); });
-      }
-    }
+  CallHandle StartRun(int number, int message, absl::Time deadline,
+                      absl::Span<uint8_t> answer) {
+    RunRequest run = messages_->run(message);
+    run.client_id = slots_[number].client_id;
+    run.deadline = deadline;
+    run.inputs.assign(1, OperandOf(message));
+    run.inputs_released = [] {};
+    if (!answer.empty()) run.outputs.assign(1, answer);
+    return client_->RunAsync(run, [=](const absl::StatusOr<RunResult>& result) {
+      End(number, message, answer, result,
+          [](const RunResult& r) { return absl::string_view(r.outputs); });
+    });
   }
 
   template <typename Result, typename AnswerOf>
@@ -200,7 +185,7 @@ class LaneTransport final : public Transport {
 
   const MessageSet* const messages_;
   RequestSink* const sink_;
-  const std::unique_ptr<Client> client_;
+  std::unique_ptr<Client> client_;
   std::deque<OperandBuffer> operands_;
   std::vector<const OperandBuffer*> operand_of_;  // by message
   Mutex end_mutex_;  // one end at a time, on any thread
@@ -222,6 +207,7 @@ OpenTransport LaneTransports(TransportOptions options,
     client_options.retry.max_attempts = 1;
     client_options.lane = LaneUse::kRequired;
     client_options.lane_options.operand_bytes = kOperandBytes;
+    client_options.lane_options.spin = kSpin;
     client_options.lane_options.calls = std::min<int>(slots, lane::kMaxSlots);
     ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
                      Client::Connect(options.target, client_options));

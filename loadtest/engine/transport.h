@@ -109,10 +109,10 @@ OpenTransport GrpcTransports(TransportOptions options,
 OpenTransport StreamTransports(TransportOptions options,
                                const MessageSet* messages);
 
-// Gemms and Runs by a lane of the client library, one a transport. A slot's
-// request is sent by a thread of the slot's, and cannot be cancelled; what a
-// lane does not carry (docs/lane.md) goes by gRPC. `messages` must outlive the
-// transports. Errors of opening: as above, those of a lane that is required.
+// Asynchronous Gemms and Runs by a lane of the client library, one a transport;
+// those that a lane does not carry (docs/lane.md) go by gRPC. `messages` must
+// outlive the transports. Errors of opening: as above, those of a lane that is
+// required.
 OpenTransport LaneTransports(TransportOptions options,
                              const MessageSet* messages);
 

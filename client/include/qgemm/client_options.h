@@ -62,14 +62,15 @@ struct TlsOptions {
 };
 
 // Use of a lane, memory that client and server share on one host
-// (docs/lane.md), for calls that wait: Gemm and Run.
+// (docs/lane.md), for Gemm and Run, GemmAsync and RunAsync, and their futures.
 enum class LaneUse : uint8_t {
   // If the target is one unix:path, whose server offers a lane to this client;
   // else by gRPC, as all that a lane does not carry.
   kAuto,
   kOff,
   // Connect fails without a lane. Once it has ended, calls end with UNAVAILABLE
-  // until there is another; what a lane does not carry goes by gRPC.
+  // until there is another; what a lane does not carry goes by gRPC, as does
+  // an asynchronous call that is tried again.
   kRequired,
 };
 
@@ -81,7 +82,8 @@ struct ClientLaneOptions {
   // Calls in flight at most, 1 to 4096; more go by gRPC.
   int calls = 128;
   // A call looks for its answer so long before its thread sleeps: up to that of
-  // a processor's time a call, for answers without a wake-up. Zero: none.
+  // a processor's time a call, for answers without a wake-up. The one thread
+  // that ends asynchronous calls looks so long after each answer. Zero: none.
   absl::Duration spin = absl::Microseconds(20);
 };
 
