@@ -16,6 +16,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -32,6 +34,8 @@
 #include "rpc/library_log.h"
 #include "server/health/exit_guard.h"
 #include "server/health/systemd_notifier.h"
+#include "server/keep/holder_client.h"
+#include "server/keep/systemd_holder.h"
 #include "server/net/descriptor_limit.h"
 #include "server/net/listen.h"
 #include "server/net/socket_calls.h"
@@ -170,6 +174,24 @@ SystemdEnvironment ReadSystemdEnvironment() {
           Variable("WATCHDOG_PID")};
 }
 
+// The holder of --keep_memory; null without it. What systemd has kept is given
+// up unless it is that holder.
+absl::StatusOr<std::unique_ptr<DescriptorHolder>> OpenHolder(
+    const std::string& keep_memory, SystemdNotifier* systemd) {
+  ASSIGN_OR_RETURN(
+      std::vector<HeldDescriptor> passed,
+      TakeListenDescriptors({Variable("LISTEN_PID"), Variable("LISTEN_FDS"),
+                             Variable("LISTEN_FDNAMES")}));
+  if (keep_memory == "systemd") {
+    return std::make_unique<SystemdHolder>(std::move(passed), systemd);
+  }
+  for (const HeldDescriptor& each : passed) {
+    systemd->RemoveDescriptor(each.name);
+  }
+  if (keep_memory.empty()) return nullptr;
+  return std::make_unique<HolderClient>(keep_memory);
+}
+
 // The server reports its health to systemd from here on.
 void AnnounceToSystemd(Server* server, SystemdNotifier* systemd) {
   systemd->NotifyReady(
@@ -219,7 +241,10 @@ int Run(int argc, char** argv) {
       SystemdNotifier::Create(ReadSystemdEnvironment(), &clock);
   if (!systemd.ok()) return Fail(systemd.status());
 
-  const auto server = Server::Create(options);
+  auto holder = OpenHolder(options.keep_memory, systemd->get());
+  if (!holder.ok()) return Fail(holder.status());
+
+  const auto server = Server::Create(options, *std::move(holder));
   if (!server.ok()) return Fail(server.status());
   LogStart(*app, **server);
   const Housekeeping housekeeping;

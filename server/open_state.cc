@@ -14,7 +14,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/status_macros.h"
+#include "server/keep/layout_key.h"
 #include "server/part_options.h"
+#include "server/weights/inheritance.h"
 
 namespace qgemm {
 namespace {
@@ -42,9 +45,23 @@ void Log(const ServerOptions& options, const StateDirectory& directory) {
   }
 }
 
+absl::StatusOr<std::unique_ptr<KeptLayers>> OpenKept(
+    const ServerOptions& options, DescriptorHolder* holder, Backend* backend) {
+  if (backend->kept_memory() == nullptr || holder == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("backend ", backend->describe().name,
+                     " has no memory that outlives the server"));
+  }
+  ASSIGN_OR_RETURN(const Sha256Digest layout_key, LayoutKeyOf(backend));
+  return KeptLayers::Open(backend->kept_memory(), holder, layout_key,
+                          options.max_layers);
+}
+
 }  // namespace
 
-absl::StatusOr<OpenedState> OpenState(const ServerOptions& options) {
+absl::StatusOr<OpenedState> OpenState(const ServerOptions& options,
+                                      std::unique_ptr<DescriptorHolder> holder,
+                                      Backend* backend) {
   OpenedState state;
   if (options.state_dir.empty()) return state;
   constexpr mode_t kMode = 0700;
@@ -61,7 +78,30 @@ absl::StatusOr<OpenedState> OpenState(const ServerOptions& options) {
   }
   state.directory = *std::move(directory);
   Log(options, *state.directory);
+  if (options.keep_memory.empty()) return state;
+  state.holder = std::move(holder);
+  auto kept = OpenKept(options, state.holder.get(), backend);
+  if (!kept.ok()) {
+    return absl::Status(kept.status().code(),
+                        absl::StrCat("--keep_memory = \"", options.keep_memory,
+                                     "\": ", kept.status().message()));
+  }
+  state.kept = *std::move(kept);
   return state;
+}
+
+void InheritLayers(const ServerOptions& options, const OpenedState& state,
+                   WeightStore* store, ServerMetrics* metrics) {
+  if (state.kept == nullptr) return;
+  const InheritedLayers inherited =
+      InheritLayers(ToLoaderOptions(options).threads, state.kept.get(), store);
+  metrics->LayersInherited(inherited.layers, inherited.bytes,
+                           inherited.dropped_layers, inherited.took);
+  EVENT(INFO, "layers_inherited")
+      .With("layers", inherited.layers)
+      .With("bytes", inherited.bytes)
+      .With("dropped", inherited.dropped_layers)
+      .With("took", inherited.took);
 }
 
 // A thread reads, checks and repacks some hundreds of MB a second: few fill the

@@ -48,6 +48,8 @@ BackendOptions ToBackendOptions(const ServerOptions& options) {
   BackendOptions backend = options.backend;
   backend.cpu.max_staging_bytes = staging_bytes;
   backend.cuda.max_staging_bytes = staging_bytes;
+  backend.cpu.keep_memory = !options.keep_memory.empty();
+  backend.cuda.keep_memory = !options.keep_memory.empty();
   return backend;
 }
 

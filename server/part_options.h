@@ -16,7 +16,10 @@
 #include "kernels/backends/backends.h"
 #include "kernels/matrix/backend.h"
 #include "server/health/health_monitor.h"
+#include "server/keep/descriptor_holder.h"
+#include "server/keep/kept_layers.h"
 #include "server/lane/lane_service.h"
+#include "server/metrics/server_metrics.h"
 #include "server/net/connection_table.h"
 #include "server/net/listener.h"
 #include "server/rpc/rpc_options.h"
@@ -25,6 +28,7 @@
 #include "server/storage/file_system.h"
 #include "server/storage/state_directory.h"
 #include "server/weights/layer_loader.h"
+#include "server/weights/weight_store.h"
 
 namespace qgemm {
 
@@ -58,15 +62,25 @@ absl::StatusOr<SocketFileOptions> ToSocketFile(const ServerOptions& options);
 absl::StatusOr<std::vector<Listener>> OpenListeners(
     const ServerOptions& options);
 
-// Both null without --state_dir.
+// All null without --state_dir, and the last two without --keep_memory.
 struct OpenedState {
   std::unique_ptr<FileSystem> files;
   std::unique_ptr<StateDirectory> directory;  // uses the files
+  std::unique_ptr<DescriptorHolder> holder;
+  std::unique_ptr<KeptLayers> kept;  // uses the holder, and the backend
 };
 
 // Makes the folder if it is not there, opens the directory, and logs what it
-// found. Errors, which name the flag: StateDirectory::Open's.
-absl::StatusOr<OpenedState> OpenState(const ServerOptions& options);
+// found; then takes over what the holder has. Errors, which name the flag:
+// StateDirectory::Open's, KeptLayers::Open's, FAILED_PRECONDITION (a backend
+// without memory that outlives it).
+absl::StatusOr<OpenedState> OpenState(const ServerOptions& options,
+                                      std::unique_ptr<DescriptorHolder> holder,
+                                      Backend* backend);
+
+// Makes layers resident that are in kept memory, and tells how many.
+void InheritLayers(const ServerOptions& options, const OpenedState& state,
+                   WeightStore* store, ServerMetrics* metrics);
 
 // Says what --ready awaits; empty once there is nothing. The text stays the
 // same while layers come.

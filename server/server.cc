@@ -73,7 +73,7 @@ class GrpcServer final : public Server {
                 options.max_names},
                &metrics_,
                {state_.directory.get(), &clock_, options.pin_names,
-                options.eviction}),
+                options.eviction, state_.kept.get()}),
         loader_(state_.directory == nullptr
                     ? nullptr
                     : std::make_unique<LayerLoader>(backend_.get(), &store_,
@@ -115,6 +115,7 @@ class GrpcServer final : public Server {
     if (access_ != nullptr) RETURN_IF_ERROR(access_->Start());
     RETURN_IF_ERROR(OpenLanes());
     RETURN_IF_ERROR(store_.Restore());
+    InheritLayers(options_, state_, &store_, &metrics_);
     RETURN_IF_ERROR(Listen());
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(const std::string listen,
@@ -171,6 +172,7 @@ class GrpcServer final : public Server {
       server_->Shutdown();
     }
     service_.Join();
+    if (state_.kept != nullptr) state_.kept->Freeze();
     monitor_.Stop();
   }
 
@@ -375,17 +377,19 @@ class GrpcServer final : public Server {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(
-    const ServerOptions& options) {
+    const ServerOptions& options, std::unique_ptr<DescriptorHolder> holder) {
   RETURN_IF_ERROR(Validate(options));
   ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
                    CreateBackend(ToBackendOptions(options)));
-  return Create(options, std::move(backend));
+  return Create(options, std::move(backend), std::move(holder));
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(
-    const ServerOptions& options, std::unique_ptr<Backend> backend) {
+    const ServerOptions& options, std::unique_ptr<Backend> backend,
+    std::unique_ptr<DescriptorHolder> holder) {
   RETURN_IF_ERROR(Validate(options));
-  ASSIGN_OR_RETURN(OpenedState state, OpenState(options));
+  ASSIGN_OR_RETURN(OpenedState state,
+                   OpenState(options, std::move(holder), backend.get()));
   auto server = std::make_unique<GrpcServer>(options, std::move(backend),
                                              std::move(state));
   RETURN_IF_ERROR(server->Start());

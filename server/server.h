@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "kernels/matrix/backend.h"
 #include "server/health/health.h"
+#include "server/keep/descriptor_holder.h"
 #include "server/server_options.h"
 
 namespace qgemm {
@@ -28,12 +29,15 @@ class Server {
   // Errors: INVALID_ARGUMENT (an option, by its flag's name), NOT_FOUND (no
   // such tuning file), FAILED_PRECONDITION (not a loopback address; an address
   // in use; a backend that this build or host lacks).
+  // `holder` is that of --keep_memory, and null without it.
   static absl::StatusOr<std::unique_ptr<Server>> Create(
-      const ServerOptions& options);
+      const ServerOptions& options,
+      std::unique_ptr<DescriptorHolder> holder = nullptr);
 
   // The same on an existing backend; options.backend is ignored.
   static absl::StatusOr<std::unique_ptr<Server>> Create(
-      const ServerOptions& options, std::unique_ptr<Backend> backend);
+      const ServerOptions& options, std::unique_ptr<Backend> backend,
+      std::unique_ptr<DescriptorHolder> holder = nullptr);
 
   virtual ~Server() = default;
 

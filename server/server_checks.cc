@@ -158,6 +158,20 @@ absl::Status CheckTls(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckKeepMemory(const ServerOptions& options) {
+  const std::string& holder = options.keep_memory;
+  if (holder.empty()) return absl::OkStatus();
+  if (holder != "systemd" && holder[0] != '/') {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--keep_memory = \"", holder,
+                     "\" is neither systemd nor the absolute path of a "
+                     "qgemm_holder's socket"));
+  }
+  if (!options.state_dir.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--keep_memory goes with --state_dir, which has the layers' names");
+}
+
 }  // namespace
 
 absl::Status Validate(const ServerOptions& options) {
@@ -200,6 +214,7 @@ absl::Status Validate(const ServerOptions& options) {
   RETURN_IF_ERROR(CheckNames("ready_names", options.ready_names));
   RETURN_IF_ERROR(CheckRange("state_bytes", options.state_bytes, 0, kMaxInt64));
   RETURN_IF_ERROR(CheckNames("pin_names", options.pin_names));
+  RETURN_IF_ERROR(CheckKeepMemory(options));
   if (options.eviction.min_residency < absl::ZeroDuration()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--min_residency = ",

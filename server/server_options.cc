@@ -188,6 +188,11 @@ void AddStateFlags(CLI::App* app, ServerOptions* options) {
             "Layers that must have been read from that folder before health "
             "says SERVING: all that have room, those of --pin_names, or none. "
             "Requests for the others wait for them meanwhile.");
+  AddOption(
+      app, "keep_memory", &options->keep_memory,
+      "Keeps layers in memory while no server runs: by \"systemd\", or by "
+      "a qgemm_holder, whose socket's path this is. Needs --state_dir. "
+      "Empty: the next server reads them from the disk.");
 }
 
 void AddProgressFlags(CLI::App* app, ServerOptions* options) {

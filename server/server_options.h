@@ -93,6 +93,9 @@ struct ServerOptions {
   std::vector<std::string> pin_names;
   EvictionRule eviction;
   ReadyWhen ready = ReadyWhen::kAll;
+  // Holder of the layers' memory while no server runs: "systemd", or the path
+  // of qgemm_holder's socket; empty = memory goes with the server.
+  std::string keep_memory;
 
   // A launch that takes longer hangs: the server has failed. 0 = no watchdog.
   absl::Duration launch_timeout = absl::Seconds(30);

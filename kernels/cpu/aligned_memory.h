@@ -30,6 +30,7 @@ class AlignedMemory {
 
   uint8_t* data() const { return data_; }
   int64_t held_bytes() const { return held_bytes_; }
+  int64_t size_bytes() const { return held_bytes_; }
 
  private:
   AlignedMemory(uint8_t* data, int64_t held_bytes)

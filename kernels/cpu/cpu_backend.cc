@@ -26,6 +26,7 @@
 #include "base/status_macros.h"
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/batch_runner.h"
+#include "kernels/cpu/cpu_kept_memory.h"
 #include "kernels/cpu/cpu_program.h"
 #include "kernels/cpu/cpu_weights.h"
 #include "kernels/cpu/program_executor.h"
@@ -124,6 +125,9 @@ class CpuBackend final : public Backend, private ProgramRunner {
                  AlignedMemory::Allocate),
         runner_(isa, options.threads),
         executor_(&runner_),
+        kept_(options.keep_memory
+                  ? std::make_unique<CpuKeptMemory>(limits(), &weights_budget_)
+                  : nullptr),
         dispatcher_([this] { Dispatch(); }) {}
 
   ~CpuBackend() override {
@@ -134,7 +138,10 @@ class CpuBackend final : public Backend, private ProgramRunner {
 
   absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() override {
     RETURN_IF_ERROR(failure());
-    return std::make_unique<CpuWeightsBuilder>(limits(), &weights_budget_);
+    return std::make_unique<CpuWeightsBuilder>(
+        limits(),
+        CpuWeightsMemory{&weights_budget_,
+                         kept_ == nullptr ? nullptr : kept_->arena()});
   }
 
   int64_t EstimateResidentBytes(const WeightsShape& shape) const override {
@@ -171,6 +178,8 @@ class CpuBackend final : public Backend, private ProgramRunner {
   }
 
   ProgramRunner* programs() override { return this; }
+
+  KeptMemory* kept_memory() override { return kept_.get(); }
 
   absl::StatusOr<std::shared_ptr<const CompiledProgram>> Compile(
       std::shared_ptr<const CheckedProgram> program,
@@ -311,6 +320,7 @@ class CpuBackend final : public Backend, private ProgramRunner {
   Mutex run_mutex_;                  // held by the thread that runs one
   BatchRunner runner_;
   ProgramExecutor executor_;
+  const std::unique_ptr<CpuKeptMemory> kept_;  // null: nothing outlives us
   std::thread dispatcher_;
 };
 

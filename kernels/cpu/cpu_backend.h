@@ -32,6 +32,8 @@ struct CpuOptions {
   int64_t max_n = int64_t{1} << 20;
   int64_t max_k = int64_t{1} << 20;
   int64_t max_batch_rows = 16384;
+  // Layers are in memory that can outlive the process (Backend::kept_memory).
+  bool keep_memory = false;
 };
 
 // Errors: INVALID_ARGUMENT (a negative option), FAILED_PRECONDITION (an

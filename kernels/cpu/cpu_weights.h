@@ -17,6 +17,7 @@
 #include "base/byte_budget.h"
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/microkernels/microkernel.h"
+#include "kernels/host/weights_arena.h"
 #include "kernels/matrix/backend.h"
 #include "kernels/matrix/types.h"
 #include "kernels/matrix/weights.h"
@@ -66,7 +67,8 @@ struct CpuWeightsParts {
   bool small_differences = false;
   PackedLayout layout;
   ByteReservation reservation;  // outlives the memory that it counts
-  AlignedMemory memory;
+  LayerMemory<AlignedMemory> memory;
+  uint64_t checksum = 0;  // of memory in an arena
   CpuTables tables;
   float zero_unit = 0;  // a zero of 1 in the table's unit
   // Factors of a row's sum: of table times fp32 activations, and of integer
@@ -82,8 +84,9 @@ class CpuWeights final : public ResidentWeights {
       : ResidentWeights(parts.shape.n, parts.shape.k),
         parts_(std::move(parts)) {}
 
-  int64_t resident_bytes() const override { return parts_.memory.held_bytes(); }
+  int64_t resident_bytes() const override { return parts_.memory.size_bytes(); }
 
+  const CpuWeightsParts& parts() const { return parts_; }
   const WeightsShape& shape() const { return parts_.shape; }
   bool small_differences() const { return parts_.small_differences; }
   const PackedLayout& layout() const { return parts_.layout; }
@@ -102,13 +105,19 @@ class CpuWeights final : public ResidentWeights {
   const CpuWeightsParts parts_;
 };
 
+// Memory of all layers.
+struct CpuWeightsMemory {
+  ByteBudget* budget = nullptr;  // counts it; outlives its users
+  // Places of layers that can outlive the process; null: they cannot.
+  std::shared_ptr<WeightsArena> arena;
+};
+
 // Repacks panels of a layer into tiles as they arrive; the only memory it takes
 // is the resident layer's own. Used by one thread at a time.
 class CpuWeightsBuilder final : public WeightsBuilder {
  public:
-  // `budget`, which must outlive the builder, counts the memory of all layers.
-  CpuWeightsBuilder(const BackendLimits& limits, ByteBudget* budget)
-      : limits_(limits), budget_(budget) {}
+  CpuWeightsBuilder(const BackendLimits& limits, CpuWeightsMemory memory)
+      : limits_(limits), memory_(std::move(memory)) {}
 
   absl::Status Begin(const WeightsHeader& header) override;
   absl::Status WriteCodes(const CodePanel& panel) override;
@@ -126,7 +135,7 @@ class CpuWeightsBuilder final : public WeightsBuilder {
   void WriteGroups(const GroupPanel& panel, int64_t size, uint8_t* target);
 
   const BackendLimits limits_;
-  ByteBudget* const budget_;
+  const CpuWeightsMemory memory_;
   CpuWeightsParts parts_;
 };
 

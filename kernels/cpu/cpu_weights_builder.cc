@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "base/float16.h"
+#include "base/memory_checksum.h"
 #include "base/status_macros.h"
 #include "kernels/cpu/cpu_weights.h"
 #include "kernels/cpu/microkernels/code_packing.h"
@@ -89,9 +90,16 @@ absl::Status CpuWeightsBuilder::Begin(const WeightsHeader& header) {
 
 absl::Status CpuWeightsBuilder::TakeMemory() {
   const int64_t bytes = parts_.layout.total_bytes;
-  ASSIGN_OR_RETURN(parts_.reservation,
-                   budget_->Reserve(AlignedMemory::HeldBytes(bytes)));
-  ASSIGN_OR_RETURN(parts_.memory, AlignedMemory::Allocate(bytes));
+  const int64_t held_bytes = AlignedMemory::HeldBytes(bytes);
+  ASSIGN_OR_RETURN(parts_.reservation, memory_.budget->Reserve(held_bytes));
+  if (memory_.arena == nullptr) {
+    ASSIGN_OR_RETURN(AlignedMemory memory, AlignedMemory::Allocate(bytes));
+    parts_.memory = LayerMemory<AlignedMemory>(std::move(memory));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(ArenaPlace place, memory_.arena->Allocate(held_bytes));
+  std::memset(place.data(), 0, held_bytes);
+  parts_.memory = LayerMemory<AlignedMemory>(std::move(place));
   return absl::OkStatus();
 }
 
@@ -212,6 +220,10 @@ absl::Status CpuWeightsBuilder::SetTensorScale(float tensor_scale) {
 absl::StatusOr<std::shared_ptr<const ResidentWeights>>
 CpuWeightsBuilder::Finish() {
   CHECK(parts_.memory.data() != nullptr) << "Finish comes once, after Begin";
+  if (!parts_.memory.place().is_null()) {
+    parts_.checksum =
+        MemoryChecksum(parts_.memory.data(), parts_.memory.size_bytes());
+  }
   std::shared_ptr<const ResidentWeights> weights =
       std::make_shared<CpuWeights>(std::move(parts_));
   parts_ = CpuWeightsParts();

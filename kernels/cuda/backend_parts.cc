@@ -116,7 +116,24 @@ absl::StatusOr<BackendParts> MakeBackendParts(const CudaOptions& options) {
     parts.contexts.push_back(std::move(context));
   }
   FillIn(parts);
+  ByteBudgetOptions budget;
+  budget.name = "cuda backend: memory of weights";
+  budget.limit_bytes = parts.options.max_weights_bytes;
+  parts.weights = std::make_shared<ByteBudget>(std::move(budget));
+  if (options.keep_memory) {
+    ASSIGN_OR_RETURN(parts.kept, CudaKeptMemory::Create(
+                                     {parts.device.index, parts.device.traits,
+                                      LimitsOf(parts.options), parts.weights}));
+  }
   return parts;
+}
+
+BackendLimits LimitsOf(const CudaOptions& options) {
+  BackendLimits limits;
+  limits.max_n = options.max_n;
+  limits.max_k = options.max_k;
+  limits.max_batch_rows = options.max_batch_rows;
+  return limits;
 }
 
 absl::StatusOr<PinnedBuffer> AllocatePinned(int device, int64_t size_bytes) {

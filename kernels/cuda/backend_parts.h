@@ -16,8 +16,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/byte_budget.h"
 #include "base/mutex.h"
 #include "kernels/cuda/cublas_gemm.h"
+#include "kernels/cuda/cuda_kept_memory.h"
 #include "kernels/cuda/cuda_options.h"
 #include "kernels/cuda/launch_context.h"
 #include "kernels/cuda/plan/kernel_path.h"
@@ -35,10 +37,15 @@ struct BackendParts {
   std::unique_ptr<CublasGemm> cublas;  // null if there is no cuBLASLt
   absl::Status no_cublas;              // why
   std::vector<std::unique_ptr<LaunchContext>> contexts;
+  std::shared_ptr<ByteBudget> weights;   // of all layers together
+  std::unique_ptr<CudaKeptMemory> kept;  // null without options.keep_memory
 };
 
 // Errors: as of CreateCudaBackend.
 absl::StatusOr<BackendParts> MakeBackendParts(const CudaOptions& options);
+
+// Shapes and batches that the options allow.
+BackendLimits LimitsOf(const CudaOptions& options);
 
 // Memory that batches read rows from and write results to, by addresses that
 // are the GPU's and the host's: pinned memory of the server's, and memory of

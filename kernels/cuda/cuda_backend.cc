@@ -49,13 +49,6 @@ namespace {
 // connections to serve.
 constexpr absl::Duration kMaxInlineWait = absl::Milliseconds(2);
 
-ByteBudgetOptions WeightsBudgetOptions(int64_t limit_bytes) {
-  ByteBudgetOptions options;
-  options.name = "cuda backend: memory of weights";
-  options.limit_bytes = limit_bytes;
-  return options;
-}
-
 struct GemmWork {
   GemmBatch batch;
   BatchCompletion completion;
@@ -86,8 +79,8 @@ class CudaBackend final : public Backend, private ProgramRunner {
         device_(std::move(parts.device)),
         policy_(std::move(parts.policy)),
         no_cublas_(std::move(parts.no_cublas)),
-        weights_budget_(std::make_shared<ByteBudget>(
-            WeightsBudgetOptions(options_.max_weights_bytes))),
+        weights_budget_(std::move(parts.weights)),
+        kept_(std::move(parts.kept)),
         upload_contexts_(std::make_shared<UploadContextPool>(device_.index)),
         contexts_(std::move(parts.contexts)),
         staging_(
@@ -119,6 +112,7 @@ class CudaBackend final : public Backend, private ProgramRunner {
     budget.policy = policy_;
     budget.limits = limits();
     budget.weights = weights_budget_;
+    budget.kept = kept_.get();
     budget.contexts = upload_contexts_;
     return std::make_unique<CudaWeightsBuilder>(std::move(budget));
   }
@@ -166,6 +160,8 @@ class CudaBackend final : public Backend, private ProgramRunner {
 
   ProgramRunner* programs() override { return this; }
 
+  KeptMemory* kept_memory() override { return kept_.get(); }
+
   absl::StatusOr<std::shared_ptr<const CompiledProgram>> Compile(
       std::shared_ptr<const CheckedProgram> program,
       WeightsOfProgram weights) override {
@@ -194,13 +190,7 @@ class CudaBackend final : public Backend, private ProgramRunner {
 
   absl::Status InjectFault(BackendFault fault) override;
 
-  BackendLimits limits() const override {
-    BackendLimits limits;
-    limits.max_n = options_.max_n;
-    limits.max_k = options_.max_k;
-    limits.max_batch_rows = options_.max_batch_rows;
-    return limits;
-  }
+  BackendLimits limits() const override { return LimitsOf(options_); }
 
   BackendDescription describe() const override {
     const int capability = device_.traits.compute_capability;
@@ -211,9 +201,11 @@ class CudaBackend final : public Backend, private ProgramRunner {
   }
 
   BackendMemory memory() const override {
+    // What the last server left counted as in use when the GPU was opened.
+    const int64_t adopted_bytes = kept_ == nullptr ? 0 : kept_->adopted_bytes();
     return {weights_budget_->used_bytes(), staging_.held_bytes(),
             device_.total_bytes, staging_.leased_bytes(),
-            device_.free_bytes / 5 * 4};
+            (device_.free_bytes + adopted_bytes) / 5 * 4};
   }
 
  private:
@@ -236,6 +228,7 @@ class CudaBackend final : public Backend, private ProgramRunner {
   const KernelPolicy policy_;
   const absl::Status no_cublas_;
   const std::shared_ptr<ByteBudget> weights_budget_;
+  const std::unique_ptr<CudaKeptMemory> kept_;  // null: nothing outlives us
   const std::shared_ptr<UploadContextPool> upload_contexts_;
   const std::vector<std::unique_ptr<LaunchContext>> contexts_;
   StagingPool<PinnedBuffer> staging_;

@@ -26,6 +26,8 @@ struct CudaOptions {
   int64_t max_n = int64_t{1} << 20;
   int64_t max_k = int64_t{1} << 20;
   int64_t max_batch_rows = 8192;
+  // Layers are in memory that can outlive the process (Backend::kept_memory).
+  bool keep_memory = false;
   // The kernel for every request, for debugging; kAuto chooses by layer and
   // number of rows.
   cuda::KernelPath kernel = cuda::KernelPath::kAuto;

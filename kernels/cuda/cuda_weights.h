@@ -16,6 +16,7 @@
 #include "kernels/cuda/layout/tiled_weights.h"
 #include "kernels/cuda/plan/kernel_path.h"
 #include "kernels/cuda/runtime/buffers.h"
+#include "kernels/host/weights_arena.h"
 #include "kernels/matrix/backend.h"
 #include "kernels/matrix/types.h"
 #include "kernels/matrix/weights.h"
@@ -37,9 +38,10 @@ struct DenseWeights {
 
 struct CudaWeightsParts {
   WeightsShape shape;
-  ByteReservation reservation;  // outlives the memory that it counts
-  DeviceBuffer memory;          // the views below point into it
-  TiledWeights tiled;           // of a quantized layer
+  ByteReservation reservation;       // outlives the memory that it counts
+  LayerMemory<DeviceBuffer> memory;  // the views below point into it
+  uint64_t checksum = 0;             // of memory in an arena
+  TiledWeights tiled;                // of a quantized layer
   // The largest magnitude of a scale as stored, which bounds weights; of a
   // quantized layer.
   float largest_scale = 0;
@@ -59,6 +61,7 @@ class CudaWeights final : public ResidentWeights {
 
   int64_t resident_bytes() const override { return parts_.memory.size_bytes(); }
 
+  const CudaWeightsParts& parts() const { return parts_; }
   const WeightsShape& shape() const { return parts_.shape; }
   // Only of a quantized layer.
   const TiledWeights& tiled() const { return parts_.tiled; }

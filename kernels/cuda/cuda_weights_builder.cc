@@ -100,7 +100,13 @@ absl::Status CudaWeightsBuilder::OpenUploader(UploadTarget target) {
 absl::Status CudaWeightsBuilder::TakeMemory(int64_t bytes) {
   ASSIGN_OR_RETURN(parts_.reservation, budget_.weights->Reserve(bytes));
   RETURN_IF_ERROR(SetCurrentDevice(budget_.device_index));
-  ASSIGN_OR_RETURN(parts_.memory, DeviceBuffer::Allocate(bytes));
+  if (budget_.kept == nullptr) {
+    ASSIGN_OR_RETURN(DeviceBuffer memory, DeviceBuffer::Allocate(bytes));
+    parts_.memory = LayerMemory<DeviceBuffer>(std::move(memory));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(ArenaPlace place, budget_.kept->arena()->Allocate(bytes));
+  parts_.memory = LayerMemory<DeviceBuffer>(std::move(place));
   return absl::OkStatus();
 }
 
@@ -187,6 +193,11 @@ CudaWeightsBuilder::Finish() {
                      uploader_->FinishScales(parts_.tiled));
   }
   uploader_ = nullptr;
+  if (budget_.kept != nullptr) {
+    ASSIGN_OR_RETURN(parts_.checksum,
+                     budget_.kept->Checksum(parts_.memory.data(),
+                                            parts_.memory.size_bytes()));
+  }
   auto weights = std::make_shared<const CudaWeights>(std::move(parts_));
   parts_ = CudaWeightsParts();
   LogKernelPaths(*weights);

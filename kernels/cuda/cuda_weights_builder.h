@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/byte_budget.h"
+#include "kernels/cuda/cuda_kept_memory.h"
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/cuda/layout/device_traits.h"
 #include "kernels/cuda/panel_uploader.h"
@@ -29,6 +30,9 @@ struct CudaWeightsBudget {
   KernelPolicy policy;  // of the line that Finish logs
   BackendLimits limits;
   std::shared_ptr<ByteBudget> weights;  // of all layers together
+  // Memory that can outlive the process; null: the layer is in memory that
+  // cannot. Outlives the builder.
+  CudaKeptMemory* kept = nullptr;
   // Null: a context of the builder's own, which goes with it.
   std::shared_ptr<UploadContextPool> contexts;
 };

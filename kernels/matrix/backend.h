@@ -190,6 +190,7 @@ struct BackendMemory {
   int64_t default_weights_bytes = 0;
 };
 
+class KeptMemory;     // kernels/matrix/kept_memory.h
 class ProgramRunner;  // kernels/programs/program_runner.h
 
 // Thread-safe. Destroying a backend waits for every enqueued batch; builders,
@@ -248,6 +249,10 @@ class Backend {
 
   // Runs programs; null if the backend does not. Lives as long as the backend.
   virtual ProgramRunner* programs() { return nullptr; }
+
+  // Memory of layers that outlives the process; null if the backend has none,
+  // or was not asked for it. Lives as long as the backend.
+  virtual KeptMemory* kept_memory() { return nullptr; }
 
   // OK while the backend can compute; else, and for ever then, UNAVAILABLE with
   // the reason. Cheap; never waits for the device.

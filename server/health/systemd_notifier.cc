@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -122,7 +123,18 @@ void SystemdNotifier::Report(const Health& health) {
   if (Send("WATCHDOG=1")) next_ping_ = now + ping_interval_;
 }
 
-bool SystemdNotifier::Send(absl::string_view message) {
+// Not watched for an end of their own: systemd would drop them by it.
+bool SystemdNotifier::StoreDescriptor(absl::string_view name, int descriptor) {
+  MutexLock lock(&mutex_);
+  return Send(absl::StrCat("FDSTORE=1\nFDPOLL=0\nFDNAME=", name), descriptor);
+}
+
+bool SystemdNotifier::RemoveDescriptor(absl::string_view name) {
+  MutexLock lock(&mutex_);
+  return Send(absl::StrCat("FDSTOREREMOVE=1\nFDNAME=", name));
+}
+
+bool SystemdNotifier::Send(absl::string_view message, int descriptor) {
   if (socket_.empty()) return false;
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -130,8 +142,23 @@ bool SystemdNotifier::Send(absl::string_view message) {
   if (socket_[0] == '@') address.sun_path[0] = '\0';
   const auto length =
       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + socket_.size());
-  if (sendto(fd_.get(), message.data(), message.size(), MSG_NOSIGNAL,
-             reinterpret_cast<const sockaddr*>(&address), length) >= 0) {
+  iovec bytes = {const_cast<char*>(message.data()), message.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr datagram = {};
+  datagram.msg_name = &address;
+  datagram.msg_namelen = length;
+  datagram.msg_iov = &bytes;
+  datagram.msg_iovlen = 1;
+  if (descriptor >= 0) {
+    datagram.msg_control = control;
+    datagram.msg_controllen = sizeof(control);
+    cmsghdr* const header = CMSG_FIRSTHDR(&datagram);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &descriptor, sizeof(descriptor));
+  }
+  if (sendmsg(fd_.get(), &datagram, MSG_NOSIGNAL) >= 0) {
     return true;
   }
   if (!std::exchange(has_logged_, true)) {

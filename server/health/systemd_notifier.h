@@ -44,6 +44,11 @@ class SystemdNotifier {
   // STOPPING=1.
   void NotifyStopping();
 
+  // FDSTORE=1: systemd keeps a copy for the unit's next process, which finds it
+  // under the name. FDSTOREREMOVE=1 ends that. False if it was not sent.
+  bool StoreDescriptor(absl::string_view name, int descriptor);
+  bool RemoveDescriptor(absl::string_view name);
+
   // Takes the server's health, to be called several times in half of the
   // watchdog's time: sends WATCHDOG=1 twice in it while the server is alive,
   // and STATUS= when the health has changed since the last report.
@@ -53,8 +58,9 @@ class SystemdNotifier {
   SystemdNotifier(std::string socket, absl::Duration watchdog,
                   FileDescriptor fd, const Clock* clock);
 
-  // True if sent.
-  bool Send(absl::string_view message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // True if sent, with a copy of the descriptor unless it is negative.
+  bool Send(absl::string_view message, int descriptor = -1)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string socket_;            // empty = nobody listens
   const absl::Duration ping_interval_;  // infinite = no watchdog

@@ -279,6 +279,16 @@ void ServerMetrics::LayersEvicted(int64_t layers) {
   families_->state.evictions->Increment(static_cast<double>(layers));
 }
 
+void ServerMetrics::LayersInherited(int64_t layers, int64_t bytes,
+                                    int64_t dropped_layers,
+                                    absl::Duration took) {
+  StateFamilies& state = families_->state;
+  state.inherited_layers->Increment(static_cast<double>(layers));
+  state.inherited_bytes->Increment(static_cast<double>(bytes));
+  state.dropped_layers->Increment(static_cast<double>(dropped_layers));
+  state.inheritance_seconds->Increment(absl::ToDoubleSeconds(took));
+}
+
 void ServerMetrics::StateFilesDamaged(int64_t files) {
   families_->state.damaged_files->Increment(static_cast<double>(files));
 }

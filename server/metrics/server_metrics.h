@@ -134,6 +134,10 @@ class ServerMetrics {
   void SampleState(absl::AnyInvocable<StateFigures()> sample);
   // Counts a layer that was brought from the disk, or was to be, and the time.
   void LayerBrought(absl::StatusCode code, absl::Duration took);
+  // Counts layers that the last server had left in memory, or that were no use,
+  // and the time that this took.
+  void LayersInherited(int64_t layers, int64_t bytes, int64_t dropped_layers,
+                       absl::Duration took);
   // Counts layers that left memory for others.
   void LayersEvicted(int64_t layers);
   // Counts files that were set aside.

@@ -28,6 +28,10 @@ class StateFamilies {
 
   LabelledCounter loads;
   prometheus::Counter* load_seconds;
+  prometheus::Counter* inherited_layers;
+  prometheus::Counter* inherited_bytes;
+  prometheus::Counter* dropped_layers;
+  prometheus::Counter* inheritance_seconds;
   prometheus::Counter* evictions;
   prometheus::Counter* damaged_files;
   prometheus::Counter* verified_bytes;

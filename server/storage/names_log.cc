@@ -12,10 +12,10 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/crc32c.h"
 #include "base/status_macros.h"
-#include "server/storage/bytes.h"
 
 namespace qgemm {
 namespace {

@@ -16,6 +16,7 @@ namespace qgemm {
 namespace {
 
 // A layer and its share of the budget, which is given back after the memory.
+// Its record among the layers that outlive the process goes before it.
 struct BudgetedWeights {
   ~BudgetedWeights() {
     if (traffic != nullptr) traffic->AddBytes(-resident->resident_bytes());
@@ -24,6 +25,7 @@ struct BudgetedWeights {
   ByteReservation reservation;
   std::shared_ptr<Traffic> traffic;  // null: not counted
   std::shared_ptr<const ResidentWeights> resident;
+  KeptEntry kept;
 };
 
 // The series that counts the layer: of its first name, or of its id's start.
@@ -107,19 +109,6 @@ NamedStoreOptions ToNamedStoreOptions(const StoreLimits& limits,
   return options;
 }
 
-// Returns a pointer to the layer whose last copy gives back its reservation.
-std::shared_ptr<const ResidentWeights> WithBudget(
-    std::shared_ptr<const ResidentWeights> resident,
-    ByteReservation reservation, std::shared_ptr<Traffic> traffic) {
-  auto owner = std::make_shared<BudgetedWeights>();
-  const ResidentWeights* const layer = resident.get();
-  if (traffic != nullptr) traffic->AddBytes(layer->resident_bytes());
-  owner->reservation = std::move(reservation);
-  owner->traffic = std::move(traffic);
-  owner->resident = std::move(resident);
-  return std::shared_ptr<const ResidentWeights>(owner, layer);
-}
-
 }  // namespace
 
 std::vector<HeldItem> ItemsOf(const Weights& weights) {
@@ -182,6 +171,23 @@ absl::StatusOr<StateDirectory::FileHold> WeightStore::KeepFile(
   return kept;
 }
 
+std::shared_ptr<const ResidentWeights> WeightStore::WithBudget(
+    const Weights& weights, ByteReservation reservation) const {
+  auto owner = std::make_shared<BudgetedWeights>();
+  const ResidentWeights* const layer = weights.resident.get();
+  if (weights.traffic != nullptr) {
+    weights.traffic->AddBytes(layer->resident_bytes());
+  }
+  owner->reservation = std::move(reservation);
+  owner->traffic = weights.traffic;
+  owner->resident = weights.resident;
+  if (state_.kept != nullptr) {
+    owner->kept =
+        state_.kept->Enter(weights.id, CanonicalText(weights.spec), *layer);
+  }
+  return std::shared_ptr<const ResidentWeights>(owner, layer);
+}
+
 std::shared_ptr<const Weights> WeightStore::MakeResident(
     const std::shared_ptr<const Weights>& held,
     std::shared_ptr<const ResidentWeights> resident,
@@ -194,8 +200,8 @@ std::shared_ptr<const Weights> WeightStore::MakeResident(
         held->id, named.ok() && !named->names.empty() ? named->names[0] : "",
         metrics_);
   }
-  loaded->resident =
-      WithBudget(std::move(resident), std::move(reservation), loaded->traffic);
+  loaded->resident = std::move(resident);
+  loaded->resident = WithBudget(*loaded, std::move(reservation));
   return Replace(held, std::move(loaded));
 }
 
@@ -259,8 +265,7 @@ absl::StatusOr<std::shared_ptr<const Weights>> WeightStore::Commit(
   CHECK(weights.resident != nullptr);
   weights.traffic = TrafficOf(weights.id, binding.name, metrics_);
   weights.use = std::make_shared<LayerUse>();
-  weights.resident = WithBudget(std::move(weights.resident),
-                                std::move(reservation), weights.traffic);
+  weights.resident = WithBudget(weights, std::move(reservation));
   auto committed = layers_.Commit(
       caller, std::make_shared<const Weights>(std::move(weights)), binding);
   room_->Ring();  // it may leave

@@ -29,6 +29,7 @@
 #include "base/sha256.h"
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/backend.h"
+#include "server/keep/kept_layers.h"
 #include "server/metrics/server_metrics.h"
 #include "server/metrics/traffic.h"
 #include "server/storage/state_directory.h"
@@ -107,6 +108,8 @@ struct StateTier {
   const Clock* clock = nullptr;
   std::vector<std::string> pin_names;  // of layers that stay in memory
   EvictionRule eviction;
+  // Enters every layer that is in memory; null: none outlives the process.
+  KeptLayers* kept = nullptr;
 };
 
 // Bytes of the budget that a layer takes beside its ResidentWeights, and that
@@ -354,6 +357,10 @@ class WeightStore {
   // (AwaitRoom's).
   absl::StatusOr<Departure> SendAway(int64_t bytes);
   bool GiveUpOne(const std::string* owner);
+  // Returns a pointer to the layer whose last copy gives back its reservation,
+  // and its entry in what outlives the process. The weights have the layer.
+  std::shared_ptr<const ResidentWeights> WithBudget(
+      const Weights& weights, ByteReservation reservation) const;
   // Puts a record with memory in the place of one without; returns what
   // MakeResident does.
   std::shared_ptr<const Weights> Replace(

@@ -132,6 +132,33 @@ class StateKillTest : public ::testing::Test {
     EXPECT_EQ(ids, expected_ids);
   }
 
+  // Kills servers again and again, and checks what the next ones have.
+  void KillAndCheck(const std::vector<std::string>& more_flags) {
+    std::vector<std::string> flags = {
+        "--listen=127.0.0.1:0", "--backend=cpu", "--ready=none",
+        // Some layers only are in memory at one time.
+        "--weights_budget_bytes=1500KiB", "--min_residency=0",
+        "--state_dir=" + folder_.File("state")};
+    flags.insert(flags.end(), more_flags.begin(), more_flags.end());
+    for (int kill = 0; kill < Kills() && !HasFailure(); ++kill) {
+      ChildServer server(flags);
+      const std::string address = server.WaitForAddress();
+      ASSERT_FALSE(address.empty()) << server.output();
+      Check(Client(address));
+      std::vector<std::thread> clients;
+      for (int i = 0; i < kClients; ++i) {
+        clients.emplace_back(
+            [this, i, address, seed = random_()] { Work(i, address, seed); });
+      }
+      absl::SleepFor(absl::Microseconds(RandomInt(0, 60000, &random_)));
+      server.Signal(SIGKILL);
+      server.Wait();
+      for (std::thread& client : clients) client.join();
+    }
+    ChildServer server(flags);
+    Check(Client(server.WaitForAddress()));
+  }
+
   const TemporaryFolder folder_;
   RandomGenerator random_{FreshSeed()};
   std::vector<Known> known_;
@@ -140,28 +167,14 @@ class StateKillTest : public ::testing::Test {
 };
 
 TEST_F(StateKillTest, KeepsWhatWasAcknowledgedAndNothingElse) {
-  const std::vector<std::string> flags = {
-      "--listen=127.0.0.1:0", "--backend=cpu", "--ready=none",
-      // Some layers only are in memory at one time.
-      "--weights_budget_bytes=1500KiB", "--min_residency=0",
-      "--state_dir=" + folder_.File("state")};
-  for (int kill = 0; kill < Kills() && !HasFailure(); ++kill) {
-    ChildServer server(flags);
-    const std::string address = server.WaitForAddress();
-    ASSERT_FALSE(address.empty()) << server.output();
-    Check(Client(address));
-    std::vector<std::thread> clients;
-    for (int i = 0; i < kClients; ++i) {
-      clients.emplace_back(
-          [this, i, address, seed = random_()] { Work(i, address, seed); });
-    }
-    absl::SleepFor(absl::Microseconds(RandomInt(0, 60000, &random_)));
-    server.Signal(SIGKILL);
-    server.Wait();
-    for (std::thread& client : clients) client.join();
-  }
-  ChildServer server(flags);
-  Check(Client(server.WaitForAddress()));
+  KillAndCheck({});
+}
+
+TEST_F(StateKillTest, TheSameWithMemoryThatOutlivesTheServer) {
+  const std::string socket = folder_.File("holder");
+  ChildProcess holder("server/keep/qgemm_holder", {"--listen=" + socket});
+  ASSERT_EQ(holder.WaitForOutput("holding at "), socket);
+  KillAndCheck({"--keep_memory=" + socket});
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The driver's functions are looked up: a build host has no driver to link.
 
 #include "kernels/cuda/runtime/imported_memory.h"
 
@@ -14,66 +12,10 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "kernels/cuda/runtime/cuda_status.h"
+#include "kernels/cuda/runtime/vmm_driver.h"
 
 namespace qgemm::cuda {
 namespace {
-
-// CUDA 10.2 has all of them.
-constexpr unsigned int kDriverVersion = 10020;
-
-struct Driver {
-  decltype(&cuMemImportFromShareableHandle) import = nullptr;
-  decltype(&cuMemGetAllocationPropertiesFromHandle) properties = nullptr;
-  decltype(&cuMemAddressReserve) reserve = nullptr;
-  decltype(&cuMemMap) map = nullptr;
-  decltype(&cuMemSetAccess) set_access = nullptr;
-  decltype(&cuMemUnmap) unmap = nullptr;
-  decltype(&cuMemAddressFree) free = nullptr;
-  decltype(&cuMemRelease) release = nullptr;
-};
-
-template <typename Function>
-absl::Status LookUp(const char* name, Function* function) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result;
-  RETURN_IF_ERROR(
-      ToStatus(cudaGetDriverEntryPointByVersion(name, &found, kDriverVersion,
-                                                cudaEnableDefault, &result),
-               absl::StrCat("look up ", name)));
-  if (result != cudaDriverEntryPointSuccess) {
-    return absl::UnimplementedError(absl::StrCat(
-        "the driver has no ", name, ", which memory of other processes needs"));
-  }
-  *function = reinterpret_cast<Function>(found);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Driver> LoadDriver() {
-  Driver driver;
-  RETURN_IF_ERROR(LookUp("cuMemImportFromShareableHandle", &driver.import));
-  RETURN_IF_ERROR(
-      LookUp("cuMemGetAllocationPropertiesFromHandle", &driver.properties));
-  RETURN_IF_ERROR(LookUp("cuMemAddressReserve", &driver.reserve));
-  RETURN_IF_ERROR(LookUp("cuMemMap", &driver.map));
-  RETURN_IF_ERROR(LookUp("cuMemSetAccess", &driver.set_access));
-  RETURN_IF_ERROR(LookUp("cuMemUnmap", &driver.unmap));
-  RETURN_IF_ERROR(LookUp("cuMemAddressFree", &driver.free));
-  RETURN_IF_ERROR(LookUp("cuMemRelease", &driver.release));
-  return driver;
-}
-
-const absl::StatusOr<Driver>& TheDriver() {
-  static const auto* const driver = new absl::StatusOr<Driver>(LoadDriver());
-  return *driver;
-}
-
-absl::Status DriverStatus(CUresult result, const std::string& operation) {
-  if (result == CUDA_SUCCESS) return absl::OkStatus();
-  const std::string text = absl::StrCat("cannot ", operation, ": CUDA error ",
-                                        static_cast<int>(result));
-  return result == CUDA_ERROR_OUT_OF_MEMORY ? absl::ResourceExhaustedError(text)
-                                            : absl::InvalidArgumentError(text);
-}
 
 absl::Status CheckUuid(int device, const DeviceUuid& uuid) {
   cudaDeviceProp properties = {};
@@ -94,8 +36,8 @@ absl::StatusOr<ImportedMemory> ImportedMemory::Map(int device, int descriptor,
                                                    int64_t size_bytes,
                                                    const DeviceUuid& uuid) {
   RETURN_IF_ERROR(CheckUuid(device, uuid));
-  RETURN_IF_ERROR(TheDriver().status());
-  const Driver& driver = *TheDriver();
+  RETURN_IF_ERROR(TheVmmDriver().status());
+  const VmmDriver& driver = *TheVmmDriver();
   const std::string what =
       absl::StrCat(size_bytes, " bytes of a client's device memory");
   ImportedMemory memory;
@@ -132,7 +74,7 @@ absl::StatusOr<ImportedMemory> ImportedMemory::Map(int device, int descriptor,
 
 ImportedMemory::~ImportedMemory() {
   if (handle_ == 0 && address_ == 0) return;
-  const Driver& driver = *TheDriver();
+  const VmmDriver& driver = *TheVmmDriver();
   const auto undo = [](CUresult result, const char* operation) {
     const absl::Status status = DriverStatus(result, operation);
     if (!status.ok()) LOG(ERROR) << status.message();

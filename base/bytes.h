@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Little-endian fields of the state directory's files, written to a string and
-// read with every bound checked.
+// Little-endian fields of files and records, written to a string and read with
+// every bound checked.
 
-#ifndef QGEMM_SERVER_STORAGE_BYTES_H_
-#define QGEMM_SERVER_STORAGE_BYTES_H_
+#ifndef QGEMM_BASE_BYTES_H_
+#define QGEMM_BASE_BYTES_H_
 
 #include <cstdint>
 #include <cstring>
@@ -41,13 +41,18 @@ class FieldReader {
 
   absl::string_view ReadBytes(uint64_t count) {
     if (count > left_.size()) {
-      ok_ = false;
-      left_ = {};
+      Fail();
       return {};
     }
     const absl::string_view bytes = left_.substr(0, count);
     left_.remove_prefix(count);
     return bytes;
+  }
+
+  // For one who finds a field's value wrong.
+  void Fail() {
+    ok_ = false;
+    left_ = {};
   }
 
   bool ok() const { return ok_; }
@@ -61,4 +66,4 @@ class FieldReader {
 
 }  // namespace qgemm
 
-#endif  // QGEMM_SERVER_STORAGE_BYTES_H_
+#endif  // QGEMM_BASE_BYTES_H_

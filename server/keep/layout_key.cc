@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Layers have a ragged edge on each side of a tile, and groups of each size.
+
+#include "server/keep/layout_key.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "base/version.h"
+#include "kernels/matrix/kept_memory.h"
+#include "kernels/matrix/types.h"
+#include "kernels/matrix/weights.h"
+
+namespace qgemm {
+namespace {
+
+constexpr int64_t kRows = 136;
+constexpr int64_t kColumns = 416;
+
+WeightsHeader QuantizedLayer(int bits, int64_t group_size, ScaleType scales) {
+  WeightsHeader header;
+  header.n = kRows;
+  header.k = kColumns;
+  header.bits = bits;
+  header.group_size = group_size;
+  header.scale_type = scales;
+  for (int code = 0; code < 1 << bits; ++code) {
+    header.codebook.push_back(static_cast<float>(code * 3 - 5));
+  }
+  return header;
+}
+
+WeightsHeader TernaryLayer() {
+  WeightsHeader header = QuantizedLayer(2, kColumns, ScaleType::kFloat32);
+  header.codebook = {-1, 0, 1, 0};
+  header.integer_codes = true;
+  return header;
+}
+
+WeightsHeader DenseLayer(FloatType type) {
+  WeightsHeader header;
+  header.kind = WeightsHeader::Kind::kDense;
+  header.n = kRows;
+  header.k = kColumns;
+  header.dense_type = type;
+  header.bias.assign(kRows, 0.5f);
+  return header;
+}
+
+std::vector<WeightsHeader> GoldenLayers() {
+  std::vector<WeightsHeader> layers = {TernaryLayer(),
+                                       DenseLayer(FloatType::kFloat16),
+                                       DenseLayer(FloatType::kBFloat16)};
+  const ScaleType scales[] = {ScaleType::kE4m4, ScaleType::kFloat16,
+                              ScaleType::kBFloat16, ScaleType::kFloat32};
+  const int64_t group_sizes[] = {32, 64, 128, kColumns};
+  for (int i = 0; i < 16; ++i) {
+    layers.push_back(
+        QuantizedLayer(2 + i % 4, group_sizes[i / 4], scales[(i + i / 4) % 4]));
+    layers.back().has_zeros = i % 3 == 0;
+    layers.back().supports_a8 = i % 5 == 0;
+    if (i % 2 == 1) layers.back().bias.assign(kRows, -2.0f);
+    if (i % 7 != 2) continue;
+    for (int k = kColumns - 1; k >= 0; --k) {
+      layers.back().permutation.push_back(k);
+    }
+  }
+  return layers;
+}
+
+// The same bytes every time, each at most `most`.
+std::vector<uint8_t> GoldenBytes(int64_t count, uint8_t most) {
+  std::vector<uint8_t> bytes(count);
+  uint32_t state = 12345;
+  for (uint8_t& byte : bytes) {
+    state = state * 1664525 + 1013904223;
+    byte = static_cast<uint8_t>((state >> 16) % (most + 1u));
+  }
+  return bytes;
+}
+
+absl::Status WritePanels(const WeightsHeader& header, WeightsSink* sink) {
+  if (header.kind == WeightsHeader::Kind::kDense) {
+    const auto bytes =
+        GoldenBytes(kRows * kColumns * SizeOf(header.dense_type), 0x3f);
+    return sink->WriteDense({0, kRows, bytes});
+  }
+  const uint8_t most_code = static_cast<uint8_t>((1 << header.bits) - 1);
+  const auto codes = GoldenBytes(kRows * kColumns, most_code);
+  RETURN_IF_ERROR(sink->WriteCodes({0, kRows, 0, kColumns, codes}));
+  const int64_t groups = header.groups_per_row();
+  // No byte makes an infinity of a scale, of whatever type.
+  const auto scales =
+      GoldenBytes(kRows * groups * SizeOf(header.scale_type), 0x3f);
+  RETURN_IF_ERROR(sink->WriteScales({0, kRows, 0, groups, scales}));
+  if (header.has_zeros) {
+    const auto zeros = GoldenBytes(kRows * groups, 16);
+    RETURN_IF_ERROR(sink->WriteZeros({0, kRows, 0, groups, zeros}));
+  }
+  return sink->SetTensorScale(0.25f);
+}
+
+// What the backend makes of the layer. UNIMPLEMENTED if it offers none such.
+absl::StatusOr<KeptLayer> Repack(const WeightsHeader& header,
+                                 Backend* backend) {
+  ASSIGN_OR_RETURN(const auto builder, backend->NewBuilder());
+  RETURN_IF_ERROR(builder->Begin(header));
+  RETURN_IF_ERROR(WritePanels(header, builder.get()));
+  ASSIGN_OR_RETURN(const auto resident, builder->Finish());
+  const std::optional<KeptLayer> place =
+      backend->kept_memory()->PlaceOf(*resident);
+  CHECK(place.has_value()) << "its layers are in kept memory";
+  return *place;
+}
+
+}  // namespace
+
+absl::StatusOr<Sha256Digest> LayoutKeyOf(Backend* backend) {
+  Sha256 hash;
+  hash.Update(absl::StrCat(kVersion, "\n", backend->describe().name, "\n"));
+  for (const WeightsHeader& header : GoldenLayers()) {
+    const absl::StatusOr<KeptLayer> layer = Repack(header, backend);
+    std::string bytes;
+    if (layer.ok()) {
+      AppendInteger<int64_t>(layer->size_bytes, &bytes);
+      AppendInteger<uint64_t>(layer->checksum, &bytes);
+      bytes += layer->detail;
+    } else if (!absl::IsUnimplemented(layer.status())) {
+      return layer.status();
+    }
+    AppendInteger<uint64_t>(bytes.size(), &bytes);
+    hash.Update(bytes);
+  }
+  return hash.Finish();
+}
+
+}  // namespace qgemm

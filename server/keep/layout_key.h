@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A key of the code and the device that the bytes of resident layers depend on.
+
+#ifndef QGEMM_SERVER_KEEP_LAYOUT_KEY_H_
+#define QGEMM_SERVER_KEEP_LAYOUT_KEY_H_
+
+#include "absl/status/statusor.h"
+#include "base/sha256.h"
+#include "kernels/matrix/backend.h"
+
+namespace qgemm {
+
+// Has the backend repack small layers of fixed bytes, of every kind that it
+// offers, and hashes what it made of them, their places aside, and the version
+// of the program. The backend has kept memory. Errors: NewBuilder's.
+absl::StatusOr<Sha256Digest> LayoutKeyOf(Backend* backend);
+
+}  // namespace qgemm
+
+#endif  // QGEMM_SERVER_KEEP_LAYOUT_KEY_H_
