@@ -56,7 +56,7 @@ LAYERS = (
     ("server/tls", "server/metrics base"),
     ("server/health", "server/metrics base"),
     ("server/storage", "kernels/formats kernels/matrix base"),
-    ("server/keep", "server/health kernels/matrix flags base"),
+    ("server/keep", "server/health kernels/formats kernels/matrix flags base"),
     ("server/weights", "server/keep server/storage server/access server/metrics "
                        "kernels/formats kernels/matrix base"),
     ("server/programs", "server/access server/metrics server/weights "

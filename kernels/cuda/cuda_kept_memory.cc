@@ -25,8 +25,7 @@
 namespace qgemm::cuda {
 namespace {
 
-// A hundred descriptors hold a GPU's memory, and the last chunk wastes 1 % of
-// it at most.
+// A hundred descriptors or so hold a GPU's memory.
 constexpr int64_t kChunkBytes = int64_t{1} << 30;
 
 // Both kinds of memory, which own what they map.

@@ -11,6 +11,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/checked_math.h"
 #include "base/status_macros.h"
 
 namespace qgemm {
@@ -54,8 +55,12 @@ absl::StatusOr<uint32_t> WeightsArena::AddChunk(int64_t size_bytes) {
   if (next_number_ == std::numeric_limits<uint32_t>::max()) {
     return absl::ResourceExhaustedError("all numbers of chunks are in use");
   }
+  // Layers of a model have few sizes: room for so many whole ones of this size
+  // leaves next to nothing over.
+  const int64_t place_bytes = RoundUp(size_bytes, kPlaceStepBytes);
+  const int64_t places = std::max(chunk_bytes_ / place_bytes, int64_t{1});
   ASSIGN_OR_RETURN(std::unique_ptr<ArenaChunk> memory,
-                   make_chunk_(std::max(size_bytes, chunk_bytes_)));
+                   make_chunk_(places * place_bytes));
   const uint32_t number = next_number_++;
   FreeRanges ranges(memory->size_bytes());
   const ArenaChunk& chunk = *memory;

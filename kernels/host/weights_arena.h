@@ -75,7 +75,7 @@ class WeightsArena : public std::enable_shared_from_this<WeightsArena> {
   using MakeChunk =
       std::function<absl::StatusOr<std::unique_ptr<ArenaChunk>>(int64_t)>;
 
-  // Chunks have `chunk_bytes`, or what a larger layer needs.
+  // Chunks have up to `chunk_bytes`, or what a larger layer needs.
   static std::shared_ptr<WeightsArena> Create(int64_t chunk_bytes,
                                               MakeChunk make_chunk);
 

@@ -10,11 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "base/version.h"
+#include "kernels/formats/weights_decoder.h"
+#include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/kept_memory.h"
 #include "kernels/matrix/types.h"
 #include "kernels/matrix/weights.h"
@@ -108,17 +111,97 @@ absl::Status WritePanels(const WeightsHeader& header, WeightsSink* sink) {
   return sink->SetTensorScale(0.25f);
 }
 
-// What the backend makes of the layer. UNIMPLEMENTED if it offers none such.
-absl::StatusOr<KeptLayer> Repack(const WeightsHeader& header,
-                                 Backend* backend) {
+WeightsSpec Spec(WireFormat format) {
+  WeightsSpec spec;
+  spec.format = format;
+  spec.n = 128;
+  spec.k = 256;
+  return spec;
+}
+
+std::vector<WeightsSpec> GoldenSpecs() {
+  std::vector<WeightsSpec> specs;
+  for (int bits = 2; bits <= 5; ++bits) {
+    specs.push_back(Spec(WireFormat::kKbit));
+    specs.back().bits = bits;
+    specs.back().scale_type =
+        bits % 2 == 0 ? ScaleType::kE4m4 : ScaleType::kFloat32;
+    if (bits == 4) specs.back().kbit_layout = KbitLayout::kTiled;
+    specs.back().has_codebook = bits == 5;
+  }
+  specs.push_back(Spec(WireFormat::kQ4_0));
+  for (const TernaryCoding coding :
+       {TernaryCoding::kInt8, TernaryCoding::kPacked012}) {
+    specs.push_back(Spec(WireFormat::kTernary));
+    specs.back().ternary_coding = coding;
+  }
+  for (const Int4Layout layout : {Int4Layout::kPlain, Int4Layout::kGptqV1,
+                                  Int4Layout::kGptqV2, Int4Layout::kAwq}) {
+    specs.push_back(Spec(WireFormat::kInt4));
+    specs.back().int4_layout = layout;
+    specs.back().group_size = 128;
+    specs.back().has_zeros = layout == Int4Layout::kPlain;
+  }
+  for (const QuantizeTarget target :
+       {QuantizeTarget::kNone, QuantizeTarget::kKbit, QuantizeTarget::kQ4_0,
+        QuantizeTarget::kInt4, QuantizeTarget::kTernary}) {
+    specs.push_back(Spec(WireFormat::kDense));
+    specs.back().dense_type = FloatType::kFloat32;
+    specs.back().quantize_to = target;
+    specs.back().has_bias = target == QuantizeTarget::kNone;
+    if (target == QuantizeTarget::kKbit) specs.back().bits = 3;
+    if (target == QuantizeTarget::kInt4) specs.back().group_size = 32;
+  }
+  return specs;
+}
+
+// Bytes that the section may have: floats are finite and positive.
+std::vector<uint8_t> SectionBytes(const WeightsSpec& spec,
+                                  const SectionSize& section) {
+  const bool is_nibbles =
+      spec.format == WireFormat::kKbit || spec.format == WireFormat::kInt4;
+  const bool is_code = section.section == Section::kCodes;
+  if (is_code && spec.format == WireFormat::kTernary) {
+    return GoldenBytes(section.bytes, 1);
+  }
+  if (section.section == Section::kZeros) {
+    return GoldenBytes(section.bytes, 15);
+  }
+  return GoldenBytes(section.bytes, is_code && is_nibbles ? 0xff : 0x3f);
+}
+
+absl::Status WriteDecoded(const WeightsSpec& spec, WeightsSink* sink) {
+  const auto decoder = NewWeightsDecoder(spec, sink);
+  for (const SectionSize& section : SectionsOf(spec)) {
+    RETURN_IF_ERROR(
+        decoder->Append(section.section, SectionBytes(spec, section)));
+  }
+  return decoder->Finish().status();
+}
+
+// Adds what the backend makes of a layer that `write` writes; nothing if it
+// offers none such.
+absl::Status AddLayer(Backend* backend,
+                      absl::FunctionRef<absl::Status(WeightsSink*)> write,
+                      Sha256* hash) {
   ASSIGN_OR_RETURN(const auto builder, backend->NewBuilder());
-  RETURN_IF_ERROR(builder->Begin(header));
-  RETURN_IF_ERROR(WritePanels(header, builder.get()));
-  ASSIGN_OR_RETURN(const auto resident, builder->Finish());
-  const std::optional<KeptLayer> place =
-      backend->kept_memory()->PlaceOf(*resident);
-  CHECK(place.has_value()) << "its layers are in kept memory";
-  return *place;
+  const absl::Status written = write(builder.get());
+  std::string bytes;
+  if (written.ok()) {
+    ASSIGN_OR_RETURN(const auto resident, builder->Finish());
+    const std::optional<KeptLayer> place =
+        backend->kept_memory()->PlaceOf(*resident);
+    CHECK(place.has_value()) << "its layers are in kept memory";
+    AppendInteger<int64_t>(place->size_bytes, &bytes);
+    AppendInteger<uint64_t>(place->checksum, &bytes);
+    bytes += place->detail;
+  } else if (!absl::IsUnimplemented(written)) {
+    return written;
+  }
+  std::string size;
+  AppendInteger<uint64_t>(bytes.size(), &size);
+  hash->Update(size + bytes);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -127,17 +210,17 @@ absl::StatusOr<Sha256Digest> LayoutKeyOf(Backend* backend) {
   Sha256 hash;
   hash.Update(absl::StrCat(kVersion, "\n", backend->describe().name, "\n"));
   for (const WeightsHeader& header : GoldenLayers()) {
-    const absl::StatusOr<KeptLayer> layer = Repack(header, backend);
-    std::string bytes;
-    if (layer.ok()) {
-      AppendInteger<int64_t>(layer->size_bytes, &bytes);
-      AppendInteger<uint64_t>(layer->checksum, &bytes);
-      bytes += layer->detail;
-    } else if (!absl::IsUnimplemented(layer.status())) {
-      return layer.status();
-    }
-    AppendInteger<uint64_t>(bytes.size(), &bytes);
-    hash.Update(bytes);
+    const auto write = [&header](WeightsSink* sink) {
+      const absl::Status begun = sink->Begin(header);
+      return begun.ok() ? WritePanels(header, sink) : begun;
+    };
+    RETURN_IF_ERROR(AddLayer(backend, write, &hash));
+  }
+  for (const WeightsSpec& spec : GoldenSpecs()) {
+    const auto write = [&spec](WeightsSink* sink) {
+      return WriteDecoded(spec, sink);
+    };
+    RETURN_IF_ERROR(AddLayer(backend, write, &hash));
   }
   return hash.Finish();
 }

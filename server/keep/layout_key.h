@@ -11,9 +11,10 @@
 
 namespace qgemm {
 
-// Has the backend repack small layers of fixed bytes, of every kind that it
-// offers, and hashes what it made of them, their places aside, and the version
-// of the program. The backend has kept memory. Errors: NewBuilder's.
+// Has small layers of fixed bytes decoded and repacked, of every wire format
+// and every kind that the backend offers, and hashes what became of them, their
+// places aside, and the version of the program. The backend has kept memory.
+// Errors: NewBuilder's.
 absl::StatusOr<Sha256Digest> LayoutKeyOf(Backend* backend);
 
 }  // namespace qgemm

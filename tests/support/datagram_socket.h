@@ -6,9 +6,11 @@
 #define QGEMM_TESTS_SUPPORT_DATAGRAM_SOCKET_H_
 
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 
 #include <cstddef>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,25 @@ class DatagramSocket {
     const ssize_t size = recv(fd_.get(), buffer, sizeof(buffer), 0);
     CHECK_GE(size, 0);
     return std::string(buffer, size);
+  }
+
+  // Waits for a datagram, and returns the descriptor that came with it; none if
+  // none did.
+  FileDescriptor NextDescriptor() {
+    char buffer[4096];
+    iovec bytes = {buffer, sizeof(buffer)};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message = {};
+    message.msg_iov = &bytes;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    CHECK_GE(recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC), 0);
+    const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    if (header == nullptr) return FileDescriptor();
+    int descriptor = -1;
+    std::memcpy(&descriptor, CMSG_DATA(header), sizeof(descriptor));
+    return FileDescriptor(descriptor);
   }
 
   // Those that have come and nobody has taken.
