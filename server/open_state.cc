@@ -15,9 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "server/keep/layout_key.h"
+#include "server/keep/kept_layers.h"
 #include "server/part_options.h"
-#include "server/weights/inheritance.h"
+#include "server/weights/layer_loader.h"
 
 namespace qgemm {
 namespace {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds qgemm and installs it under a prefix:
-#   bin/        qgemm_server, qgemm, qgemm_loadtest
+#   bin/        qgemm_server, qgemm_holder, qgemm, qgemm_loadtest
 #   include/qgemm/  the client library's headers, included as <qgemm/client.h>
 #   lib/        libqgemm_client.a, pkgconfig/qgemm.pc, cmake/qgemm/
 #   share/qgemm/    the protos, the demo's weights and scripts, the load test's
@@ -20,7 +20,8 @@ readonly VERSION
 }
 readonly LIBRARY=//client:client
 readonly BINARIES=(
-  //server:qgemm_server //cli:qgemm //loadtest:qgemm_loadtest
+  //server:qgemm_server //server/keep:qgemm_holder //cli:qgemm
+  //loadtest:qgemm_loadtest
 )
 
 usage() {

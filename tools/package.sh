@@ -3,7 +3,7 @@
 #
 # Builds qgemm for other machines, by --config=portable, and lays it out in
 # dist/qgemm-bundle beside dist/qgemm-bundle.tar.xz:
-#   bin/    qgemm_server, qgemm, qgemm_loadtest, kernel_bench,
+#   bin/    qgemm_server, qgemm_holder, qgemm, qgemm_loadtest, kernel_bench,
 #           minimal_client
 #   tests/  the conformance suite, the tests of the CUDA backend and that of a
 #           server whose backend fails, for which server/ links to bin/
@@ -26,7 +26,8 @@ readonly MAX_BYTES=$((40 * 1000 * 1000))
 readonly BUNDLE=dist/qgemm-bundle
 readonly FAILURE_TEST=//tests/end_to_end:failing_process_test
 readonly BINARIES=(
-  //server:qgemm_server //cli:qgemm //loadtest:qgemm_loadtest
+  //server:qgemm_server //server/keep:qgemm_holder //cli:qgemm
+  //loadtest:qgemm_loadtest
   //bench:backend_bench //bench:kernel_bench //bench:minimal_client
 )
 # Libraries of libc, which every machine has.

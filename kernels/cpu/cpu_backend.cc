@@ -26,7 +26,6 @@
 #include "base/status_macros.h"
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/batch_runner.h"
-#include "kernels/cpu/cpu_kept_memory.h"
 #include "kernels/cpu/cpu_program.h"
 #include "kernels/cpu/cpu_weights.h"
 #include "kernels/cpu/program_executor.h"

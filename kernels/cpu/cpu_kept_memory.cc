@@ -3,8 +3,6 @@
 // A memfd is sealed against other sizes, so that nobody's truncation makes an
 // access to it fail.
 
-#include "kernels/cpu/cpu_kept_memory.h"
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

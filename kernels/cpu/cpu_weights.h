@@ -9,16 +9,19 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/byte_budget.h"
+#include "base/file_descriptor.h"
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/microkernels/microkernel.h"
 #include "kernels/host/weights_arena.h"
 #include "kernels/matrix/backend.h"
+#include "kernels/matrix/kept_memory.h"
 #include "kernels/matrix/types.h"
 #include "kernels/matrix/weights.h"
 
@@ -137,6 +140,32 @@ class CpuWeightsBuilder final : public WeightsBuilder {
   const BackendLimits limits_;
   const CpuWeightsMemory memory_;
   CpuWeightsParts parts_;
+};
+
+// Layers in memfds, which outlive the process as long as somebody has a copy of
+// the descriptor. Thread-safe.
+class CpuKeptMemory final : public KeptMemory {
+ public:
+  // Checks what it inherits by the limits. `budget` counts all layers and must
+  // outlive it.
+  CpuKeptMemory(const BackendLimits& limits, ByteBudget* budget);
+
+  KeptDevice device() const override { return {}; }
+  std::optional<KeptLayer> PlaceOf(
+      const ResidentWeights& weights) const override;
+  void Watch(ChunkWatcher* watcher) override { arena_->Watch(watcher); }
+  absl::Status Adopt(uint32_t chunk, int64_t size_bytes,
+                     FileDescriptor descriptor) override;
+  absl::StatusOr<std::shared_ptr<const ResidentWeights>> Inherit(
+      const KeptLayer& layer) override;
+  void EndAdoption() override { arena_->EndAdoption(); }
+
+  const std::shared_ptr<WeightsArena>& arena() const { return arena_; }
+
+ private:
+  const BackendLimits limits_;
+  ByteBudget* const budget_;
+  const std::shared_ptr<WeightsArena> arena_;
 };
 
 }  // namespace qgemm::cpu

@@ -201,7 +201,7 @@ class CudaBackend final : public Backend, private ProgramRunner {
   }
 
   BackendMemory memory() const override {
-    // What the last server left counted as in use when the GPU was opened.
+    // Memory that the last server left was in use when the GPU was opened.
     const int64_t adopted_bytes = kept_ == nullptr ? 0 : kept_->adopted_bytes();
     return {weights_budget_->used_bytes(), staging_.held_bytes(),
             device_.total_bytes, staging_.leased_bytes(),

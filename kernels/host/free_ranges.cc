@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-
-#include "kernels/host/free_ranges.h"
+//
+// Ranges are kept merged, so that a place is in one of them or not free.
 
 #include <iterator>
 #include <limits>
+#include <map>
+#include <optional>
 
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "kernels/host/weights_arena.h"
 
 namespace qgemm {
 

@@ -28,7 +28,7 @@ std::shared_ptr<WeightsArena> WeightsArena::Create(int64_t chunk_bytes,
 absl::StatusOr<ArenaPlace> WeightsArena::Allocate(int64_t size_bytes) {
   MutexLock lock(&mutex_);
   for (auto& [number, chunk] : chunks_) {
-    // What an adopted chunk has is not known before all has been inherited.
+    // Places in an adopted chunk are not known before all is inherited.
     if (chunk.is_adopted && is_adopting_) continue;
     const std::optional<int64_t> offset = chunk.ranges.Take(size_bytes);
     if (offset.has_value()) return PlaceAt(number, chunk, *offset, size_bytes);
@@ -74,7 +74,7 @@ absl::StatusOr<uint32_t> WeightsArena::AddChunk(int64_t size_bytes) {
 void WeightsArena::Give(const ArenaPlace& place) {
   MutexLock lock(&mutex_);
   Chunk& chunk = chunks_.at(place.chunk());
-  // What was not inherited may yet be, by another record.
+  // Bytes that were not inherited may yet be, by another record.
   if (!chunk.is_adopted || !is_adopting_) {
     chunk.memory->Discard(place.offset_bytes(), place.size_bytes());
   }

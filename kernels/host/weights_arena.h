@@ -10,16 +10,43 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
-#include "kernels/host/free_ranges.h"
 #include "kernels/matrix/kept_memory.h"
 
 namespace qgemm {
+
+// Places begin, and end, on multiples of that.
+inline constexpr int64_t kPlaceStepBytes = 256;
+
+// Free bytes of one chunk: decides places only. Not thread-safe.
+class FreeRanges {
+ public:
+  // All of a chunk of that size, a multiple of the step, is free.
+  explicit FreeRanges(int64_t size_bytes);
+
+  // Takes the smallest free range that has room, of several the first, and
+  // returns the offset of the place. nullopt: there is none.
+  std::optional<int64_t> Take(int64_t size_bytes);
+  // Takes that place; false if it is not free, not in the chunk, or not on the
+  // step.
+  bool TakeAt(int64_t offset_bytes, int64_t size_bytes);
+  // Gives back a place that was taken, whole.
+  void Give(int64_t offset_bytes, int64_t size_bytes);
+
+  bool all_free() const;
+  int64_t free_bytes() const { return free_bytes_; }
+
+ private:
+  const int64_t size_bytes_;
+  int64_t free_bytes_;
+  std::map<int64_t, int64_t> free_;  // end by begin; none touch
+};
 
 // Memory that is a file descriptor. Gives both up at the end.
 class ArenaChunk {
@@ -90,7 +117,7 @@ class WeightsArena : public std::enable_shared_from_this<WeightsArena> {
   // or not there).
   absl::StatusOr<ArenaPlace> Take(const KeptLayer& layer);
 
-  // Of adopted chunks that are still there.
+  // Bytes of adopted chunks that are still there.
   int64_t adopted_bytes() const;
 
  private:

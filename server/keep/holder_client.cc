@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "server/keep/holder_client.h"
-
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -17,6 +15,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "server/keep/holder_packets.h"
+#include "server/keep/holders.h"
 
 namespace qgemm {
 namespace {

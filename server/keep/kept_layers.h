@@ -17,6 +17,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "base/sha256.h"
+#include "kernels/matrix/backend.h"
 #include "kernels/matrix/kept_memory.h"
 #include "server/keep/descriptor_holder.h"
 #include "server/keep/manifest.h"
@@ -25,6 +27,13 @@
 namespace qgemm {
 
 class ManifestSlots;
+
+// A key of the code and the device that the bytes of layers depend on.
+// Has small layers of fixed bytes decoded and repacked, of every wire format
+// and every kind that the backend offers, and hashes what became of them, their
+// places aside, and the version of the program. The backend has kept memory.
+// Errors: NewBuilder's.
+absl::StatusOr<Sha256Digest> LayoutKeyOf(Backend* backend);
 
 // A layer's record in the manifest, which counts until this goes: before the
 // layer's memory does. Move-only; null: the layer does not outlive the server.

@@ -2,8 +2,6 @@
 //
 // Layers have a ragged edge on each side of a tile, and groups of each size.
 
-#include "server/keep/layout_key.h"
-
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -21,6 +19,7 @@
 #include "kernels/matrix/kept_memory.h"
 #include "kernels/matrix/types.h"
 #include "kernels/matrix/weights.h"
+#include "server/keep/kept_layers.h"
 
 namespace qgemm {
 namespace {

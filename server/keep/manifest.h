@@ -23,7 +23,7 @@ inline constexpr int64_t kManifestSlotBytes = 4096;
 // The first word of a record that counts; any other value: of none.
 inline constexpr uint64_t kValidRecord = 0x9e6d5ab1c7f3248d;
 
-// What the layers' bytes depend on.
+// All that the layers' bytes depend on.
 struct ManifestHeader {
   KeptDevice device;
   Sha256Digest layout_key = {};

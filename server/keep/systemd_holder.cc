@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "server/keep/systemd_holder.h"
-
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "server/keep/holders.h"
 
 namespace qgemm {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-
-#include "server/weights/inheritance.h"
+//
+// Threads take the records in turn; each layer stands for itself.
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "server/weights/layer_loader.h"
 
 namespace qgemm {
 namespace {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Brings layers from the disk into the backend's memory: all of them after a
-// start, and those that requests wait for before any other.
+// start, and those that requests wait for before any other. Or takes over those
+// that the last server left in memory.
 
 #ifndef QGEMM_SERVER_WEIGHTS_LAYER_LOADER_H_
 #define QGEMM_SERVER_WEIGHTS_LAYER_LOADER_H_
@@ -24,6 +25,7 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "kernels/matrix/backend.h"
+#include "server/keep/kept_layers.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -139,6 +141,20 @@ class LayerLoader {
   std::set<std::string> loading_first_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };
+
+// Layers that the last server left in memory.
+struct InheritedLayers {
+  int64_t layers = 0;
+  int64_t bytes = 0;
+  int64_t dropped_layers = 0;  // of sound records
+  absl::Duration took;
+};
+
+// Makes the layers resident whose names the store has and whose bytes are what
+// they were, and drops the others. `threads` of them read at one time. Once,
+// before the store is used.
+InheritedLayers InheritLayers(int threads, KeptLayers* kept,
+                              WeightStore* store);
 
 }  // namespace qgemm
 

@@ -25,7 +25,6 @@ namespace qgemm {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr int64_t kN = 256;
 constexpr int64_t kK = 256;

@@ -17,7 +17,8 @@ readonly CLEAN_ROOT="$CACHE_DIR/debian12-root.tar"
 readonly CLEAN_PACKAGES=systemd-sysv,dbus,libprometheus-cpp-core1.0
 readonly SERVER=unix:/run/qgemm/socket
 readonly NOBODY=65534
-readonly TARGETS=(//server:qgemm_server //cli:qgemm //loadtest:qgemm_loadtest)
+readonly TARGETS=(//server:qgemm_server //server/keep:qgemm_holder //cli:qgemm
+  //loadtest:qgemm_loadtest)
 WORK="$(mktemp -d)"
 readonly WORK ROOT="$WORK/root"
 container=""
@@ -154,7 +155,7 @@ documented_commands_run() {
 tools/setup.sh deploy
 mkdir -p "$WORK/bin" "$ROOT" "$CACHE_DIR"
 if [ "$#" -ge 1 ]; then
-  cp -t "$WORK/bin" "$1"/{qgemm_server,qgemm,qgemm_loadtest}
+  cp -t "$WORK/bin" "$1"/{qgemm_server,qgemm_holder,qgemm,qgemm_loadtest}
 else
   build_binaries
 fi

@@ -6,7 +6,8 @@
 # folder of tools/install.sh also libqgemm-dev, the client library.
 #
 # Usage: tools/package/deb.sh BINARIES OUT [REVISION [PREFIX]]
-# BINARIES holds qgemm_server, qgemm and qgemm_loadtest; REVISION is 1 by default.
+# BINARIES holds qgemm_server, qgemm_holder, qgemm and qgemm_loadtest; REVISION is 1
+# by default.
 set -euo pipefail
 
 [ "$#" -ge 2 ] || {
@@ -26,7 +27,7 @@ trap 'rm -rf "$WORK"' EXIT
 VERSION="$(sed -n 's/.*kVersion\[\] = "\(.*\)";/\1/p' base/version.h)-$REVISION"
 ARCHITECTURE="$(dpkg --print-architecture)"
 readonly VERSION ARCHITECTURE
-readonly PROGRAMS=(qgemm_server qgemm qgemm_loadtest)
+readonly PROGRAMS=(qgemm_server qgemm_holder qgemm qgemm_loadtest)
 readonly DOCUMENTS=(docs/deployment.md docs/operations.md docs/metrics.md SECURITY.md)
 
 install_programs() {

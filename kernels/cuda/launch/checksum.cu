@@ -13,7 +13,7 @@ constexpr int kThreads = 512;
 constexpr int kBlocks = 1056;  // eight waves of an H200's SMs
 constexpr int kWordsOfRead = 2;
 
-// Of the words past the last whole 16 bytes; the last one may be in part.
+// Terms of the words past the last whole 16 bytes; the last may be in part.
 __device__ uint64_t SumOfRest(const uint8_t* data, int64_t size_bytes) {
   uint64_t sum = 0;
   for (int64_t at = size_bytes / 16 * 16; at < size_bytes; at += 8) {

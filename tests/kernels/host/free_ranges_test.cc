@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-
-#include "kernels/host/free_ranges.h"
+//
+// Places in one chunk.
 
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/checked_math.h"
+#include "kernels/host/weights_arena.h"
 #include "tests/support/seeds.h"
 
 namespace qgemm {

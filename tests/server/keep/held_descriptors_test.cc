@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-
-#include "server/keep/held_descriptors.h"
+//
+// The table of qgemm_holder, without sockets.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "absl/strings/str_cat.h"
+#include "server/keep/holder.h"
 
 namespace qgemm {
 namespace {

@@ -21,8 +21,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "server/keep/holder_client.h"
 #include "server/keep/holder_packets.h"
+#include "server/keep/holders.h"
 #include "tests/support/temporary_folder.h"
 
 namespace qgemm {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-
-#include "server/keep/layout_key.h"
+//
+// The key by which a server knows that layers in memory are as it makes them.
 
 #include <gtest/gtest.h>
 
 #include <memory>
 
 #include "kernels/backends/backends.h"
+#include "server/keep/kept_layers.h"
 
 namespace qgemm {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is read from a manifest is what was written to it, or nothing.
+// Records are read from a manifest as they were written, or not at all.
 
 #include "server/keep/manifest.h"
 

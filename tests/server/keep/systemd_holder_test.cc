@@ -2,8 +2,6 @@
 //
 // Descriptors that systemd passes, and those that it is asked to keep.
 
-#include "server/keep/systemd_holder.h"
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "server/keep/holders.h"
 #include "tests/support/datagram_socket.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/temporary_folder.h"
