@@ -180,6 +180,36 @@ TEST_P(KeptMemoryTest, WhatIsNotTheElderLayerIsRefused) {
   EXPECT_TRUE(memory->Inherit(place).ok());
 }
 
+// The manifest's checksums keep such bytes away; here they get this far.
+TEST_P(KeptMemoryTest, NoDetailOrPlaceCrashesTheHeir) {
+  for (const char* const name : {"q4_0", "dense_fp16"}) {
+    const CanonicalWeights weights =
+        RandomWeights(WeightsRecipeNamed(name), 64, 256, &random_);
+    const auto resident = LoadWhole(elder_.get(), weights);
+    const KeptLayer place = PlaceOf(*resident);
+    auto heir = NewBackend();
+    ASSERT_TRUE(heir.ok()) << heir.status();
+    KeptMemory* const memory = (*heir)->kept_memory();
+    auto& chunk = holder_.chunks.at(place.chunk);
+    ASSERT_EQ(memory->Adopt(place.chunk, chunk.size_bytes,
+                            FileDescriptor(fcntl(chunk.descriptor.get(),
+                                                 F_DUPFD_CLOEXEC, 0))),
+              absl::OkStatus());
+    for (int i = 0; i < 3000; ++i) {
+      KeptLayer other = place;
+      for (int64_t change = RandomInt(1, 4, &random_); change > 0; --change) {
+        const int64_t at = RandomInt(0, other.detail.size() - 1, &random_);
+        other.detail[at] = static_cast<char>(random_());
+      }
+      if (RandomInt(0, 3, &random_) == 0) other.size_bytes = random_() >> 20;
+      if (RandomInt(0, 3, &random_) == 0) other.offset_bytes = random_() >> 20;
+      const auto inherited = memory->Inherit(other);
+      if (!inherited.ok()) continue;
+      EXPECT_EQ((*inherited)->resident_bytes(), place.size_bytes);
+    }
+  }
+}
+
 TEST_P(KeptMemoryTest, AChunkGoesWithItsLastLayer) {
   const CanonicalWeights weights =
       RandomWeights(WeightsRecipeNamed("q4_0"), 64, 256, &random_);

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <string>
 
+#include "absl/strings/string_view.h"
+#include "base/crc32c.h"
 #include "tests/support/seeds.h"
 
 namespace qgemm {
@@ -86,6 +88,23 @@ TEST(ManifestTest, NoOtherBytesAreARecord) {
     }
     if (other == slot) continue;
     EXPECT_FALSE(DecodeManifestRecord(other).has_value());
+  }
+}
+
+TEST(ManifestTest, FieldsOfAnySizeAreReadWithinTheSlot) {
+  RandomGenerator random(FreshSeed());
+  constexpr size_t kFields = 12;
+  for (int i = 0; i < 5000; ++i) {
+    std::string slot = Valid(*EncodeManifestRecord(Record()));
+    for (int64_t change = RandomInt(1, 8, &random); change > 0; --change) {
+      slot[RandomInt(kFields, 200, &random)] = static_cast<char>(random());
+    }
+    // The checksum that it should have, so that fields are reached.
+    const uint32_t crc = Crc32c(absl::string_view(slot).substr(kFields));
+    std::memcpy(slot.data() + sizeof(kValidRecord), &crc, sizeof(crc));
+    const auto read = DecodeManifestRecord(slot);
+    if (!read.has_value()) continue;
+    EXPECT_EQ(Valid(*EncodeManifestRecord(*read)), slot);
   }
 }
 
