@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
@@ -190,8 +191,16 @@ class ProgramSoakTest : public testing::Test {
                         " on");
   }
 
+  // A connect that is on its way is sometimes taken by gRPC for one that failed
+  // (it looks at errno late), and made again a second later.
+  static void AwaitConnection(const Client& client) {
+    EXPECT_TRUE(client.channel()->WaitForConnected(
+        std::chrono::system_clock::now() + std::chrono::seconds(20)));
+  }
+
   void CallInTurn(int64_t rows, uint64_t seed) {
     const Client client = server_.NewClient();
+    AwaitConnection(client);
     RandomGenerator random(seed);
     while (rows > 0 && !HasFailure()) {
       const Case& work = cases_[random() % cases_.size()];
@@ -203,13 +212,16 @@ class ProgramSoakTest : public testing::Test {
   // Requests for the same work one behind the other, so that some find others
   // waiting that they can share a launch with.
   void Stream(int64_t rows, uint64_t seed) {
-    StreamClient stream(server_.NewClient());
+    const Client client = server_.NewClient();
+    AwaitConnection(client);
+    StreamClient stream(client);
     RandomGenerator random(seed);
     uint64_t id = 0;
     while (rows > 0 && !HasFailure()) {
       const Case& work = cases_[random() % cases_.size()];
       for (int64_t i = 0; i < kBurst; ++i) {
-        ASSERT_TRUE(stream.Write(OpenOf(++id, work)));
+        if (stream.Write(OpenOf(++id, work))) continue;
+        FAIL() << "the stream ended: " << stream.Finish().error_message();
       }
       for (int64_t i = 0; i < kBurst; ++i) {
         const StreamedAnswer answer = stream.ReadOne();

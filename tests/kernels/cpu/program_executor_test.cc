@@ -131,7 +131,7 @@ class LoadedLayer {
         Checked(worked.program, loaded.shapes));
     WeightsOfProgram weights;
     for (const CanonicalWeights* layer : loaded.In(*checked)) {
-      CpuWeightsBuilder builder(limits_, &budget_);
+      CpuWeightsBuilder builder(limits_, {&budget_, nullptr});
       CHECK_OK(WriteWhole(*layer, &builder));
       auto resident = builder.Finish();
       CHECK_OK(resident.status());
