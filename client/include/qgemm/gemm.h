@@ -122,8 +122,8 @@ class CallHandle {
       : cancel_(std::move(cancel)) {}
 
   // Ends the call with CANCELLED unless its answer has come; the callback runs
-  // all the same. No effect on a call that has ended, nor on one by a lane whose
-  // result is written to lane memory: it ends with the answer.
+  // all the same. No effect on a call that has ended, nor on one by a lane
+  // whose result is written to lane memory: it ends with the answer.
   void Cancel() const {
     if (cancel_ != nullptr) cancel_();
   }
