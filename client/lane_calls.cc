@@ -203,10 +203,11 @@ std::optional<absl::StatusOr<RunResult>> LaneCalls::Run(
 class LaneCalls::CancelWay {
  public:
   // The call goes by the lane, unless it goes by gRPC already.
-  void SetLane(std::weak_ptr<ClientLane> lane, LaneSlot slot) {
+  void SetLane(const std::shared_ptr<ClientLane>& lane, LaneSlot slot) {
     MutexLock lock(&mutex_);
-    lane_ = std::move(lane);
+    lane_ = lane;
     slot_ = slot;
+    if (is_cancelled_) lane->Cancel(slot);
   }
   // It goes on by gRPC.
   void SetCall(CallHandle call) {

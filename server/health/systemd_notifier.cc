@@ -20,7 +20,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/types/span.h"
 #include "base/log.h"
+#include "base/passed_descriptors.h"
 #include "base/status_macros.h"
 
 namespace qgemm {
@@ -143,21 +145,14 @@ bool SystemdNotifier::Send(absl::string_view message, int descriptor) {
   const auto length =
       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + socket_.size());
   iovec bytes = {const_cast<char*>(message.data()), message.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr datagram = {};
   datagram.msg_name = &address;
   datagram.msg_namelen = length;
   datagram.msg_iov = &bytes;
   datagram.msg_iovlen = 1;
-  if (descriptor >= 0) {
-    datagram.msg_control = control;
-    datagram.msg_controllen = sizeof(control);
-    cmsghdr* const header = CMSG_FIRSTHDR(&datagram);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(header), &descriptor, sizeof(descriptor));
-  }
+  PassedDescriptors passed;
+  passed.AddTo(&datagram,
+               absl::MakeConstSpan(&descriptor, descriptor < 0 ? 0 : 1));
   if (sendmsg(fd_.get(), &datagram, MSG_NOSIGNAL) >= 0) {
     return true;
   }

@@ -11,6 +11,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "base/passed_descriptors.h"
 
 namespace qgemm {
 namespace {
@@ -36,19 +38,12 @@ absl::Status SendHolderPacket(int socket, absl::string_view word,
   std::string packet(word);
   if (!name.empty()) absl::StrAppend(&packet, " ", name);
   iovec bytes = {packet.data(), packet.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message = {};
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
-  if (descriptor >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &descriptor, sizeof(descriptor));
-  }
+  PassedDescriptors passed;
+  passed.AddTo(&message,
+               absl::MakeConstSpan(&descriptor, descriptor < 0 ? 0 : 1));
   ssize_t sent = 0;
   do {
     sent = sendmsg(socket, &message, MSG_NOSIGNAL);

@@ -11,12 +11,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
+#include "base/passed_descriptors.h"
 
 namespace qgemm {
 namespace {
-
-constexpr size_t kMostDescriptors = 3;
 
 // Takes a descriptor that came with the message.
 FileDescriptor DescriptorOf(msghdr* message) {
@@ -68,23 +66,12 @@ absl::StatusOr<ReceivedPacket> ReceivePacket(int socket,
 
 absl::Status SendPacket(int socket, absl::string_view packet,
                         absl::Span<const int> descriptors) {
-  CHECK_LE(descriptors.size(), kMostDescriptors);
   iovec bytes = {const_cast<char*>(packet.data()), packet.size()};
-  alignas(
-      cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int))] = {};
   msghdr message = {};
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
-  if (!descriptors.empty()) {
-    const size_t size = descriptors.size() * sizeof(int);
-    message.msg_control = control;
-    message.msg_controllen = CMSG_SPACE(size);
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(size);
-    std::memcpy(CMSG_DATA(header), descriptors.data(), size);
-  }
+  PassedDescriptors passed;
+  passed.AddTo(&message, descriptors);
   if (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
     return absl::OkStatus();
   }

@@ -21,8 +21,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "base/check.h"
 #include "base/host_device.h"
+#include "base/passed_descriptors.h"
 #include "lane/doorbell.h"
 
 namespace qgemm {
@@ -50,20 +52,11 @@ std::string PacketOf(Message message, lane::MessageKind kind,
 void SendPacket(int socket, const std::string& packet,
                 const std::vector<int>& descriptors = {}) {
   iovec part = {const_cast<char*>(packet.data()), packet.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(3 * sizeof(int))> control = {};
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  if (!descriptors.empty()) {
-    message.msg_control = control.data();
-    message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
-    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
-    std::memcpy(CMSG_DATA(rights), descriptors.data(),
-                descriptors.size() * sizeof(int));
-  }
+  PassedDescriptors passed;
+  passed.AddTo(&message, descriptors);
   (void)sendmsg(socket, &message, MSG_NOSIGNAL);
 }
 

@@ -178,6 +178,21 @@ TEST_F(LaneAsyncTest, CancelledCallEndsAndItsMemoryComesBackWithTheAnswer) {
   }
 }
 
+TEST_F(LaneAsyncTest, CallIsCancelledBeforeItsTargetIsOpen) {
+  for (int i = 0; i < 20; ++i) {
+    const auto client = Connect();
+    lane_.CloseGate();
+    std::promise<absl::Status> status;
+    client
+        ->GemmAsync(
+            Request(),
+            [&](const Result& result) { status.set_value(result.status()); })
+        .Cancel();
+    EXPECT_EQ(status.get_future().get().code(), absl::StatusCode::kCancelled);
+    lane_.OpenGate();
+  }
+}
+
 TEST_F(LaneAsyncTest, CancelReachesACallThatWentOnByGrpc) {
   const auto client = Connect();
   std::promise<void> entered;
@@ -250,10 +265,7 @@ TEST_F(LaneAsyncTest, CallsOfBothKindsGetTheirOwnAnswers) {
     for (int number = 0; number < 4; ++number) {
       threads.emplace_back([&, number] {
         for (int i = 0; i < 300; ++i) {
-          std::vector<uint8_t> a(kM * kK * 2);
-          for (size_t j = 0; j < a.size(); ++j) {
-            a[j] = static_cast<uint8_t>(number * 31 + i * 7 + j);
-          }
+          const std::vector<uint8_t> a = OperandOf(number, i);
           GemmRequest request = Request();
           request.a = a;
           const Result result = i % 40 < 25 ? client->Gemm(request)

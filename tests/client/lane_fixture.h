@@ -60,6 +60,15 @@ class LaneFixture : public testing::Test {
     return request;
   }
 
+  // A of a thread's i-th request.
+  static std::vector<uint8_t> OperandOf(int thread, int i) {
+    std::vector<uint8_t> a(kM * kK * 2);
+    for (size_t j = 0; j < a.size(); ++j) {
+      a[j] = static_cast<uint8_t>(thread * 31 + i * 7 + j);
+    }
+    return a;
+  }
+
   // Answer of the lane to Request().
   std::string LaneAnswer() const {
     return std::string(a_.begin(), a_.begin() + kCBytes);

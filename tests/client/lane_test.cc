@@ -302,10 +302,7 @@ TEST_F(LaneTest, ManyThreadsGetTheirOwnAnswers) {
   for (int number = 0; number < 8; ++number) {
     threads.emplace_back([&, number] {
       for (int i = 0; i < 300; ++i) {
-        std::vector<uint8_t> a(kM * kK * 2);
-        for (size_t j = 0; j < a.size(); ++j) {
-          a[j] = static_cast<uint8_t>(number * 31 + i * 7 + j);
-        }
+        const std::vector<uint8_t> a = OperandOf(number, i);
         GemmRequest request = Request();
         request.a = a;
         std::vector<uint8_t> c(kCBytes);

@@ -15,7 +15,9 @@
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "base/check.h"
+#include "base/passed_descriptors.h"
 #include "lane/doorbell.h"
 
 namespace qgemm {
@@ -130,19 +132,12 @@ LaneReply<lane::Attached> RawLane::Attach(int descriptor, uint64_t bytes) {
   attach.header.kind = lane::MessageKind::kAttach;
   attach.bytes = bytes;
   iovec part = {&attach, sizeof(attach)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  if (descriptor >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
-  }
+  PassedDescriptors passed;
+  passed.AddTo(&message,
+               absl::MakeConstSpan(&descriptor, descriptor < 0 ? 0 : 1));
   CHECK_GT(sendmsg(socket_.get(), &message, MSG_NOSIGNAL), 0);
   const std::optional<std::string> packet = Receive();
   CHECK(packet.has_value() && KindOf(*packet) == lane::MessageKind::kAttached);

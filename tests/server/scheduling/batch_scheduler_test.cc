@@ -23,9 +23,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Optional;
 
-constexpr auto kAsync = ExecutionHint::kAsync;
-constexpr auto kInline = ExecutionHint::kMayRunInline;
-
 TEST_F(BatchSchedulerTest, RunsRequestsFirstInFirstOut) {
   Start(OneLaunch());
   for (int64_t number = 0; number < 5; ++number) Enqueue(number);
@@ -54,80 +51,6 @@ TEST_F(BatchSchedulerTest, MergesWhatMayRunTogetherIfThePolicySaysSo) {
   StopAfterFinishingAll();
   EXPECT_THAT(sink_.sizes(), ElementsAre(1, 4, 1));
   EXPECT_THAT(sink_.rows(), ElementsAre(1, 2, 3, 4, 6, 5));
-}
-
-TEST_F(BatchSchedulerTest, ABatchBesideNoneIsAlone) {
-  Start(SchedulerOptions());
-  Enqueue(1);
-  EXPECT_TRUE(sink_.Finish(0));
-  Enqueue(2);
-  Enqueue(3);
-  EXPECT_THAT(sink_.hints(), ElementsAre(kInline, kInline, kAsync));
-}
-
-// The end of another launch starts it, on a thread that has others to end.
-TEST_F(BatchSchedulerTest, ABatchThatWaitedIsNotAlone) {
-  Start(OneLaunch());
-  Enqueue(1);
-  Enqueue(2);
-  EXPECT_TRUE(sink_.Finish(0));
-  EXPECT_THAT(sink_.hints(), ElementsAre(kInline, kAsync));
-}
-
-TEST_F(BatchSchedulerTest, ALargeRequestIsNotAlone) {
-  Start(SchedulerOptions());
-  scheduler_->Enqueue(LargeRequest(1000));
-  EXPECT_THAT(sink_.hints(), ElementsAre(kAsync));
-}
-
-TEST_F(BatchSchedulerTest, ACallerWithMoreToDoComputesAtMost) {
-  Start(SchedulerOptions());
-  auto request = Request(1);
-  request->may_wait = false;
-  scheduler_->Enqueue(std::move(request));
-  EXPECT_THAT(sink_.hints(), ElementsAre(ExecutionHint::kMayCompute));
-}
-
-// Waits with the batch that is alone until another has come and ended.
-class WaitingSink final : public BatchSink {
- public:
-  void Submit(ClosedBatch batch, Finished finished) override {
-    if (batch.hint == ExecutionHint::kMayRunInline) {
-      MutexLock lock(&mutex_);
-      waits_ = true;
-      changed_.SignalAll();
-      while (!other_came_) changed_.Wait(&mutex_);
-    }
-    ScheduledRequest& scheduled = batch.requests.front();
-    scheduled.state.in_launch = {scheduled.state.in_launch.count, 0};
-    Complete(std::move(scheduled), absl::OkStatus());
-    finished(std::nullopt);
-    MutexLock lock(&mutex_);
-    other_came_ = true;
-    changed_.SignalAll();
-  }
-
-  void AwaitWaiting() {
-    MutexLock lock(&mutex_);
-    while (!waits_) changed_.Wait(&mutex_);
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  bool waits_ ABSL_GUARDED_BY(mutex_) = false;
-  bool other_came_ ABSL_GUARDED_BY(mutex_) = false;
-};
-
-TEST_F(BatchSchedulerTest, WhoWaitsForABatchHoldsUpNoOther) {
-  WaitingSink sink;
-  BatchScheduler scheduler(SchedulerOptions(), &sink, &clock_, &metrics_);
-  std::thread first([&] { scheduler.Enqueue(Request(1)); });
-  sink.AwaitWaiting();
-  scheduler.Enqueue(Request(2));
-  first.join();
-  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kOk);
-  EXPECT_EQ(outcomes_.CodeOf(2), absl::StatusCode::kOk);
 }
 
 TEST_F(BatchSchedulerTest, FullQueueRefusesAndNamesTheLimit) {
