@@ -24,6 +24,12 @@ void AppendInteger(std::common_type_t<Integer> value, std::string* bytes) {
   bytes->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
+// The text's length, in 4 bytes, and the text.
+inline void AppendText(absl::string_view text, std::string* bytes) {
+  AppendInteger<uint32_t>(static_cast<uint32_t>(text.size()), bytes);
+  bytes->append(text.data(), text.size());
+}
+
 // Reads fields one after the other. Past the end, and from then on, every field
 // is zero or empty and ok() is false. Borrows the bytes.
 class FieldReader {
@@ -48,6 +54,9 @@ class FieldReader {
     left_.remove_prefix(count);
     return bytes;
   }
+
+  // Text as AppendText writes it.
+  std::string ReadText() { return std::string(ReadBytes(Read<uint32_t>())); }
 
   // For one who finds a field's value wrong.
   void Fail() {

@@ -70,6 +70,7 @@ class StoreListCommand final : public Command {
     return {{"layers", layers},
             {"names_log_damaged", survey.log_is_damaged},
             {"unheld", ToJson(survey.unheld)},
+            {"images", ToJson(survey.images)},
             {"uploads", ToJson(survey.uploads)},
             {"damaged", ToJson(survey.damaged)}};
   }
@@ -87,6 +88,7 @@ class StoreListCommand final : public Command {
         FormatFields(
             {{"names log", survey.log_is_damaged ? "damaged" : "sound"},
              {"files that nothing holds", ToText(survey.unheld)},
+             {"images of layers", ToText(survey.images)},
              {"uploads that were not complete", ToText(survey.uploads)},
              {"files that were set aside", ToText(survey.damaged)}}));
   }
@@ -172,8 +174,8 @@ class StoreCleanCommand final : public Command {
   absl::StatusOr<int64_t> BytesOf(FileSystem* files) const {
     const absl::StatusOr<StateSurvey> survey = SurveyState(files);
     RETURN_IF_ERROR(InFolder(folder_, survey.status()));
-    int64_t bytes =
-        survey->unheld.bytes + survey->uploads.bytes + survey->damaged.bytes;
+    int64_t bytes = survey->unheld.bytes + survey->images.bytes +
+                    survey->uploads.bytes + survey->damaged.bytes;
     for (const SurveyedLayer& layer : survey->layers) bytes += layer.file_bytes;
     return bytes;
   }

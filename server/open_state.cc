@@ -16,16 +16,17 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "server/keep/kept_layers.h"
+#include "server/keep/layout_key.h"
 #include "server/part_options.h"
 #include "server/weights/layer_loader.h"
 
 namespace qgemm {
 namespace {
 
-absl::Status OfFlag(const ServerOptions& options, absl::StatusCode code,
-                    absl::string_view reason) {
-  return absl::Status(code, absl::StrCat("--state_dir = \"", options.state_dir,
-                                         "\": ", reason));
+absl::Status OfFlag(absl::string_view flag, absl::string_view value,
+                    const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("--", flag, " = \"", value,
+                                                  "\": ", status.message()));
 }
 
 void Log(const ServerOptions& options, const StateDirectory& directory) {
@@ -45,14 +46,25 @@ void Log(const ServerOptions& options, const StateDirectory& directory) {
   }
 }
 
+// Zeros without images and kept memory, which alone have one.
+absl::StatusOr<Sha256Digest> LayoutKey(const ServerOptions& options,
+                                       Backend* backend) {
+  if (options.state_image_bytes == 0 && options.keep_memory.empty()) {
+    return Sha256Digest();
+  }
+  if (backend->images() != nullptr) return LayoutKeyOf(backend);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "backend ", backend->describe().name, " has no images of layers"));
+}
+
 absl::StatusOr<std::unique_ptr<KeptLayers>> OpenKept(
-    const ServerOptions& options, DescriptorHolder* holder, Backend* backend) {
+    const ServerOptions& options, const Sha256Digest& layout_key,
+    DescriptorHolder* holder, Backend* backend) {
   if (backend->kept_memory() == nullptr || holder == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("backend ", backend->describe().name,
                      " has no memory that outlives the server"));
   }
-  ASSIGN_OR_RETURN(const Sha256Digest layout_key, LayoutKeyOf(backend));
   return KeptLayers::Open(backend->kept_memory(), holder, layout_key,
                           options.max_layers);
 }
@@ -66,25 +78,33 @@ absl::StatusOr<OpenedState> OpenState(const ServerOptions& options,
   if (options.state_dir.empty()) return state;
   constexpr mode_t kMode = 0700;
   if (mkdir(options.state_dir.c_str(), kMode) != 0 && errno != EEXIST) {
-    return OfFlag(options, absl::StatusCode::kFailedPrecondition,
-                  absl::StrCat("cannot make the folder: ", strerror(errno)));
+    return OfFlag("state_dir", options.state_dir,
+                  absl::FailedPreconditionError(absl::StrCat(
+                      "cannot make the folder: ", strerror(errno))));
   }
   state.files = NewSystemFiles(options.state_dir);
-  auto directory =
-      StateDirectory::Open(state.files.get(), {options.state_bytes});
+  const absl::StatusOr<Sha256Digest> layout_key = LayoutKey(options, backend);
+  if (!layout_key.ok()) {
+    return options.keep_memory.empty()
+               ? OfFlag("state_image_bytes",
+                        absl::StrCat(options.state_image_bytes),
+                        layout_key.status())
+               : OfFlag("keep_memory", options.keep_memory,
+                        layout_key.status());
+  }
+  auto directory = StateDirectory::Open(
+      state.files.get(),
+      {options.state_bytes, {options.state_image_bytes, *layout_key}});
   if (!directory.ok()) {
-    return OfFlag(options, directory.status().code(),
-                  directory.status().message());
+    return OfFlag("state_dir", options.state_dir, directory.status());
   }
   state.directory = *std::move(directory);
   Log(options, *state.directory);
   if (options.keep_memory.empty()) return state;
   state.holder = std::move(holder);
-  auto kept = OpenKept(options, state.holder.get(), backend);
+  auto kept = OpenKept(options, *layout_key, state.holder.get(), backend);
   if (!kept.ok()) {
-    return absl::Status(kept.status().code(),
-                        absl::StrCat("--keep_memory = \"", options.keep_memory,
-                                     "\": ", kept.status().message()));
+    return OfFlag("keep_memory", options.keep_memory, kept.status());
   }
   state.kept = *std::move(kept);
   return state;
@@ -104,14 +124,33 @@ void InheritLayers(const ServerOptions& options, const OpenedState& state,
       .With("took", inherited.took);
 }
 
-// A thread reads, checks and repacks some hundreds of MB a second: few fill the
-// disk, and the rest of the cores computes.
+// A thread reads and checks some GB a second of an image, and repacks some
+// hundreds of MB of an upload: few fill the disk, and the rest of the cores
+// computes.
 LayerLoaderOptions ToLoaderOptions(const ServerOptions& options) {
   LayerLoaderOptions loader;
   loader.threads =
       std::clamp<int>(std::thread::hardware_concurrency() / 2, 1, 8);
   loader.first_names = options.pin_names;
   return loader;
+}
+
+StateUpkeep::StateUpkeep(const ServerOptions& options, Backend* backend,
+                         WeightStore* store, LayerLoader* loader)
+    : scrubber_(store, loader) {
+  if (options.state_image_bytes > 0) {
+    keeper_ = std::make_unique<ImageKeeper>(backend, store, loader);
+  }
+}
+
+void StateUpkeep::Start() {
+  scrubber_.Start();
+  if (keeper_ != nullptr) keeper_->Start();
+}
+
+void StateUpkeep::Stop() {
+  scrubber_.Stop();
+  if (keeper_ != nullptr) keeper_->Stop();
 }
 
 std::string AwaitedLayers(ReadyWhen ready, const LoadingLayers& loading) {

@@ -27,7 +27,9 @@
 #include "server/server_options.h"
 #include "server/storage/file_system.h"
 #include "server/storage/state_directory.h"
+#include "server/weights/image_keeper.h"
 #include "server/weights/layer_loader.h"
+#include "server/weights/layer_scrubber.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -81,6 +83,24 @@ absl::StatusOr<OpenedState> OpenState(const ServerOptions& options,
 // Makes layers resident that are in kept memory, and tells how many.
 void InheritLayers(const ServerOptions& options, const OpenedState& state,
                    WeightStore* store, ServerMetrics* metrics);
+
+// Work on the state directory in the background: see LayerScrubber and
+// ImageKeeper.
+class StateUpkeep {
+ public:
+  // All must outlive it.
+  StateUpkeep(const ServerOptions& options, Backend* backend,
+              WeightStore* store, LayerLoader* loader);
+
+  // Once, after the loader's Start.
+  void Start();
+  // May be repeated.
+  void Stop();
+
+ private:
+  LayerScrubber scrubber_;
+  std::unique_ptr<ImageKeeper> keeper_;  // null without images
+};
 
 // Says what --ready awaits; empty once there is nothing. The text stays the
 // same while layers come.

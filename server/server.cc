@@ -41,7 +41,6 @@
 #include "server/scheduling/parked_requests.h"
 #include "server/tls/tls_credentials.h"
 #include "server/weights/layer_loader.h"
-#include "server/weights/layer_scrubber.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -78,9 +77,10 @@ class GrpcServer final : public Server {
                     ? nullptr
                     : std::make_unique<LayerLoader>(backend_.get(), &store_,
                                                     ToLoaderOptions(options))),
-        scrubber_(loader_ == nullptr ? nullptr
-                                     : std::make_unique<LayerScrubber>(
-                                           &store_, loader_.get())),
+        upkeep_(loader_ == nullptr
+                    ? nullptr
+                    : std::make_unique<StateUpkeep>(options, backend_.get(),
+                                                    &store_, loader_.get())),
         programs_({options.max_programs, options.max_program_names}, &store_,
                   &metrics_),
         dispatcher_(backend_.get(), &clock_, &metrics_),
@@ -124,7 +124,7 @@ class GrpcServer final : public Server {
                                                          MakeGpuSampler()));
     }
     if (loader_ != nullptr) loader_->Start();
-    if (scrubber_ != nullptr) scrubber_->Start();
+    if (upkeep_ != nullptr) upkeep_->Start();
     service_.Start();
     if (lanes_ != nullptr) lanes_->Start();
     serving_ = true;
@@ -154,7 +154,7 @@ class GrpcServer final : public Server {
     if (serving_) service_.BeginDrain();
     if (lanes_ != nullptr) lanes_->BeginDrain(LiveCalls::Draining());
     if (parked_ != nullptr) parked_->Drain();
-    if (scrubber_ != nullptr) scrubber_->Stop();
+    if (upkeep_ != nullptr) upkeep_->Stop();
     if (loader_ != nullptr) loader_->Stop();
     scheduler_.Drain(failure().ok() ? deadline : clock_.Now());
     EndLaunches();
@@ -349,8 +349,8 @@ class GrpcServer final : public Server {
   const std::unique_ptr<Backend> backend_;
   const OpenedState state_;
   WeightStore store_;
-  const std::unique_ptr<LayerLoader> loader_;      // null: no state directory
-  const std::unique_ptr<LayerScrubber> scrubber_;  // the same
+  const std::unique_ptr<LayerLoader> loader_;  // null: no state directory
+  const std::unique_ptr<StateUpkeep> upkeep_;  // the same
   ProgramStore programs_;
   BatchDispatcher dispatcher_;
   BatchScheduler scheduler_;

@@ -158,6 +158,15 @@ absl::Status CheckTls(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckImages(const ServerOptions& options) {
+  if (options.state_image_bytes == 0 || !options.state_dir.empty()) {
+    return CheckRange("state_image_bytes", options.state_image_bytes, 0,
+                      kMaxInt64);
+  }
+  return absl::InvalidArgumentError(
+      "--state_image_bytes goes with --state_dir, where images lie");
+}
+
 absl::Status CheckKeepMemory(const ServerOptions& options) {
   const std::string& holder = options.keep_memory;
   if (holder.empty()) return absl::OkStatus();
@@ -213,6 +222,7 @@ absl::Status Validate(const ServerOptions& options) {
   RETURN_IF_ERROR(CheckLanes(options));
   RETURN_IF_ERROR(CheckNames("ready_names", options.ready_names));
   RETURN_IF_ERROR(CheckRange("state_bytes", options.state_bytes, 0, kMaxInt64));
+  RETURN_IF_ERROR(CheckImages(options));
   RETURN_IF_ERROR(CheckNames("pin_names", options.pin_names));
   RETURN_IF_ERROR(CheckKeepMemory(options));
   if (options.eviction.min_residency < absl::ZeroDuration()) {

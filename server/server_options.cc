@@ -175,6 +175,10 @@ void AddStateFlags(CLI::App* app, ServerOptions* options) {
   AddBytes(app, "state_bytes", &options->state_bytes,
            "Bytes of the layers' files in that folder; uploads beyond them are "
            "refused with RESOURCE_EXHAUSTED. 0: no bound but the disk's.");
+  AddBytes(app, "state_image_bytes", &options->state_image_bytes,
+           "Bytes of images in that folder: copies of layers as the backend "
+           "has repacked them, which are read at the disk's rate. 0: none; "
+           "layers are decoded and repacked again.");
   AddOption(app, "pin_names", &options->pin_names,
             "Names whose layers are read first from that folder, and stay in "
             "memory. May be given several times, or with commas.");

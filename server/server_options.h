@@ -87,8 +87,9 @@ struct ServerOptions {
   bool enable_freeze = false;
   bool enable_faults = false;
 
-  std::string state_dir;    // folder; empty = nothing outlives the server
-  int64_t state_bytes = 0;  // of the layers' files; 0 = no bound
+  std::string state_dir;          // folder; empty = nothing outlives the server
+  int64_t state_bytes = 0;        // of the layers' files; 0 = no bound
+  int64_t state_image_bytes = 0;  // of their images; 0 = none
   // Names whose layers are read first at the start, and stay in memory.
   std::vector<std::string> pin_names;
   EvictionRule eviction;

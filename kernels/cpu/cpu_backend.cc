@@ -26,6 +26,7 @@
 #include "base/status_macros.h"
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/batch_runner.h"
+#include "kernels/cpu/cpu_images.h"
 #include "kernels/cpu/cpu_program.h"
 #include "kernels/cpu/cpu_weights.h"
 #include "kernels/cpu/program_executor.h"
@@ -127,6 +128,8 @@ class CpuBackend final : public Backend, private ProgramRunner {
         kept_(options.keep_memory
                   ? std::make_unique<CpuKeptMemory>(limits(), &weights_budget_)
                   : nullptr),
+        layers_{&weights_budget_, kept_ == nullptr ? nullptr : kept_->arena()},
+        images_(limits(), layers_),
         dispatcher_([this] { Dispatch(); }) {}
 
   ~CpuBackend() override {
@@ -137,10 +140,7 @@ class CpuBackend final : public Backend, private ProgramRunner {
 
   absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() override {
     RETURN_IF_ERROR(failure());
-    return std::make_unique<CpuWeightsBuilder>(
-        limits(),
-        CpuWeightsMemory{&weights_budget_,
-                         kept_ == nullptr ? nullptr : kept_->arena()});
+    return std::make_unique<CpuWeightsBuilder>(limits(), layers_);
   }
 
   int64_t EstimateResidentBytes(const WeightsShape& shape) const override {
@@ -179,6 +179,7 @@ class CpuBackend final : public Backend, private ProgramRunner {
   ProgramRunner* programs() override { return this; }
 
   KeptMemory* kept_memory() override { return kept_.get(); }
+  LayerImages* images() override { return &images_; }
 
   absl::StatusOr<std::shared_ptr<const CompiledProgram>> Compile(
       std::shared_ptr<const CheckedProgram> program,
@@ -320,6 +321,8 @@ class CpuBackend final : public Backend, private ProgramRunner {
   BatchRunner runner_;
   ProgramExecutor executor_;
   const std::unique_ptr<CpuKeptMemory> kept_;  // null: nothing outlives us
+  const CpuWeightsMemory layers_;
+  CpuImages images_;
   std::thread dispatcher_;
 };
 

@@ -14,13 +14,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/bytes.h"
 #include "base/checked_math.h"
 #include "base/memory_checksum.h"
 #include "base/status_macros.h"
+#include "kernels/cpu/cpu_images.h"
 #include "kernels/cpu/cpu_weights.h"
-#include "kernels/host/batch_checks.h"
-#include "kernels/host/layer_detail.h"
 
 namespace qgemm::cpu {
 namespace {
@@ -96,42 +94,6 @@ class MemfdChunk final : public ArenaChunk {
   const int64_t size_bytes_;
 };
 
-std::string DetailOf(const CpuWeightsParts& parts) {
-  std::string detail;
-  AppendShape(parts.shape, &detail);
-  AppendInteger<uint8_t>(parts.small_differences ? 1 : 0, &detail);
-  AppendInteger<uint8_t>(parts.tables.has_low ? 1 : 0, &detail);
-  AppendBytesOf(parts.tables.entries, &detail);
-  AppendBytesOf(parts.tables.rounded, &detail);
-  AppendBytesOf(parts.tables.high, &detail);
-  AppendBytesOf(parts.tables.low, &detail);
-  AppendBytesOf(parts.zero_unit, &detail);
-  AppendBytesOf(parts.float_factor, &detail);
-  AppendBytesOf(parts.integer_factor, &detail);
-  return detail;
-}
-
-absl::StatusOr<CpuWeightsParts> PartsOf(const std::string& detail) {
-  FieldReader reader(detail);
-  CpuWeightsParts parts;
-  parts.shape = ReadShape(&reader);
-  parts.small_differences = reader.Read<uint8_t>() != 0;
-  parts.tables.has_low = reader.Read<uint8_t>() != 0;
-  parts.tables.entries = ReadBytesOf<std::array<float, 32>>(&reader);
-  parts.tables.rounded = ReadBytesOf<std::array<float, 32>>(&reader);
-  parts.tables.high = ReadBytesOf<std::array<uint16_t, 32>>(&reader);
-  parts.tables.low = ReadBytesOf<std::array<uint16_t, 32>>(&reader);
-  parts.zero_unit = ReadBytesOf<float>(&reader);
-  parts.float_factor = ReadBytesOf<double>(&reader);
-  parts.integer_factor = ReadBytesOf<double>(&reader);
-  if (!reader.at_end()) {
-    return absl::InvalidArgumentError(
-        "not a layer's detail of the cpu backend");
-  }
-  ASSIGN_OR_RETURN(parts.layout, LayoutOf(parts.shape));
-  return parts;
-}
-
 }  // namespace
 
 CpuKeptMemory::CpuKeptMemory(const BackendLimits& limits, ByteBudget* budget)
@@ -146,8 +108,10 @@ std::optional<KeptLayer> CpuKeptMemory::PlaceOf(
     return std::nullopt;
   }
   const ArenaPlace& place = ours->parts().memory.place();
-  return KeptLayer{place.chunk(), place.offset_bytes(), place.size_bytes(),
-                   ours->parts().checksum, DetailOf(ours->parts())};
+  return KeptLayer{
+      {place.size_bytes(), ours->parts().checksum, DetailOf(ours->parts())},
+      place.chunk(),
+      place.offset_bytes()};
 }
 
 absl::Status CpuKeptMemory::Adopt(uint32_t chunk, int64_t size_bytes,
@@ -159,13 +123,7 @@ absl::Status CpuKeptMemory::Adopt(uint32_t chunk, int64_t size_bytes,
 
 absl::StatusOr<std::shared_ptr<const ResidentWeights>> CpuKeptMemory::Inherit(
     const KeptLayer& layer) {
-  ASSIGN_OR_RETURN(CpuWeightsParts parts, PartsOf(layer.detail));
-  RETURN_IF_ERROR(CheckLayerLimits(parts.shape, limits_));
-  if (AlignedMemory::HeldBytes(parts.layout.total_bytes) != layer.size_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "kept layer of ", layer.size_bytes, " bytes, of a shape that takes ",
-        AlignedMemory::HeldBytes(parts.layout.total_bytes)));
-  }
+  ASSIGN_OR_RETURN(CpuWeightsParts parts, PartsOf(layer, limits_));
   ASSIGN_OR_RETURN(parts.reservation, budget_->Reserve(layer.size_bytes));
   ASSIGN_OR_RETURN(ArenaPlace place, arena_->Take(layer));
   parts.memory = LayerMemory<AlignedMemory>(std::move(place));

@@ -115,6 +115,9 @@ struct CpuWeightsMemory {
   std::shared_ptr<WeightsArena> arena;
 };
 
+// Takes zeroed memory for the layer's layout. Errors: RESOURCE_EXHAUSTED.
+absl::Status TakeMemory(const CpuWeightsMemory& memory, CpuWeightsParts* parts);
+
 // Repacks panels of a layer into tiles as they arrive; the only memory it takes
 // is the resident layer's own. Used by one thread at a time.
 class CpuWeightsBuilder final : public WeightsBuilder {
@@ -131,7 +134,6 @@ class CpuWeightsBuilder final : public WeightsBuilder {
   absl::StatusOr<std::shared_ptr<const ResidentWeights>> Finish() override;
 
  private:
-  absl::Status TakeMemory();
   void SetCodebook(const WeightsHeader& header);
   // Writes rows [row, row + rows) of the panel, all of one tile.
   void WriteTileCodes(const CodePanel& panel, int64_t row, int64_t rows);

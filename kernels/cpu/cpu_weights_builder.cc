@@ -72,12 +72,28 @@ CpuTables TablesOf(const WeightsHeader& header, int exponent) {
 
 }  // namespace
 
+absl::Status TakeMemory(const CpuWeightsMemory& memory,
+                        CpuWeightsParts* parts) {
+  const int64_t bytes = parts->layout.total_bytes;
+  const int64_t held_bytes = AlignedMemory::HeldBytes(bytes);
+  ASSIGN_OR_RETURN(parts->reservation, memory.budget->Reserve(held_bytes));
+  if (memory.arena == nullptr) {
+    ASSIGN_OR_RETURN(AlignedMemory own, AlignedMemory::Allocate(bytes));
+    parts->memory = LayerMemory<AlignedMemory>(std::move(own));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(ArenaPlace place, memory.arena->Allocate(held_bytes));
+  std::memset(place.data(), 0, held_bytes);
+  parts->memory = LayerMemory<AlignedMemory>(std::move(place));
+  return absl::OkStatus();
+}
+
 absl::Status CpuWeightsBuilder::Begin(const WeightsHeader& header) {
   CHECK(parts_.memory.data() == nullptr) << "Begin comes once";
   parts_.shape = header;
   RETURN_IF_ERROR(CheckLayerLimits(parts_.shape, limits_));
   ASSIGN_OR_RETURN(parts_.layout, LayoutOf(parts_.shape));
-  RETURN_IF_ERROR(TakeMemory());
+  RETURN_IF_ERROR(TakeMemory(memory_, &parts_));
   if (!parts_.shape.dense) SetCodebook(header);
   uint8_t* base = parts_.memory.data();
   std::copy(header.bias.begin(), header.bias.end(),
@@ -85,21 +101,6 @@ absl::Status CpuWeightsBuilder::Begin(const WeightsHeader& header) {
   std::copy(
       header.permutation.begin(), header.permutation.end(),
       reinterpret_cast<int32_t*>(base + parts_.layout.permutation_offset));
-  return absl::OkStatus();
-}
-
-absl::Status CpuWeightsBuilder::TakeMemory() {
-  const int64_t bytes = parts_.layout.total_bytes;
-  const int64_t held_bytes = AlignedMemory::HeldBytes(bytes);
-  ASSIGN_OR_RETURN(parts_.reservation, memory_.budget->Reserve(held_bytes));
-  if (memory_.arena == nullptr) {
-    ASSIGN_OR_RETURN(AlignedMemory memory, AlignedMemory::Allocate(bytes));
-    parts_.memory = LayerMemory<AlignedMemory>(std::move(memory));
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(ArenaPlace place, memory_.arena->Allocate(held_bytes));
-  std::memset(place.data(), 0, held_bytes);
-  parts_.memory = LayerMemory<AlignedMemory>(std::move(place));
   return absl::OkStatus();
 }
 

@@ -25,6 +25,7 @@
 #include "base/status_macros.h"
 #include "kernels/cuda/backend_parts.h"
 #include "kernels/cuda/cublas_gemm.h"
+#include "kernels/cuda/cuda_images.h"
 #include "kernels/cuda/cuda_program.h"
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/cuda/cuda_weights_builder.h"
@@ -81,7 +82,8 @@ class CudaBackend final : public Backend, private ProgramRunner {
         no_cublas_(std::move(parts.no_cublas)),
         weights_budget_(std::move(parts.weights)),
         kept_(std::move(parts.kept)),
-        upload_contexts_(std::make_shared<UploadContextPool>(device_.index)),
+        layers_(MakeLayers()),
+        images_(layers_),
         contexts_(std::move(parts.contexts)),
         staging_(
             {options_.max_pooled_staging_bytes, options_.max_staging_bytes},
@@ -106,15 +108,7 @@ class CudaBackend final : public Backend, private ProgramRunner {
 
   absl::StatusOr<std::unique_ptr<WeightsBuilder>> NewBuilder() override {
     RETURN_IF_ERROR(failure());
-    CudaWeightsBudget budget;
-    budget.device_index = device_.index;
-    budget.device = device_.traits;
-    budget.policy = policy_;
-    budget.limits = limits();
-    budget.weights = weights_budget_;
-    budget.kept = kept_.get();
-    budget.contexts = upload_contexts_;
-    return std::make_unique<CudaWeightsBuilder>(std::move(budget));
+    return std::make_unique<CudaWeightsBuilder>(layers_);
   }
 
   int64_t EstimateResidentBytes(const WeightsShape& shape) const override {
@@ -161,6 +155,7 @@ class CudaBackend final : public Backend, private ProgramRunner {
   ProgramRunner* programs() override { return this; }
 
   KeptMemory* kept_memory() override { return kept_.get(); }
+  LayerImages* images() override { return &images_; }
 
   absl::StatusOr<std::shared_ptr<const CompiledProgram>> Compile(
       std::shared_ptr<const CheckedProgram> program,
@@ -209,6 +204,18 @@ class CudaBackend final : public Backend, private ProgramRunner {
   }
 
  private:
+  CudaWeightsBudget MakeLayers() const {
+    CudaWeightsBudget budget;
+    budget.device_index = device_.index;
+    budget.device = device_.traits;
+    budget.policy = policy_;
+    budget.limits = limits();
+    budget.weights = weights_budget_;
+    budget.kept = kept_.get();
+    budget.contexts = std::make_shared<UploadContextPool>(device_.index);
+    return budget;
+  }
+
   void EnqueueWork(std::variant<GemmWork, ProgramWork> work, ExecutionHint hint)
       ABSL_LOCKS_EXCLUDED(launch_mutex_);
   RunningBatch Start(LaunchContext* context, WaitingBatch waiting)
@@ -229,7 +236,8 @@ class CudaBackend final : public Backend, private ProgramRunner {
   const absl::Status no_cublas_;
   const std::shared_ptr<ByteBudget> weights_budget_;
   const std::unique_ptr<CudaKeptMemory> kept_;  // null: nothing outlives us
-  const std::shared_ptr<UploadContextPool> upload_contexts_;
+  const CudaWeightsBudget layers_;
+  CudaImages images_;
   const std::vector<std::unique_ptr<LaunchContext>> contexts_;
   StagingPool<PinnedBuffer> staging_;
 

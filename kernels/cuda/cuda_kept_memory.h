@@ -18,8 +18,7 @@
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
 #include "kernels/cuda/layout/device_traits.h"
-#include "kernels/cuda/runtime/buffers.h"
-#include "kernels/cuda/runtime/stream.h"
+#include "kernels/cuda/upload_context.h"
 #include "kernels/host/weights_arena.h"
 #include "kernels/matrix/backend.h"
 #include "kernels/matrix/kept_memory.h"
@@ -67,9 +66,7 @@ class CudaKeptMemory final : public KeptMemory {
   const KeptDevice device_;
   const std::shared_ptr<WeightsArena> arena_;
   Mutex mutex_;  // one checksum at a time
-  Stream stream_ ABSL_GUARDED_BY(mutex_);
-  DeviceBuffer sum_ ABSL_GUARDED_BY(mutex_);
-  PinnedBuffer sum_on_host_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<UploadContext> context_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace qgemm::cuda

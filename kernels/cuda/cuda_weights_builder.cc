@@ -49,6 +49,21 @@ int64_t EstimateResidentBytes(const WeightsShape& shape,
   return layout.ok() ? layout->total_bytes : 0;
 }
 
+absl::StatusOr<CudaLayerMemory> TakeMemory(const CudaWeightsBudget& budget,
+                                           int64_t bytes) {
+  CudaLayerMemory taken;
+  ASSIGN_OR_RETURN(taken.reservation, budget.weights->Reserve(bytes));
+  RETURN_IF_ERROR(SetCurrentDevice(budget.device_index));
+  if (budget.kept == nullptr) {
+    ASSIGN_OR_RETURN(DeviceBuffer memory, DeviceBuffer::Allocate(bytes));
+    taken.memory = LayerMemory<DeviceBuffer>(std::move(memory));
+  } else {
+    ASSIGN_OR_RETURN(ArenaPlace place, budget.kept->arena()->Allocate(bytes));
+    taken.memory = LayerMemory<DeviceBuffer>(std::move(place));
+  }
+  return taken;
+}
+
 absl::Status CudaWeightsBuilder::Begin(const WeightsHeader& header) {
   CHECK(uploader_ == nullptr) << "Begin comes once";
   parts_.shape = header;
@@ -98,15 +113,9 @@ absl::Status CudaWeightsBuilder::OpenUploader(UploadTarget target) {
 }
 
 absl::Status CudaWeightsBuilder::TakeMemory(int64_t bytes) {
-  ASSIGN_OR_RETURN(parts_.reservation, budget_.weights->Reserve(bytes));
-  RETURN_IF_ERROR(SetCurrentDevice(budget_.device_index));
-  if (budget_.kept == nullptr) {
-    ASSIGN_OR_RETURN(DeviceBuffer memory, DeviceBuffer::Allocate(bytes));
-    parts_.memory = LayerMemory<DeviceBuffer>(std::move(memory));
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(ArenaPlace place, budget_.kept->arena()->Allocate(bytes));
-  parts_.memory = LayerMemory<DeviceBuffer>(std::move(place));
+  ASSIGN_OR_RETURN(CudaLayerMemory taken, cuda::TakeMemory(budget_, bytes));
+  parts_.reservation = std::move(taken.reservation);
+  parts_.memory = std::move(taken.memory);
   return absl::OkStatus();
 }
 

@@ -23,7 +23,7 @@
 
 namespace qgemm::cuda {
 
-// The place for layers, and the limits that Begin checks.
+// The place for layers, and the limits that they are checked by.
 struct CudaWeightsBudget {
   int device_index = 0;
   DeviceTraits device;
@@ -36,6 +36,15 @@ struct CudaWeightsBudget {
   // Null: a context of the builder's own, which goes with it.
   std::shared_ptr<UploadContextPool> contexts;
 };
+
+// Memory for one layer, and its reservation. Contents are undefined. Errors:
+// RESOURCE_EXHAUSTED.
+struct CudaLayerMemory {
+  ByteReservation reservation;
+  LayerMemory<DeviceBuffer> memory;
+};
+absl::StatusOr<CudaLayerMemory> TakeMemory(const CudaWeightsBudget& budget,
+                                           int64_t bytes);
 
 // The bytes that a layer of that shape will hold; 0 for one that Begin refuses
 // whatever the limits.

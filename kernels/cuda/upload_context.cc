@@ -4,9 +4,14 @@
 
 #include "kernels/cuda/upload_context.h"
 
+#include <cuda_runtime_api.h>
+
+#include <cstring>
 #include <utility>
 
 #include "base/status_macros.h"
+#include "kernels/cuda/launch/checksum.h"
+#include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/cuda/runtime/device.h"
 
 namespace qgemm::cuda {
@@ -18,10 +23,12 @@ constexpr int kSlots = 3;
 constexpr size_t kMaxFreeContexts = 4;
 constexpr int64_t kValueBytes = 256;
 
-absl::StatusOr<std::unique_ptr<UploadContext>> NewContext() {
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<UploadContext>> NewUploadContext(int slots) {
   auto context = std::make_unique<UploadContext>();
   ASSIGN_OR_RETURN(context->stream, Stream::Create());
-  for (int i = 0; i < kSlots; ++i) {
+  for (int i = 0; i < slots; ++i) {
     UploadSlot slot;
     ASSIGN_OR_RETURN(slot.host, PinnedBuffer::Allocate(kUploadSlotBytes));
     ASSIGN_OR_RETURN(slot.device, DeviceBuffer::Allocate(kUploadSlotBytes));
@@ -33,7 +40,21 @@ absl::StatusOr<std::unique_ptr<UploadContext>> NewContext() {
   return context;
 }
 
-}  // namespace
+absl::StatusOr<uint64_t> ChecksumOf(const UploadContext& context,
+                                    const uint8_t* data, int64_t size_bytes) {
+  const cudaStream_t stream = context.stream.get();
+  auto* const sum = reinterpret_cast<uint64_t*>(context.device_value.data());
+  RETURN_IF_ERROR(ToStatus(LaunchChecksum(data, size_bytes, sum, stream),
+                           "sum a layer's bytes up"));
+  RETURN_IF_ERROR(
+      ToStatus(cudaMemcpyAsync(context.host_value.data(), sum, sizeof(*sum),
+                               cudaMemcpyDeviceToHost, stream),
+               "copy a layer's checksum"));
+  RETURN_IF_ERROR(context.stream.Synchronize());
+  uint64_t checksum = 0;
+  std::memcpy(&checksum, context.host_value.data(), sizeof(checksum));
+  return checksum;
+}
 
 absl::StatusOr<std::unique_ptr<UploadContext>> UploadContextPool::Take() {
   RETURN_IF_ERROR(SetCurrentDevice(device_index_));
@@ -45,7 +66,7 @@ absl::StatusOr<std::unique_ptr<UploadContext>> UploadContextPool::Take() {
       return context;
     }
   }
-  return NewContext();
+  return NewUploadContext(kSlots);
 }
 
 void UploadContextPool::GiveBack(std::unique_ptr<UploadContext> context) {

@@ -36,6 +36,14 @@ struct UploadContext {
   PinnedBuffer host_value;
 };
 
+// One on the calling thread's current device. Errors: RESOURCE_EXHAUSTED.
+absl::StatusOr<std::unique_ptr<UploadContext>> NewUploadContext(int slots);
+
+// The checksum of device memory (base/memory_checksum.h) once the stream has
+// done what it has by now. Waits for it. Errors: the device's.
+absl::StatusOr<uint64_t> ChecksumOf(const UploadContext& context,
+                                    const uint8_t* data, int64_t size_bytes);
+
 // Thread-safe.
 class UploadContextPool {
  public:

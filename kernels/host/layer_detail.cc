@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "absl/strings/str_cat.h"
+
 namespace qgemm {
 namespace {
 
@@ -55,6 +57,17 @@ WeightsShape ReadShape(FieldReader* reader) {
     *flag = ReadFlag(reader);
   }
   return shape;
+}
+
+absl::Status CheckPart(int64_t offset_bytes, int64_t size_bytes,
+                       int64_t image_bytes) {
+  if (offset_bytes >= 0 && offset_bytes <= image_bytes &&
+      size_bytes <= image_bytes - offset_bytes) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("image of ", image_bytes,
+                                                 " bytes has no ", size_bytes,
+                                                 " at ", offset_bytes));
 }
 
 }  // namespace qgemm

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer's shape among the bytes of KeptLayer::detail, which backends write
+// A layer's shape among the bytes of LayerImage::detail, which backends write
 // and read field by field (base/bytes.h).
 
 #ifndef QGEMM_KERNELS_HOST_LAYER_DETAIL_H_
 #define QGEMM_KERNELS_HOST_LAYER_DETAIL_H_
 
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <type_traits>
 
+#include "absl/status/status.h"
 #include "base/bytes.h"
 #include "kernels/matrix/weights.h"
 
@@ -20,6 +22,10 @@ void AppendShape(const WeightsShape& shape, std::string* bytes);
 // Anything if the reader is not ok() afterwards. A value that no enum has, or a
 // bool that is neither 0 nor 1, makes it so.
 WeightsShape ReadShape(FieldReader* reader);
+
+// INVALID_ARGUMENT unless that part lies within an image of `image_bytes`.
+absl::Status CheckPart(int64_t offset_bytes, int64_t size_bytes,
+                       int64_t image_bytes);
 
 // An object's bytes: floats, and arrays of them.
 template <typename T>

@@ -191,6 +191,7 @@ struct BackendMemory {
 };
 
 class KeptMemory;     // kernels/matrix/kept_memory.h
+class LayerImages;    // kernels/matrix/layer_images.h
 class ProgramRunner;  // kernels/programs/program_runner.h
 
 // Thread-safe. Destroying a backend waits for every enqueued batch; builders,
@@ -253,6 +254,10 @@ class Backend {
   // Memory of layers that outlives the process; null if the backend has none,
   // or was not asked for it. Lives as long as the backend.
   virtual KeptMemory* kept_memory() { return nullptr; }
+
+  // Copies resident layers out, and makes copies resident; null if the backend
+  // cannot. Lives as long as the backend.
+  virtual LayerImages* images() { return nullptr; }
 
   // OK while the backend can compute; else, and for ever then, UNAVAILABLE with
   // the reason. Cheap; never waits for the device.

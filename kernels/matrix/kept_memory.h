@@ -12,12 +12,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/file_descriptor.h"
 #include "kernels/matrix/backend.h"
+#include "kernels/matrix/layer_images.h"
 
 namespace qgemm {
 
@@ -28,13 +28,10 @@ struct KeptDevice {
   uint32_t driver_version = 0;        // as CUDA counts them; 0: the host
 };
 
-// The place of a layer, and what else its backend needs to use it again.
-struct KeptLayer {
+// A layer's image, and the place of its bytes.
+struct KeptLayer : LayerImage {
   uint32_t chunk = 0;  // its number
   int64_t offset_bytes = 0;
-  int64_t size_bytes = 0;
-  uint64_t checksum = 0;  // of those bytes (base/memory_checksum.h)
-  std::string detail;     // the backend's own: scalars and the layout
 };
 
 // Hears of chunks as they come and go, and of those that are there already.

@@ -28,13 +28,6 @@ namespace qgemm {
 
 class ManifestSlots;
 
-// A key of the code and the device that the bytes of layers depend on.
-// Has small layers of fixed bytes decoded and repacked, of every wire format
-// and every kind that the backend offers, and hashes what became of them, their
-// places aside, and the version of the program. The backend has kept memory.
-// Errors: NewBuilder's.
-absl::StatusOr<Sha256Digest> LayoutKeyOf(Backend* backend);
-
 // A layer's record in the manifest, which counts until this goes: before the
 // layer's memory does. Move-only; null: the layer does not outlive the server.
 class KeptEntry {

@@ -2,24 +2,23 @@
 //
 // Layers have a ragged edge on each side of a tile, and groups of each size.
 
+#include "server/keep/layout_key.h"
+
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
-#include "base/check.h"
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "kernels/formats/weights_decoder.h"
 #include "kernels/formats/weights_spec.h"
-#include "kernels/matrix/kept_memory.h"
+#include "kernels/matrix/layer_images.h"
 #include "kernels/matrix/types.h"
 #include "kernels/matrix/weights.h"
-#include "server/keep/kept_layers.h"
 
 namespace qgemm {
 namespace {
@@ -188,12 +187,11 @@ absl::Status AddLayer(Backend* backend,
   std::string bytes;
   if (written.ok()) {
     ASSIGN_OR_RETURN(const auto resident, builder->Finish());
-    const std::optional<KeptLayer> place =
-        backend->kept_memory()->PlaceOf(*resident);
-    CHECK(place.has_value()) << "its layers are in kept memory";
-    AppendInteger<int64_t>(place->size_bytes, &bytes);
-    AppendInteger<uint64_t>(place->checksum, &bytes);
-    bytes += place->detail;
+    ASSIGN_OR_RETURN(const LayerImage image,
+                     backend->images()->Describe(*resident));
+    AppendInteger<int64_t>(image.size_bytes, &bytes);
+    AppendInteger<uint64_t>(image.checksum, &bytes);
+    bytes += image.detail;
   } else if (!absl::IsUnimplemented(written)) {
     return written;
   }

@@ -24,16 +24,6 @@ absl::string_view AsText(const Sha256Digest& digest) {
                            digest.size());
 }
 
-void AppendText(absl::string_view text, std::string* bytes) {
-  AppendInteger<uint32_t>(static_cast<uint32_t>(text.size()), bytes);
-  bytes->append(text.data(), text.size());
-}
-
-std::string ReadText(FieldReader* reader) {
-  const uint32_t size = reader->Read<uint32_t>();
-  return std::string(reader->ReadBytes(size));
-}
-
 }  // namespace
 
 std::string EncodeManifestHeader(const ManifestHeader& header) {
@@ -99,9 +89,9 @@ std::optional<ManifestRecord> DecodeManifestRecord(absl::string_view slot) {
   record.layer.offset_bytes = reader.Read<int64_t>();
   record.layer.size_bytes = reader.Read<int64_t>();
   record.layer.checksum = reader.Read<uint64_t>();
-  record.id = ReadText(&reader);
-  record.spec = ReadText(&reader);
-  record.layer.detail = ReadText(&reader);
+  record.id = reader.ReadText();
+  record.spec = reader.ReadText();
+  record.layer.detail = reader.ReadText();
   if (!reader.ok()) return std::nullopt;
   const std::optional<std::string> encoded = EncodeManifestRecord(record);
   if (!encoded.has_value() ||

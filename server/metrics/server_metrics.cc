@@ -100,36 +100,6 @@ class RpcFamilies {
   std::map<std::string, Method, std::less<>> methods_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Gauges sampled at each scrape.
-class MemoryFamilies {
- public:
-  void Sample(absl::AnyInvocable<MemoryFigures()> sample) {
-    MutexLock lock(&mutex_);
-    sample_ = std::move(sample);
-  }
-
-  // Appends nothing while no sample function is registered.
-  void Collect(MetricFamilies* families) const {
-    MutexLock lock(&mutex_);
-    if (sample_ == nullptr) return;
-    const MemoryFigures figures = sample_();
-    families->push_back(SampledGauge("qgemm_resident_bytes",
-                                     "Memory of the backend that holds layers.",
-                                     figures.weights_bytes));
-    families->push_back(SampledGauge(
-        "qgemm_staging_bytes", "Host memory for operands, in use and kept.",
-        figures.staging_bytes));
-    families->push_back(
-        SampledGauge("qgemm_staging_in_use_bytes",
-                     "Host memory that holds operands of requests.",
-                     figures.staging_in_use_bytes));
-  }
-
- private:
-  mutable Mutex mutex_;
-  mutable absl::AnyInvocable<MemoryFigures()> sample_ ABSL_GUARDED_BY(mutex_);
-};
-
 struct LaunchFamilies {
   explicit LaunchFamilies(prometheus::Registry& r)
       : errors(r, "qgemm_launch_errors_total",
@@ -277,6 +247,10 @@ void ServerMetrics::LayerBrought(absl::StatusCode code, absl::Duration took) {
 
 void ServerMetrics::LayersEvicted(int64_t layers) {
   families_->state.evictions->Increment(static_cast<double>(layers));
+}
+
+void ServerMetrics::ImageRead(absl::StatusCode code) {
+  families_->state.image_loads.Increment(absl::StatusCodeToString(code));
 }
 
 void ServerMetrics::LayersInherited(int64_t layers, int64_t bytes,

@@ -99,6 +99,8 @@ struct StateFigures {
   int64_t limit_bytes = 0;  // of --state_bytes; 0 = none
   int64_t layers = 0;       // that it has
   int64_t resident_layers = 0;
+  int64_t image_bytes = 0;  // of files of images
+  int64_t images = 0;
 };
 
 // Thread-safe; every method is cheap enough for the hot path.
@@ -134,6 +136,8 @@ class ServerMetrics {
   void SampleState(absl::AnyInvocable<StateFigures()> sample);
   // Counts a layer that was brought from the disk, or was to be, and the time.
   void LayerBrought(absl::StatusCode code, absl::Duration took);
+  // One whose image was read, or was to be.
+  void ImageRead(absl::StatusCode code);
   // Counts layers that the last server had left in memory, or that were no use,
   // and the time that this took.
   void LayersInherited(int64_t layers, int64_t bytes, int64_t dropped_layers,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Metric families of the state directory: what it has, and the way of layers
-// between it and memory.
+// Metric families of memory and the state directory: what they have, and the
+// way of layers between them.
 
 #ifndef QGEMM_SERVER_METRICS_STATE_FAMILIES_H_
 #define QGEMM_SERVER_METRICS_STATE_FAMILIES_H_
@@ -17,6 +17,18 @@
 
 namespace qgemm {
 
+// Gauges sampled at each scrape. Thread-safe.
+class MemoryFamilies {
+ public:
+  void Sample(absl::AnyInvocable<MemoryFigures()> sample);
+  // Appends nothing while no sample function is registered.
+  void Collect(MetricFamilies* families) const;
+
+ private:
+  mutable Mutex mutex_;
+  mutable absl::AnyInvocable<MemoryFigures()> sample_ ABSL_GUARDED_BY(mutex_);
+};
+
 // Thread-safe.
 class StateFamilies {
  public:
@@ -27,6 +39,7 @@ class StateFamilies {
   void Collect(MetricFamilies* families) const;
 
   LabelledCounter loads;
+  LabelledCounter image_loads;
   prometheus::Counter* load_seconds;
   prometheus::Counter* inherited_layers;
   prometheus::Counter* inherited_bytes;

@@ -35,7 +35,7 @@ constexpr int64_t kMostLogBytes = int64_t{1} << 30;
 constexpr int64_t kCompactBytes = int64_t{1} << 20;
 constexpr int64_t kCompactFactor = 4;
 
-void AppendText(absl::string_view text, std::string* bytes) {
+void AppendName(absl::string_view text, std::string* bytes) {
   CHECK(text.size() <= std::numeric_limits<uint16_t>::max());
   AppendInteger<uint16_t>(text.size(), bytes);
   absl::StrAppend(bytes, text);
@@ -47,8 +47,8 @@ void AppendChange(const NameChange& change, std::string* bytes) {
   std::string id = absl::HexStringToBytes(change.id);
   id.resize(kIdBytes, '\0');
   bytes->append(id);
-  AppendText(change.name, bytes);
-  AppendText(change.owner, bytes);
+  AppendName(change.name, bytes);
+  AppendName(change.owner, bytes);
 }
 
 NameChange ReadChange(FieldReader* reader) {

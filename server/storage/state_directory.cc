@@ -113,7 +113,12 @@ absl::Status StateDirectory::Recover() {
                    files_->List(std::string(kLayers)));
   for (const FolderEntry& file : found) RETURN_IF_ERROR(Adopt(file));
   RETURN_IF_ERROR(AdoptParts());
-  return DropLost();
+  RETURN_IF_ERROR(DropLost());
+  ASSIGN_OR_RETURN(images_, ImageFiles::Open(files_, options_.images,
+                                             [this](const std::string& id) {
+                                               return Has(id);
+                                             }));
+  return files_->SyncFolder(".");
 }
 
 absl::Status StateDirectory::MakeFolders() {
@@ -293,6 +298,7 @@ void StateDirectory::RemoveUnheld(const std::string& id) {
     if (!removed.ok()) LOG(WARNING) << "state directory: " << removed.message();
   }
   entries_.erase(found);
+  images_->Remove(id);
 }
 
 void StateDirectory::ReleaseHold(const std::string& id) {

@@ -6,6 +6,7 @@
 #ifndef QGEMM_SERVER_STORAGE_STATE_DIRECTORY_H_
 #define QGEMM_SERVER_STORAGE_STATE_DIRECTORY_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -22,6 +23,7 @@
 #include "base/sha256.h"
 #include "kernels/formats/weights_spec.h"
 #include "server/storage/file_system.h"
+#include "server/storage/image_files.h"
 #include "server/storage/names_log.h"
 #include "server/storage/weights_file.h"
 
@@ -29,6 +31,7 @@ namespace qgemm {
 
 struct StateDirectoryOptions {
   int64_t max_bytes = 0;  // --state_bytes, of all layers' files; 0: no bound
+  ImageFilesOptions images;
 };
 
 // Findings of an opening that an operator should know.
@@ -87,6 +90,8 @@ class StateDirectory {
 
     // Errors: WeightsFileWriter's.
     absl::Status Append(absl::string_view bytes) {
+      uploaded_bytes_->fetch_add(static_cast<int64_t>(bytes.size()),
+                                 std::memory_order_relaxed);
       return writer_.Append(bytes);
     }
 
@@ -96,14 +101,16 @@ class StateDirectory {
    private:
     friend class StateDirectory;
 
-    Upload(FileSystem* files, std::string part_path, WeightsFileWriter writer,
-           ByteReservation reservation)
-        : files_(files),
+    Upload(StateDirectory* directory, std::string part_path,
+           WeightsFileWriter writer, ByteReservation reservation)
+        : files_(directory->files_),
+          uploaded_bytes_(&directory->uploaded_bytes_),
           part_path_(std::move(part_path)),
           writer_(std::move(writer)),
           reservation_(std::move(reservation)) {}
 
     FileSystem* const files_;
+    std::atomic<int64_t>* const uploaded_bytes_;
     std::string part_path_;  // empty: the file has no name yet
     WeightsFileWriter writer_;
     ByteReservation reservation_;
@@ -177,6 +184,13 @@ class StateDirectory {
   int64_t used_bytes() const { return budget_.used_bytes(); }
   int64_t max_bytes() const { return options_.max_bytes; }
 
+  // Images of layers, which go with the layers' files.
+  ImageFiles* images() { return images_.get(); }
+  // Grows while uploads write.
+  int64_t uploaded_bytes() const {
+    return uploaded_bytes_.load(std::memory_order_relaxed);
+  }
+
  private:
   struct Entry {
     bool is_there = false;
@@ -210,6 +224,8 @@ class StateDirectory {
   ByteBudget budget_;
   std::unique_ptr<File> lock_;
   StateRecovery recovery_;
+  std::unique_ptr<ImageFiles> images_;
+  std::atomic<int64_t> uploaded_bytes_{0};
   // Held for the disk's time: those who wait for it wait for the disk anyway.
   mutable Mutex mutex_;
   std::unique_ptr<NamesLog> log_ ABSL_GUARDED_BY(mutex_);

@@ -2,6 +2,7 @@
 
 #include "server/storage/state_survey.h"
 
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -92,6 +93,7 @@ absl::StatusOr<StateSurvey> SurveyState(FileSystem* files) {
     layer.state = spec.status();
     survey.layers.push_back(std::move(layer));
   }
+  ASSIGN_OR_RETURN(survey.images, CountFiles(files, ImageFiles::kFolder));
   ASSIGN_OR_RETURN(survey.uploads, CountFiles(files, StateDirectory::kUploads));
   ASSIGN_OR_RETURN(survey.damaged, CountFiles(files, StateDirectory::kDamaged));
   return survey;
@@ -99,7 +101,9 @@ absl::StatusOr<StateSurvey> SurveyState(FileSystem* files) {
 
 absl::Status CleanState(FileSystem* files, SetAsideFiles set_aside) {
   RETURN_IF_ERROR(CheckIsState(files));
-  ASSIGN_OR_RETURN(const auto directory, StateDirectory::Open(files, {}));
+  StateDirectoryOptions options;
+  options.images.max_bytes = std::numeric_limits<int64_t>::max();
+  ASSIGN_OR_RETURN(const auto directory, StateDirectory::Open(files, options));
   directory->DropParts();
   if (set_aside == SetAsideFiles::kKeep) return absl::OkStatus();
   const std::string folder(StateDirectory::kDamaged);

@@ -37,6 +37,7 @@ struct StateSurvey {
   std::vector<SurveyedLayer> layers;  // by id
   bool log_is_damaged = false;
   FileCount unheld;            // layers' files that nothing holds
+  FileCount images;            // of layers, held or not
   FileCount uploads;           // that were not complete
   FileCount damaged;           // files that were set aside
   std::unique_ptr<File> lock;  // keeps servers out while this lives

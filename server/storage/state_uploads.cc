@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<StateDirectory::Upload>> StateDirectory::Begin(
     ASSIGN_OR_RETURN(WeightsFileWriter writer,
                      WeightsFileWriter::Create(std::move(file), spec));
     return absl::WrapUnique(new Upload(
-        files_, /*part_path=*/"", std::move(writer), std::move(reservation)));
+        this, /*part_path=*/"", std::move(writer), std::move(reservation)));
   }
   const std::string path = PartPathOf(*key);
   {
@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<StateDirectory::Upload>> StateDirectory::Begin(
     return emptied.ok() ? writer.status() : emptied;
   }
   return absl::WrapUnique(
-      new Upload(files_, path, *std::move(writer), std::move(reservation)));
+      new Upload(this, path, *std::move(writer), std::move(reservation)));
 }
 
 absl::StatusOr<WeightsSpec> StateDirectory::FindPart(
@@ -123,7 +123,7 @@ StateDirectory::Continue(const UploadKey& key, const WeightsSpec& spec,
   const absl::StatusOr<int64_t> bytes = part.ReadSound(consume);
   // From here on its end removes the file.
   auto upload = absl::WrapUnique(new Upload(
-      files_, path,
+      this, path,
       WeightsFileWriter::ContinuePart(std::move(file), part, bytes.value_or(0)),
       std::move(reservation)));
   RETURN_IF_ERROR(bytes.status());

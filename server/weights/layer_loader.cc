@@ -14,6 +14,8 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "kernels/formats/weights_decoder.h"
+#include "kernels/matrix/layer_images.h"
+#include "server/storage/image_files.h"
 #include "server/weights/owners.h"
 
 namespace qgemm {
@@ -294,8 +296,46 @@ absl::StatusOr<WeightStore::Room> LayerLoader::RoomFor(const Weights& held,
   return WeightStore::Room{nullptr, std::move(reservation)};
 }
 
-absl::StatusOr<std::shared_ptr<const ResidentWeights>> LayerLoader::Build(
-    const Weights& held) {
+LayerLoader::Resident LayerLoader::Build(const Weights& held) {
+  ImageFiles* const images = store_->state()->images();
+  if (!images->Has(held.id)) return BuildFromUpload(held);
+  Resident resident = BuildFromImage(held);
+  const absl::Status& status = resident.status();
+  if (store_->metrics() != nullptr) store_->metrics()->ImageRead(status.code());
+  // Want of memory, or the end, would meet the upload too.
+  if (status.ok() || absl::IsResourceExhausted(status) ||
+      absl::IsUnavailable(status)) {
+    return resident;
+  }
+  images->Remove(held.id);
+  EVENT(WARNING, "image_dropped")
+      .With("id", held.id)
+      .With("error", status.message());
+  return BuildFromUpload(held);
+}
+
+LayerLoader::Resident LayerLoader::BuildFromImage(const Weights& held) {
+  ASSIGN_OR_RETURN(const ImageFiles::Reader reader,
+                   store_->state()->images()->Read(held.id));
+  ASSIGN_OR_RETURN(const auto sink,
+                   backend_->images()->NewSink(reader.image()));
+  int64_t offset = 0;
+  while (true) {
+    if (stopping_) return Stopped();
+    ASSIGN_OR_RETURN(const absl::Span<uint8_t> bytes, sink->Next());
+    if (bytes.empty()) break;
+    RETURN_IF_ERROR(reader.ReadAt(offset, bytes));
+    offset += static_cast<int64_t>(bytes.size());
+  }
+  ASSIGN_OR_RETURN(auto resident, sink->Finish());
+  if (resident->n() == held.spec.n && resident->k() == held.spec.k) {
+    return resident;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "an image of a layer of ", resident->n(), " x ", resident->k()));
+}
+
+LayerLoader::Resident LayerLoader::BuildFromUpload(const Weights& held) {
   ASSIGN_OR_RETURN(const WeightsFileReader reader,
                    store_->state()->Read(held.id));
   ASSIGN_OR_RETURN(const auto builder, backend_->NewBuilder());

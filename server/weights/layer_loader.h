@@ -124,8 +124,11 @@ class LayerLoader {
   Result LoadFrom(const std::shared_ptr<const Weights>& held, bool is_urgent);
   absl::StatusOr<WeightStore::Room> RoomFor(const Weights& held,
                                             bool is_urgent);
-  absl::StatusOr<std::shared_ptr<const ResidentWeights>> Build(
-      const Weights& held);
+  using Resident = absl::StatusOr<std::shared_ptr<const ResidentWeights>>;
+  // Reads the layer's image, or else its upload.
+  Resident Build(const Weights& held);
+  Resident BuildFromImage(const Weights& held);
+  Resident BuildFromUpload(const Weights& held);
   Backend* const backend_;
   WeightStore* const store_;
   const LayerLoaderOptions options_;

@@ -212,6 +212,8 @@ StateFigures WeightStore::state_figures() const {
   figures.bytes = state()->used_bytes();
   figures.limit_bytes = state()->max_bytes();
   figures.layers = state()->file_count();
+  figures.image_bytes = state()->images()->used_bytes();
+  figures.images = state()->images()->file_count();
   for (const auto& layer : layers_.records()) {
     figures.resident_layers += layer->resident != nullptr ? 1 : 0;
   }

@@ -19,6 +19,9 @@
 namespace qgemm {
 namespace {
 
+// A chunk of so many bytes is worth waking another thread.
+constexpr size_t kSideBytes = 65536;
+
 std::string Position(Section section, int64_t offset) {
   return absl::StrCat("section ", Name(section), ", offset ", offset);
 }
@@ -242,11 +245,22 @@ absl::Status UploadSession::AppendNext(const UploadChunk& chunk) {
   absl::string_view bytes = chunk.bytes;
   bytes.remove_prefix(std::min<size_t>(known_bytes, bytes.size()));
   if (bytes.empty()) return absl::OkStatus();
-  if (taken_.file != nullptr) RETURN_IF_ERROR(taken_.file->Append(bytes));
-  return Consume(
-      chunk.section,
-      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()),
-                          bytes.size()));
+  const auto consume = [&] {
+    return Consume(
+        chunk.section,
+        absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()),
+                            bytes.size()));
+  };
+  if (taken_.file == nullptr) return consume();
+  if (bytes.size() < kSideBytes) {
+    RETURN_IF_ERROR(taken_.file->Append(bytes));
+    return consume();
+  }
+  // The disk's part and the processor's take about as long.
+  side_.Begin([this, bytes] { return taken_.file->Append(bytes); });
+  const absl::Status consumed = consume();
+  RETURN_IF_ERROR(side_.Join());
+  return consumed;
 }
 
 absl::Status UploadSession::Consume(Section section,

@@ -26,6 +26,7 @@
 #include "kernels/formats/weights_spec.h"
 #include "kernels/matrix/backend.h"
 #include "server/weights/name_binding.h"
+#include "server/weights/side_thread.h"
 #include "server/weights/weight_store.h"
 
 namespace qgemm {
@@ -176,6 +177,7 @@ class UploadSession {
   Taken taken_;
   std::unique_ptr<WeightsBuilder> builder_;
   std::unique_ptr<WeightsDecoder> decoder_;
+  SideThread side_;  // writes the file while this one decodes
 };
 
 }  // namespace qgemm

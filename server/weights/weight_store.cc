@@ -178,6 +178,7 @@ std::shared_ptr<const ResidentWeights> WeightStore::WithBudget(
   if (weights.traffic != nullptr) {
     weights.traffic->AddBytes(layer->resident_bytes());
   }
+  arrivals_.fetch_add(1, std::memory_order_relaxed);
   owner->reservation = std::move(reservation);
   owner->traffic = weights.traffic;
   owner->resident = weights.resident;

@@ -276,6 +276,9 @@ class WeightStore {
     return layers_.records();
   }
 
+  // Grows when a layer comes to memory.
+  int64_t arrivals() const { return arrivals_.load(std::memory_order_relaxed); }
+
   // Null without one.
   StateDirectory* state() const { return state_.directory; }
   // There must be one.
@@ -381,6 +384,7 @@ class WeightStore {
   ByteBudget budget_;
   OwnerAccounts accounts_;
   NamedStore<Weights> layers_;
+  mutable std::atomic<int64_t> arrivals_{0};
   Mutex room_mutex_;  // one makes room at a time
   std::vector<LeavingLayer> leaving_ ABSL_GUARDED_BY(room_mutex_);
   Mutex pins_mutex_;

@@ -170,6 +170,10 @@ TEST_F(StateKillTest, KeepsWhatWasAcknowledgedAndNothingElse) {
   KillAndCheck({});
 }
 
+TEST_F(StateKillTest, TheSameWithImages) {
+  KillAndCheck({"--state_image_bytes=1GB"});
+}
+
 TEST_F(StateKillTest, TheSameWithMemoryThatOutlivesTheServer) {
   const std::string socket = folder_.File("holder");
   ChildProcess holder("server/keep/qgemm_holder", {"--listen=" + socket});

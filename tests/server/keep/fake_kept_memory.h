@@ -40,7 +40,7 @@ class FakeKeptMemory final : public KeptMemory {
   std::optional<KeptLayer> PlaceOf(
       const ResidentWeights& weights) const override {
     const int64_t number = static_cast<const FakeLayer&>(weights).number();
-    return KeptLayer{0, 256 * number, 256, 0, "detail"};
+    return KeptLayer{{256, 0, "detail"}, 0, 256 * number};
   }
   void Watch(ChunkWatcher* watcher) override { watcher_ = watcher; }
   absl::Status Adopt(uint32_t chunk, int64_t size_bytes,

@@ -2,12 +2,13 @@
 //
 // The key by which a server knows that layers in memory are as it makes them.
 
+#include "server/keep/layout_key.h"
+
 #include <gtest/gtest.h>
 
 #include <memory>
 
 #include "kernels/backends/backends.h"
-#include "server/keep/kept_layers.h"
 
 namespace qgemm {
 namespace {

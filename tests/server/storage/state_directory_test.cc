@@ -57,7 +57,7 @@ std::map<std::string, std::string> SoundNames(const StateDirectory& directory) {
 class StateDirectoryTest : public testing::Test {
  protected:
   absl::StatusOr<std::unique_ptr<StateDirectory>> Open(int64_t max_bytes = 0) {
-    return StateDirectory::Open(&files_, {max_bytes});
+    return StateDirectory::Open(&files_, {max_bytes, {}});
   }
   std::unique_ptr<StateDirectory> MustOpen() {
     auto directory = Open();

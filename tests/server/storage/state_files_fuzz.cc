@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "server/storage/image_files.h"
 #include "server/storage/names_log.h"
 #include "server/storage/weights_file.h"
 #include "tests/server/storage/fault_files.h"
@@ -39,6 +40,20 @@ void ReadHeader(absl::string_view input) {
   header.replace(kCrcOffset, 4, reinterpret_cast<const char*>(&crc), 4);
   const auto decoded = DecodeWeightsFileHeader(header);
   if (decoded.ok()) CHECK(EncodeWeightsFileHeader(*decoded) == header);
+}
+
+// The same of an image.
+void ReadImageHeader(absl::string_view input) {
+  (void)DecodeImageHeader(input).has_value();
+  std::string header = *EncodeImageHeader({{}, "id", {4096, 1, "detail"}});
+  for (size_t i = 0; i + 2 <= input.size(); i += 2) {
+    header[static_cast<uint8_t>(input[i])] = input[i + 1];
+  }
+  const size_t crc_offset = header.size() - 4;
+  const uint32_t crc = Crc32c(header.substr(0, crc_offset));
+  header.replace(crc_offset, 4, reinterpret_cast<const char*>(&crc), 4);
+  const auto decoded = DecodeImageHeader(header);
+  if (decoded.has_value()) CHECK(EncodeImageHeader(*decoded) == header);
 }
 
 void ReadLog(absl::string_view input) {
@@ -101,6 +116,7 @@ void ReadPart(absl::string_view input) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view input(reinterpret_cast<const char*>(data), size);
   qgemm::ReadHeader(input);
+  qgemm::ReadImageHeader(input);
   qgemm::ReadLog(input);
   qgemm::ReadPart(input);
   return 0;
