@@ -22,8 +22,9 @@ namespace qgemm {
 
 struct ImageKeeperOptions {
   absl::Duration poll = absl::Milliseconds(200);  // for layers that have come
-  // Uploads have the disk for themselves until none has written for so long.
-  absl::Duration quiet = absl::Milliseconds(200);
+  // Uploads have the disk for themselves until none has written for so long:
+  // more than a client takes between two layers.
+  absl::Duration quiet = absl::Seconds(2);
 };
 
 // Begins when the loader has brought the layers of the start. One thread.

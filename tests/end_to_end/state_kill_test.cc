@@ -132,8 +132,11 @@ class StateKillTest : public ::testing::Test {
     EXPECT_EQ(ids, expected_ids);
   }
 
-  // Kills servers again and again, and checks what the next ones have.
-  void KillAndCheck(const std::vector<std::string>& more_flags) {
+  // Kills servers again and again, and checks what the next ones have. Before
+  // clients work they leave the server alone for up to `most_calm`, and may
+  // not come to it.
+  void KillAndCheck(const std::vector<std::string>& more_flags,
+                    absl::Duration most_calm = absl::ZeroDuration()) {
     std::vector<std::string> flags = {
         "--listen=127.0.0.1:0", "--backend=cpu", "--ready=none",
         // Some layers only are in memory at one time.
@@ -145,12 +148,17 @@ class StateKillTest : public ::testing::Test {
       const std::string address = server.WaitForAddress();
       ASSERT_FALSE(address.empty()) << server.output();
       Check(Client(address));
+      absl::SleepFor(most_calm * RandomInt(0, 100, &random_) / 100);
+      const bool is_calm =
+          most_calm > absl::ZeroDuration() && RandomInt(0, 1, &random_) == 1;
       std::vector<std::thread> clients;
-      for (int i = 0; i < kClients; ++i) {
+      for (int i = 0; i < (is_calm ? 0 : kClients); ++i) {
         clients.emplace_back(
             [this, i, address, seed = random_()] { Work(i, address, seed); });
       }
-      absl::SleepFor(absl::Microseconds(RandomInt(0, 60000, &random_)));
+      if (!is_calm) {
+        absl::SleepFor(absl::Microseconds(RandomInt(0, 60000, &random_)));
+      }
       server.Signal(SIGKILL);
       server.Wait();
       for (std::thread& client : clients) client.join();
@@ -171,7 +179,7 @@ TEST_F(StateKillTest, KeepsWhatWasAcknowledgedAndNothingElse) {
 }
 
 TEST_F(StateKillTest, TheSameWithImages) {
-  KillAndCheck({"--state_image_bytes=1GB"});
+  KillAndCheck({"--state_image_bytes=1GB"}, absl::Milliseconds(400));
 }
 
 TEST_F(StateKillTest, TheSameWithMemoryThatOutlivesTheServer) {
