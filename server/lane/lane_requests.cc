@@ -11,10 +11,15 @@
 #include "server/lane/entry_checks.h"
 #include "server/rpc/request_log.h"
 #include "server/rpc/translate.h"
+#include "server/scheduling/batch_dispatcher.h"
 #include "server/weights/owners.h"
 
 namespace qgemm {
 namespace {
+
+// Requests that enter the queue together: a tile of most kernels. The first
+// would wait for the checks of more.
+constexpr size_t kMostTogether = 16;
 
 // A lane's operands are its client's own, so that their size is no limit
 // beside that of the lane.
@@ -64,19 +69,28 @@ struct LaneRequests::Request {
 };
 
 LaneRequests::LaneRequests(const LaneParts& parts, absl::Duration slow_request,
-                           int answer_threads)
+                           int wake_threads)
     : parts_(parts),
       slow_request_(slow_request),
       services_(ToGemmServices(parts)),
-      answers_(answer_threads) {}
+      wakers_(wake_threads) {}
 
 void LaneRequests::Serve(absl::Span<const LaneArrival> arrivals) {
   // The thread that waits for a launch takes nothing from any lane meanwhile.
   const bool is_alone = arrivals.size() == 1 && !live_.any();
-  for (const LaneArrival& arrival : arrivals) Serve(arrival, is_alone);
+  for (const LaneArrival& arrival : arrivals) {
+    Begin(arrival, is_alone);
+    if (ready_.size() == kMostTogether) EnqueueReady();
+  }
+  EnqueueReady();
 }
 
-void LaneRequests::Serve(const LaneArrival& arrival, bool is_alone) {
+void LaneRequests::EnqueueReady() {
+  GemmRequestBuilder::EnqueueAll(absl::MakeSpan(ready_));
+  ready_.clear();
+}
+
+void LaneRequests::Begin(const LaneArrival& arrival, bool is_alone) {
   live_.Add();
   const lane::RequestEntry& entry = arrival.entry;
   Request request = {arrival.lane, entry, parts_.clock->Now(), nullptr,
@@ -88,14 +102,13 @@ void LaneRequests::Serve(const LaneArrival& arrival, bool is_alone) {
   caller.deadline = DeadlineAfter(request.arrival, entry.timeout_ns);
   caller.cancelled = {arrival.lane, &arrival.lane->client_left()};
   caller.may_wait = is_alone;
-  caller.completion_executor = &answers_;
   builder->SetCaller(std::move(caller),
                      [this, request = std::move(request)](
                          const absl::Status& status, const GemmTimings& timings,
                          std::unique_ptr<AdmittedRequest> ended) {
                        End(request, status, timings, std::move(ended));
                      });
-  std::move(*builder).Enqueue();
+  ready_.push_back(*std::move(builder));
 }
 
 void LaneRequests::Refuse(const absl::Status& refusal) {
@@ -186,9 +199,21 @@ void LaneRequests::End(const Request& request, const absl::Status& status,
   // Releases the weights or the program before the client can see the answer:
   // it may unload them then.
   ended.reset();
-  request.lane->completions().Complete(request.entry.slot, request.entry.cookie,
-                                       answer);
+  WriteCompletion(request, answer, timings.launch_requests);
   live_.Remove();
+}
+
+// To write is a few stores; to wake a thread takes microseconds, for which the
+// other requests of the launch do not wait.
+void LaneRequests::WriteCompletion(const Request& request,
+                                   const LaneAnswer& answer,
+                                   int64_t launch_requests) {
+  const uint32_t slot = request.entry.slot;
+  CompletionWriter& completions = request.lane->completions();
+  if (!completions.Write(slot, request.entry.cookie, answer)) return;
+  if (launch_requests <= kMaxInlineCompletions) return completions.Wake(slot);
+  wakers_.Submit(
+      [lane = request.lane, slot] { lane->completions().Wake(slot); });
 }
 
 }  // namespace qgemm

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -50,9 +51,9 @@ struct LaneParts {
 class LaneRequests {
  public:
   // Requests that take `slow_request` are logged. Of launches with several
-  // requests, `answer_threads` wake their clients.
+  // requests, `wake_threads` wake the clients that sleep.
   LaneRequests(const LaneParts& parts, absl::Duration slow_request,
-               int answer_threads);
+               int wake_threads);
   LaneRequests(const LaneRequests&) = delete;
   LaneRequests& operator=(const LaneRequests&) = delete;
 
@@ -70,7 +71,9 @@ class LaneRequests {
  private:
   struct Request;
 
-  void Serve(const LaneArrival& arrival, bool is_alone);
+  // Appends the request to those that are ready, or ends it.
+  void Begin(const LaneArrival& arrival, bool is_alone);
+  void EnqueueReady();
   // OK, or what Refuse said.
   absl::Status CheckServing() const;
   // Finds the request's client and handle, checks all of it, and makes it ready
@@ -79,6 +82,8 @@ class LaneRequests {
   absl::StatusOr<GemmRequestBuilder> Parse(const Request& request);
   void End(const Request& request, const absl::Status& status,
            const GemmTimings& timings, std::unique_ptr<AdmittedRequest> ended);
+  void WriteCompletion(const Request& request, const LaneAnswer& answer,
+                       int64_t launch_requests);
 
   const LaneParts parts_;
   const absl::Duration slow_request_;
@@ -87,11 +92,12 @@ class LaneRequests {
   // allocation. The serving thread's.
   v1::GemmRequest gemm_;
   v1::RunRequest run_;
+  std::vector<GemmRequestBuilder> ready_;  // the serving thread's
   LiveCount live_;
   std::atomic<bool> refuses_{false};
   mutable Mutex mutex_;
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
-  WorkerPool answers_;  // last: its tasks use the rest
+  WorkerPool wakers_;
 };
 
 }  // namespace qgemm

@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<LaneService>> LaneService::Create(
 LaneService::LaneService(const LaneOptions& options, const LaneParts& parts,
                          Listener listener)
     : path_(listener.address().path),
-      requests_(parts, options.slow_request, options.answer_threads),
+      requests_(parts, options.slow_request, options.wake_threads),
       poller_(options.spin,
               {[this](absl::Span<const LaneArrival> arrivals) {
                  requests_.Serve(arrivals);

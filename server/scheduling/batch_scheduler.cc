@@ -26,21 +26,6 @@ constexpr absl::Duration kHoldPollInterval = absl::Milliseconds(1);
 // Minimum time between sweeps of a full queue, which visit every request.
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(10);
 
-using DroppedRequests = std::vector<DroppedRequest>;
-
-// Metric label of a dropped request.
-DropStage StageOf(const ScheduledRequest& scheduled) {
-  return scheduled.state.in_launch.first > 0 ? DropStage::kChunks
-                                             : DropStage::kQueue;
-}
-
-void CompleteAll(DroppedRequests dropped, ServerMetrics* metrics) {
-  for (DroppedRequest& entry : dropped) {
-    metrics->RequestDropped(entry.reason, StageOf(entry.scheduled));
-    Complete(std::move(entry.scheduled), std::move(entry.status));
-  }
-}
-
 Refusal Draining() {
   return {absl::UnavailableError(
               "the server is draining and takes no more requests; retry on "
@@ -48,11 +33,13 @@ Refusal Draining() {
           DropReason::kDraining};
 }
 
-DroppedRequest DrainEnded(ScheduledRequest scheduled) {
-  return {std::move(scheduled),
-          absl::UnavailableError("the server stopped before the request was "
-                                 "launched; retry on another replica"),
-          DropReason::kDraining};
+// Permission of the thread that brought a batch which is alone. Waiting for a
+// device pays where one request waits: more of them are better off if the
+// thread looks for others meanwhile.
+ExecutionHint HintOf(const ClosedBatch& batch) {
+  return batch.requests.size() == 1 && batch.requests.front().request->may_wait
+             ? ExecutionHint::kMayRunInline
+             : ExecutionHint::kMayCompute;
 }
 
 QueueDemand DemandOf(const AdmittedRequest& request) {
@@ -71,10 +58,14 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
  public:
   State(const SchedulerOptions& options, BatchSink* sink, const Clock* clock,
         ServerMetrics* metrics)
-      : sink_(sink), clock_(clock), metrics_(metrics), planner_(options) {}
+      : sink_(sink), clock_(clock), metrics_(metrics), planner_(options) {
+    for (int i = 0; i < options.max_launches_in_flight; ++i) {
+      places_.push_back({this, i});
+    }
+  }
 
   absl::Status CheckRoom(const QueueDemand& demand);
-  void Enqueue(std::unique_ptr<AdmittedRequest> request);
+  void EnqueueAll(absl::Span<std::unique_ptr<AdmittedRequest>> requests);
   void HoldLaunches(absl::Time until);
   void Drain(absl::Time deadline);
   void Stop();
@@ -83,6 +74,16 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   void EndHolds();
 
  private:
+  // A launch's place in the planner, as its end finds it by one pointer.
+  struct Place {
+    State* state;
+    int number;
+  };
+  // A request without room.
+  struct Refused {
+    std::unique_ptr<AdmittedRequest> request;
+    Refusal refusal;
+  };
   // Work of one Pump step, done outside the lock.
   struct Work {
     DroppedRequests dropped;
@@ -96,19 +97,24 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   // Sweeps the queue first if it is full.
   Refusal CheckRoom(const QueueDemand& demand, DroppedRequests* dropped)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes the request if there is room for it; returns true if it did.
+  bool Admit(std::unique_ptr<AdmittedRequest>* request,
+             DroppedRequests* dropped, std::vector<Refused>* refused)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CompleteRefused(std::vector<Refused> refused);
   // Returns what may start now; empty if another thread is pumping, which then
   // sees this thread's change. Pump must follow.
   Work BeginPump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Does the work, and then all that may start after it.
   void Pump(Work work) ABSL_LOCKS_EXCLUDED(mutex_);
-  // True if the launch, just taken, is all there is to do.
+  // True if the launch, just taken, is all there is to do, and short.
   bool IsAlone(const PlannedLaunch& launch) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Work TakeWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Do(Work work) ABSL_LOCKS_EXCLUDED(mutex_);
-  void LaunchEnded(LaunchKind kind, std::optional<ScheduledRequest> unfinished)
+  void LaunchEnded(int place, std::optional<ScheduledRequest> unfinished)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  Work FreeLaunch(LaunchKind kind, std::optional<ScheduledRequest> unfinished)
+  Work FreeLaunch(int place, std::optional<ScheduledRequest> unfinished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   DroppedRequests TakeQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -124,6 +130,7 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   BatchSink* const sink_;
   const Clock* const clock_;
   ServerMetrics* const metrics_;
+  std::vector<Place> places_;  // do not change any more
 
   Mutex mutex_;
   CondVar hold_changed_;
@@ -165,18 +172,40 @@ absl::Status BatchScheduler::State::CheckRoom(const QueueDemand& demand) {
   return refusal.status;
 }
 
-void BatchScheduler::State::Enqueue(std::unique_ptr<AdmittedRequest> request) {
-  CHECK(request != nullptr && request->done != nullptr);
+bool BatchScheduler::State::Admit(std::unique_ptr<AdmittedRequest>* request,
+                                  DroppedRequests* dropped,
+                                  std::vector<Refused>* refused) {
+  CHECK(*request != nullptr && (*request)->done != nullptr);
+  Refusal refusal = CheckRoom(DemandOf(**request), dropped);
+  if (!refusal.status.ok()) {
+    refused->push_back({std::move(*request), std::move(refusal)});
+    return false;
+  }
+  metrics_->RequestAccepted((*request)->m);
+  planner_.Add(std::move(*request));
+  return true;
+}
+
+void BatchScheduler::State::CompleteRefused(std::vector<Refused> refused) {
+  for (auto& [request, refusal] : refused) {
+    metrics_->RequestDropped(refusal.reason, DropStage::kAdmission);
+    Complete({std::move(request), {}}, refusal.status);
+  }
+}
+
+void BatchScheduler::State::EnqueueAll(
+    absl::Span<std::unique_ptr<AdmittedRequest>> requests) {
   DroppedRequests dropped;
-  Refusal refusal;
+  std::vector<Refused> refused;
   Work work;
   bool is_alone = false;
   {
     MutexLock lock(&mutex_);
-    refusal = CheckRoom(DemandOf(*request), &dropped);
-    if (refusal.status.ok()) {
-      metrics_->RequestAccepted(request->m);
-      planner_.Add(std::move(request));
+    bool admitted = false;
+    for (std::unique_ptr<AdmittedRequest>& request : requests) {
+      if (Admit(&request, &dropped, &refused)) admitted = true;
+    }
+    if (admitted) {
       work = BeginPump();
       is_alone = IsAlone(work.launch);
       // Other threads start later launches while this one waits for its own.
@@ -185,17 +214,12 @@ void BatchScheduler::State::Enqueue(std::unique_ptr<AdmittedRequest> request) {
     }
   }
   CompleteAll(std::move(dropped), metrics_);
+  CompleteRefused(std::move(refused));
   if (is_alone) {
-    work.launch.batch.hint =
-        work.launch.batch.requests.front().request->may_wait
-            ? ExecutionHint::kMayRunInline
-            : ExecutionHint::kMayCompute;
+    work.launch.batch.hint = HintOf(work.launch.batch);
     Do(std::move(work));
-  } else if (refusal.status.ok()) {
-    Pump(std::move(work));
   } else {
-    metrics_->RequestDropped(refusal.reason, DropStage::kAdmission);
-    Complete({std::move(request), {}}, refusal.status);
+    Pump(std::move(work));
   }
 }
 
@@ -219,8 +243,7 @@ void BatchScheduler::State::Pump(Work work) {
 }
 
 bool BatchScheduler::State::IsAlone(const PlannedLaunch& launch) const {
-  return launch.batch.requests.size() == 1 &&
-         launch.kind == LaunchKind::kMerged &&
+  return !launch.batch.requests.empty() && launch.kind == LaunchKind::kMerged &&
          planner_.launches_in_flight() == 1 && planner_.depth().requests == 0;
 }
 
@@ -235,23 +258,17 @@ BatchScheduler::State::Work BatchScheduler::State::TakeWork() {
 void BatchScheduler::State::Do(Work work) {
   CompleteAll(std::move(work.dropped), metrics_);
   if (work.launch.batch.requests.empty()) return;
-  // One lambda for each kind: a captured kind would be one word too many to be
-  // held without an allocation.
-  if (work.launch.kind == LaunchKind::kMerged) {
-    sink_->Submit(std::move(work.launch.batch), [self = shared_from_this()](
-                                                    auto unfinished) {
-      self->LaunchEnded(LaunchKind::kMerged, std::move(unfinished));
-    });
-  } else {
-    sink_->Submit(std::move(work.launch.batch), [self = shared_from_this()](
-                                                    auto unfinished) {
-      self->LaunchEnded(LaunchKind::kChunk, std::move(unfinished));
-    });
-  }
+  // Keeps the state. A word more could not be held without an allocation.
+  std::shared_ptr<const Place> place(shared_from_this(),
+                                     &places_[work.launch.place]);
+  sink_->Submit(std::move(work.launch.batch), [place = std::move(place)](
+                                                  auto unfinished) {
+    place->state->LaunchEnded(place->number, std::move(unfinished));
+  });
 }
 
 void BatchScheduler::State::LaunchEnded(
-    LaunchKind kind, std::optional<ScheduledRequest> unfinished) {
+    int place, std::optional<ScheduledRequest> unfinished) {
   DroppedRequests late;
   Work work;
   {
@@ -259,21 +276,21 @@ void BatchScheduler::State::LaunchEnded(
     if (drained_ && unfinished.has_value()) {
       late.push_back(DrainEnded(*std::move(unfinished)));
     } else {
-      work = FreeLaunch(kind, std::move(unfinished));
+      work = FreeLaunch(place, std::move(unfinished));
     }
   }
   if (!late.empty()) {
     // Completes them before the launch counts as ended: a drain waits for that.
     CompleteAll(std::move(late), metrics_);
     MutexLock lock(&mutex_);
-    work = FreeLaunch(kind, std::nullopt);
+    work = FreeLaunch(place, std::nullopt);
   }
   Pump(std::move(work));
 }
 
 BatchScheduler::State::Work BatchScheduler::State::FreeLaunch(
-    LaunchKind kind, std::optional<ScheduledRequest> unfinished) {
-  planner_.LaunchEnded(kind, std::move(unfinished));
+    int place, std::optional<ScheduledRequest> unfinished) {
+  planner_.LaunchEnded(place, std::move(unfinished));
   Work work = BeginPump();
   ShowDepth();
   if (Idle()) idle_changed_.SignalAll();
@@ -362,7 +379,12 @@ absl::Status BatchScheduler::CheckRoom(const QueueDemand& demand) {
 }
 
 void BatchScheduler::Enqueue(std::unique_ptr<AdmittedRequest> request) {
-  state_->Enqueue(std::move(request));
+  state_->EnqueueAll(absl::MakeSpan(&request, 1));
+}
+
+void BatchScheduler::EnqueueAll(
+    absl::Span<std::unique_ptr<AdmittedRequest>> requests) {
+  state_->EnqueueAll(requests);
 }
 
 void BatchScheduler::HoldLaunches(absl::Time until) {

@@ -10,8 +10,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 namespace qgemm {
 namespace {
 
@@ -38,22 +36,6 @@ ClientTableOptions TableOptions(const SchedulerOptions& options) {
   return table;
 }
 
-DroppedRequest Expired(ScheduledRequest scheduled, absl::Time now) {
-  const AdmittedRequest& request = *scheduled.request;
-  absl::Status status = absl::DeadlineExceededError(absl::StrCat(
-      "the deadline passed ", absl::FormatDuration(now - request.deadline),
-      " ago, after the request had waited ",
-      absl::FormatDuration(now - scheduled.waiting_since()), " for a launch; ",
-      scheduled.state.in_launch.first, " of ", request.m,
-      " rows were computed; allow more time or send less"));
-  return {std::move(scheduled), std::move(status), DropReason::kDeadline};
-}
-
-DroppedRequest Cancelled(ScheduledRequest scheduled) {
-  return {std::move(scheduled), absl::CancelledError("the caller went away"),
-          DropReason::kCancelled};
-}
-
 // The part of its queue that a client has waiting, as the policy sees it.
 QueueSnapshot SnapshotOf(const ClientQueue& client_queue) {
   const FairQueue& queue = *client_queue.queue->queue();
@@ -70,7 +52,9 @@ QueueSnapshot SnapshotOf(const ClientQueue& client_queue) {
 }  // namespace
 
 LaunchPlanner::LaunchPlanner(const SchedulerOptions& options)
-    : options_(options), clients_(TableOptions(options)) {}
+    : options_(options),
+      clients_(TableOptions(options)),
+      launches_(options.max_launches_in_flight) {}
 
 LaunchPlanner::~LaunchPlanner() = default;
 
@@ -93,9 +77,9 @@ void LaunchPlanner::Add(std::unique_ptr<AdmittedRequest> request) {
   predictor_.Observe(from, queue->layer(), waiting->request->arrival);
 }
 
-void LaunchPlanner::LaunchEnded(LaunchKind kind,
+void LaunchPlanner::LaunchEnded(int place,
                                 std::optional<ScheduledRequest> unfinished) {
-  --LaunchesOf(kind);
+  launches_.End(place);
   if (!unfinished.has_value()) return;
   FairQueue* const queue = QueueOf(*unfinished->request);
   WaitingRequest* const waiting =
@@ -106,18 +90,17 @@ void LaunchPlanner::LaunchEnded(LaunchKind kind,
 
 PlannedLaunch LaunchPlanner::Next(absl::Time now,
                                   std::vector<DroppedRequest>* dropped) {
-  if (launches_in_flight() >= options_.max_launches_in_flight) return {};
+  if (launches_.full()) return {};
   DropExpired(now, dropped);
   while (true) {
     const std::optional<Decision> decision = Decide(now);
     if (!decision.has_value()) return {};
-    const LaunchKind kind = decision->queue()->key().kind;
+    const FairQueue* const queue = decision->queue();
     TakeBatch(*decision);
     DropCancelled(dropped);
     if (batch_.empty()) continue;
     last_reason_ = decision->reason;
-    ++LaunchesOf(kind);
-    return {CloseBatch(), kind};
+    return BeginLaunch(queue);
   }
 }
 
@@ -252,8 +235,7 @@ std::optional<LaunchPlanner::Decision> LaunchPlanner::Decide(absl::Time now) {
   DecisionContext context;
   context.now = now;
   context.last = last_reason_;
-  context.chunk_may_launch =
-      LaunchesOf(LaunchKind::kChunk) < options_.max_chunks_in_flight;
+  context.chunk_may_launch = launches_.chunks() < options_.max_chunks_in_flight;
   clients_.BeginDecision(context.chunk_may_launch, &identities_);
   const Candidates candidates = Gather();
   const PolicyOptions policy = PolicyFor(candidates, now);
@@ -275,6 +257,15 @@ std::optional<LaunchPlanner::Decision> LaunchPlanner::Decide(absl::Time now) {
 }
 
 LaunchPlanner::Candidates LaunchPlanner::Gather() {
+  const Candidates candidates = GatherQueues();
+  for (size_t i = 0; i < candidates.queues.size(); ++i) {
+    candidates.snapshots[i].rows_in_flight =
+        launches_.MostRowsOf(candidates.queues[i]->queue());
+  }
+  return candidates;
+}
+
+LaunchPlanner::Candidates LaunchPlanner::GatherQueues() {
   if (identities_.size() == 1 && clients_.waiting_identities() == 1) {
     IdentityState* const identity = identities_.front();
     return {identity->queues, absl::MakeSpan(identity->snapshots)};
@@ -353,6 +344,15 @@ void LaunchPlanner::CutBatch(FairQueue* queue) {
     queue->Restore(batch_.back());
     batch_.pop_back();
   }
+}
+
+PlannedLaunch LaunchPlanner::BeginLaunch(const FairQueue* queue) {
+  LaunchesInFlight::Launch launch = {queue, queue->key().kind, 0};
+  ClosedBatch closed = CloseBatch();
+  for (const ScheduledRequest& scheduled : closed.requests) {
+    launch.rows += scheduled.state.in_launch.count;
+  }
+  return {std::move(closed), launch.kind, launches_.Begin(launch)};
 }
 
 ClosedBatch LaunchPlanner::CloseBatch() {
