@@ -63,7 +63,8 @@ LaneService::LaneService(const LaneOptions& options, const LaneParts& parts,
                },
                [this] { control_.Notify(); },
                [metrics = parts.metrics] { metrics->LanesWoken(); }}),
-      control_(std::move(listener), options.limits, parts, &poller_) {}
+      control_(std::move(listener), options.limits, parts, &requests_,
+               &poller_) {}
 
 LaneService::~LaneService() {
   BeginDrain(EndOfService());

@@ -114,12 +114,14 @@ bool CompletionWriter::Write(uint32_t slot, uint32_t cookie,
   const uint32_t slots = memory_.layout().slots;
   memory_.done_words()[position & (slots - 1)].store(
       lane::DoneWordOf(position, slots, slot));
-  return lane::MustWake(completion.sleeps) ||
-         lane::MustWake(memory_.head().client_sleeps);
+  const bool client_waits =
+      lane::MustWake(memory_.head().client_sleeps) && !wake_due_.exchange(true);
+  return client_waits || lane::MustWake(completion.sleeps);
 }
 
 // Whoever does not sleep any more has seen the completion.
 void CompletionWriter::Wake(uint32_t slot) {
+  wake_due_.store(false);
   lane::Completion& completion = memory_.completions()[slot];
   if (lane::MustWake(completion.sleeps)) WakeAll(completion.cookie);
   if (lane::MustWake(memory_.head().client_sleeps)) WakeClient();
