@@ -58,11 +58,7 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
  public:
   State(const SchedulerOptions& options, BatchSink* sink, const Clock* clock,
         ServerMetrics* metrics)
-      : sink_(sink), clock_(clock), metrics_(metrics), planner_(options) {
-    for (int i = 0; i < options.max_launches_in_flight; ++i) {
-      places_.push_back({this, i});
-    }
-  }
+      : sink_(sink), clock_(clock), metrics_(metrics), planner_(options) {}
 
   absl::Status CheckRoom(const QueueDemand& demand);
   void EnqueueAll(absl::Span<std::unique_ptr<AdmittedRequest>> requests);
@@ -74,11 +70,6 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   void EndHolds();
 
  private:
-  // A launch's place in the planner, as its end finds it by one pointer.
-  struct Place {
-    State* state;
-    int number;
-  };
   // A request without room.
   struct Refused {
     std::unique_ptr<AdmittedRequest> request;
@@ -107,14 +98,14 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   Work BeginPump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Does the work, and then all that may start after it.
   void Pump(Work work) ABSL_LOCKS_EXCLUDED(mutex_);
-  // True if the launch, just taken, is all there is to do, and short.
+  // True if the launch, just taken, is all there is to do.
   bool IsAlone(const PlannedLaunch& launch) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Work TakeWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Do(Work work) ABSL_LOCKS_EXCLUDED(mutex_);
-  void LaunchEnded(int place, std::optional<ScheduledRequest> unfinished)
+  void LaunchEnded(LaunchKind kind, std::optional<ScheduledRequest> unfinished)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  Work FreeLaunch(int place, std::optional<ScheduledRequest> unfinished)
+  Work FreeLaunch(LaunchKind kind, std::optional<ScheduledRequest> unfinished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   DroppedRequests TakeQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -130,7 +121,6 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   BatchSink* const sink_;
   const Clock* const clock_;
   ServerMetrics* const metrics_;
-  std::vector<Place> places_;  // do not change any more
 
   Mutex mutex_;
   CondVar hold_changed_;
@@ -207,7 +197,8 @@ void BatchScheduler::State::EnqueueAll(
     }
     if (admitted) {
       work = BeginPump();
-      is_alone = IsAlone(work.launch);
+      is_alone = IsAlone(work.launch) &&
+                 work.launch.batch.requests.size() <= requests.size();
       // Other threads start later launches while this one waits for its own.
       if (is_alone) pumping_ = false;
       ShowDepth();
@@ -258,17 +249,23 @@ BatchScheduler::State::Work BatchScheduler::State::TakeWork() {
 void BatchScheduler::State::Do(Work work) {
   CompleteAll(std::move(work.dropped), metrics_);
   if (work.launch.batch.requests.empty()) return;
-  // Keeps the state. A word more could not be held without an allocation.
-  std::shared_ptr<const Place> place(shared_from_this(),
-                                     &places_[work.launch.place]);
-  sink_->Submit(std::move(work.launch.batch), [place = std::move(place)](
-                                                  auto unfinished) {
-    place->state->LaunchEnded(place->number, std::move(unfinished));
-  });
+  // One lambda for each kind: a captured kind would be one word too many to be
+  // held without an allocation.
+  if (work.launch.kind == LaunchKind::kMerged) {
+    sink_->Submit(std::move(work.launch.batch), [self = shared_from_this()](
+                                                    auto unfinished) {
+      self->LaunchEnded(LaunchKind::kMerged, std::move(unfinished));
+    });
+  } else {
+    sink_->Submit(std::move(work.launch.batch), [self = shared_from_this()](
+                                                    auto unfinished) {
+      self->LaunchEnded(LaunchKind::kChunk, std::move(unfinished));
+    });
+  }
 }
 
 void BatchScheduler::State::LaunchEnded(
-    int place, std::optional<ScheduledRequest> unfinished) {
+    LaunchKind kind, std::optional<ScheduledRequest> unfinished) {
   DroppedRequests late;
   Work work;
   {
@@ -276,21 +273,21 @@ void BatchScheduler::State::LaunchEnded(
     if (drained_ && unfinished.has_value()) {
       late.push_back(DrainEnded(*std::move(unfinished)));
     } else {
-      work = FreeLaunch(place, std::move(unfinished));
+      work = FreeLaunch(kind, std::move(unfinished));
     }
   }
   if (!late.empty()) {
     // Completes them before the launch counts as ended: a drain waits for that.
     CompleteAll(std::move(late), metrics_);
     MutexLock lock(&mutex_);
-    work = FreeLaunch(place, std::nullopt);
+    work = FreeLaunch(kind, std::nullopt);
   }
   Pump(std::move(work));
 }
 
 BatchScheduler::State::Work BatchScheduler::State::FreeLaunch(
-    int place, std::optional<ScheduledRequest> unfinished) {
-  planner_.LaunchEnded(place, std::move(unfinished));
+    LaunchKind kind, std::optional<ScheduledRequest> unfinished) {
+  planner_.LaunchEnded(kind, std::move(unfinished));
   Work work = BeginPump();
   ShowDepth();
   if (Idle()) idle_changed_.SignalAll();

@@ -64,11 +64,8 @@ using Rank = std::tuple<int, int64_t, int64_t, absl::Time>;
 
 constexpr int64_t kNotBehind = std::numeric_limits<int64_t>::max();
 
-// The first by rank; without those that should grow if `may_grow` is false.
-int64_t First(const Candidates& candidates, const PolicyOptions& options,
-              bool may_grow) {
+int64_t Preferred(const Candidates& candidates, const PolicyOptions& options) {
   return Least(candidates, [&](const QueueSnapshot& queue) {
-    if (!may_grow && ShouldGrow(queue, options)) return std::optional<Rank>();
     const bool chases = options.order == BatchOrder::kChase;
     const int64_t least_rows =
         options.order == BatchOrder::kFullest ? 1 : options.tile_rows;
@@ -79,18 +76,6 @@ int64_t First(const Candidates& candidates, const PolicyOptions& options,
              chases ? queue.layers_behind.value_or(kNotBehind) : 0,
              counts_rows ? -queue.rows : 0, queue.oldest));
   });
-}
-
-int64_t Preferred(const Candidates& candidates, const PolicyOptions& options) {
-  const int64_t first = First(candidates, options, /*may_grow=*/true);
-  if (first == kNone || !ShouldGrow(candidates.queues[first], options)) {
-    return first;
-  }
-  const int64_t other = First(candidates, options, /*may_grow=*/false);
-  if (other == kNone) return kNone;
-  const bool equal =
-      candidates.queues[other].priority == candidates.queues[first].priority;
-  return equal ? other : first;
 }
 
 // Rows that keep within the bound of a launch; at least 1.
@@ -118,12 +103,6 @@ int64_t AlignedRows(const AdmittedRequest& request) {
 }
 
 }  // namespace
-
-bool ShouldGrow(const QueueSnapshot& queue, const PolicyOptions& options) {
-  return queue.kind == LaunchKind::kMerged &&
-         queue.rows <
-             std::min(options.tile_rows, CeilDiv(queue.rows_in_flight, 2));
-}
 
 std::optional<QueueChoice> NextQueue(absl::Span<const QueueSnapshot> queues,
                                      const DecisionContext& context,

@@ -47,8 +47,6 @@ struct QueueSnapshot {
   LaunchKind kind = LaunchKind::kMerged;
   Priority priority = Priority::kNormal;  // the highest of its requests
   int64_t rows = 0;
-  // Rows of the largest launch in flight of the same queue; 0 without one.
-  int64_t rows_in_flight = 0;
   absl::Time oldest;  // start of its longest wait
   absl::Time earliest_deadline = absl::InfiniteFuture();
   // Number of layers by which its clients are behind those of another waiting
@@ -70,18 +68,11 @@ struct QueueChoice {
   LaunchReason reason = LaunchReason::kPreferred;
 };
 
-// True if a launch of the queue should wait for the end of one in flight: it
-// has less than half of that one's rows, and less than a tile. A launch costs
-// about the same however few rows it has, so that one of few rows beside one of
-// many keeps the next from growing. Alone, a queue never waits.
-bool ShouldGrow(const QueueSnapshot& queue, const PolicyOptions& options);
-
 // Returns the queue that launches next; nullopt if none may. In this order: the
 // earliest deadline within the slack; the oldest beyond the age cap; of the
-// highest priority, by the options' order, a full tile, then the oldest. One
-// that should grow lets others of its priority go first, or waits if there is
-// nothing else. Since in an overload everything is urgent or aged, neither of
-// the first two rules decides twice in a row against a later one.
+// highest priority, by the options' order, a full tile, then the oldest. Since
+// in an overload everything is urgent or aged, neither of the first two rules
+// decides twice in a row against a later one.
 std::optional<QueueChoice> NextQueue(absl::Span<const QueueSnapshot> queues,
                                      const DecisionContext& context,
                                      const PolicyOptions& options);

@@ -52,9 +52,7 @@ QueueSnapshot SnapshotOf(const ClientQueue& client_queue) {
 }  // namespace
 
 LaunchPlanner::LaunchPlanner(const SchedulerOptions& options)
-    : options_(options),
-      clients_(TableOptions(options)),
-      launches_(options.max_launches_in_flight) {}
+    : options_(options), clients_(TableOptions(options)) {}
 
 LaunchPlanner::~LaunchPlanner() = default;
 
@@ -77,9 +75,9 @@ void LaunchPlanner::Add(std::unique_ptr<AdmittedRequest> request) {
   predictor_.Observe(from, queue->layer(), waiting->request->arrival);
 }
 
-void LaunchPlanner::LaunchEnded(int place,
+void LaunchPlanner::LaunchEnded(LaunchKind kind,
                                 std::optional<ScheduledRequest> unfinished) {
-  launches_.End(place);
+  --LaunchesOf(kind);
   if (!unfinished.has_value()) return;
   FairQueue* const queue = QueueOf(*unfinished->request);
   WaitingRequest* const waiting =
@@ -90,17 +88,18 @@ void LaunchPlanner::LaunchEnded(int place,
 
 PlannedLaunch LaunchPlanner::Next(absl::Time now,
                                   std::vector<DroppedRequest>* dropped) {
-  if (launches_.full()) return {};
+  if (launches_in_flight() >= options_.max_launches_in_flight) return {};
   DropExpired(now, dropped);
   while (true) {
     const std::optional<Decision> decision = Decide(now);
     if (!decision.has_value()) return {};
-    const FairQueue* const queue = decision->queue();
+    const LaunchKind kind = decision->queue()->key().kind;
     TakeBatch(*decision);
     DropCancelled(dropped);
     if (batch_.empty()) continue;
     last_reason_ = decision->reason;
-    return BeginLaunch(queue);
+    ++LaunchesOf(kind);
+    return {CloseBatch(), kind};
   }
 }
 
@@ -235,7 +234,8 @@ std::optional<LaunchPlanner::Decision> LaunchPlanner::Decide(absl::Time now) {
   DecisionContext context;
   context.now = now;
   context.last = last_reason_;
-  context.chunk_may_launch = launches_.chunks() < options_.max_chunks_in_flight;
+  context.chunk_may_launch =
+      LaunchesOf(LaunchKind::kChunk) < options_.max_chunks_in_flight;
   clients_.BeginDecision(context.chunk_may_launch, &identities_);
   const Candidates candidates = Gather();
   const PolicyOptions policy = PolicyFor(candidates, now);
@@ -257,15 +257,6 @@ std::optional<LaunchPlanner::Decision> LaunchPlanner::Decide(absl::Time now) {
 }
 
 LaunchPlanner::Candidates LaunchPlanner::Gather() {
-  const Candidates candidates = GatherQueues();
-  for (size_t i = 0; i < candidates.queues.size(); ++i) {
-    candidates.snapshots[i].rows_in_flight =
-        launches_.MostRowsOf(candidates.queues[i]->queue());
-  }
-  return candidates;
-}
-
-LaunchPlanner::Candidates LaunchPlanner::GatherQueues() {
   if (identities_.size() == 1 && clients_.waiting_identities() == 1) {
     IdentityState* const identity = identities_.front();
     return {identity->queues, absl::MakeSpan(identity->snapshots)};
@@ -344,15 +335,6 @@ void LaunchPlanner::CutBatch(FairQueue* queue) {
     queue->Restore(batch_.back());
     batch_.pop_back();
   }
-}
-
-PlannedLaunch LaunchPlanner::BeginLaunch(const FairQueue* queue) {
-  LaunchesInFlight::Launch launch = {queue, queue->key().kind, 0};
-  ClosedBatch closed = CloseBatch();
-  for (const ScheduledRequest& scheduled : closed.requests) {
-    launch.rows += scheduled.state.in_launch.count;
-  }
-  return {std::move(closed), launch.kind, launches_.Begin(launch)};
 }
 
 ClosedBatch LaunchPlanner::CloseBatch() {

@@ -23,7 +23,6 @@
 #include "server/scheduling/fair_queue.h"
 #include "server/scheduling/gemm_request.h"
 #include "server/scheduling/identity_queue.h"
-#include "server/scheduling/launches_in_flight.h"
 #include "server/scheduling/layer_sequence_predictor.h"
 #include "server/scheduling/queue_admission.h"
 #include "server/scheduling/waiting_request.h"
@@ -42,15 +41,15 @@ struct SchedulerOptions : QueueLimits {
 // says.
 struct ClosedBatch {
   std::vector<ScheduledRequest> requests;
-  // Not kAsync for a batch of few rows while nothing else waits or runs: the
-  // submitting thread may compute it, and wait for one request that may wait.
+  // Not kAsync for requests of few rows that came together while nothing else
+  // waits or runs: the submitting thread may compute them, and wait for one
+  // that may wait.
   ExecutionHint hint = ExecutionHint::kAsync;
 };
 
 struct PlannedLaunch {
   ClosedBatch batch;  // empty if nothing may launch
   LaunchKind kind = LaunchKind::kMerged;
-  int place = 0;  // below max_launches_in_flight; its own until it ends
 };
 
 // Not thread-safe.
@@ -70,9 +69,9 @@ class LaunchPlanner {
   // launch but whose caller has left.
   PlannedLaunch Next(absl::Time now, std::vector<DroppedRequest>* dropped);
 
-  // Records the end of the launch at `place`. `unfinished` is the request of a
-  // chunk that has rows left; it waits again.
-  void LaunchEnded(int place, std::optional<ScheduledRequest> unfinished);
+  // Records the end of a launch. `unfinished` is the request of a chunk that
+  // has rows left; it waits again.
+  void LaunchEnded(LaunchKind kind, std::optional<ScheduledRequest> unfinished);
 
   // Removes all waiting requests that expired or whose caller left, and appends
   // them to `dropped`.
@@ -82,7 +81,7 @@ class LaunchPlanner {
   std::vector<ScheduledRequest> TakeAll();
 
   const QueueDepth& depth() const { return depth_; }
-  int launches_in_flight() const { return launches_.count(); }
+  int launches_in_flight() const { return launches_[0] + launches_[1]; }
 
  private:
   // The queues among which one decision chooses, and their snapshots.
@@ -98,6 +97,7 @@ class LaunchPlanner {
     FairQueue* queue() const { return start.client_queue->queue->queue(); }
   };
 
+  int& LaunchesOf(LaunchKind kind) { return launches_[static_cast<int>(kind)]; }
   FairQueue* QueueOf(const AdmittedRequest& request);
   void ForgetIdleQueues();
 
@@ -116,15 +116,12 @@ class LaunchPlanner {
 
   std::optional<Decision> Decide(absl::Time now);
   Candidates Gather();
-  Candidates GatherQueues();
   PolicyOptions PolicyFor(const Candidates& candidates, absl::Time now);
   // Replaces the decision by one for a client that was served less.
   void DecideFor(const ClientState& client, const DecisionContext& context,
                  const PolicyOptions& policy, Decision* decision);
   void TakeBatch(const Decision& decision);
   void CutBatch(FairQueue* queue);
-  // Begins the launch of the batch, which is not empty.
-  PlannedLaunch BeginLaunch(const FairQueue* queue);
   ClosedBatch CloseBatch();
   void ChargeBatch();
   RowRange RowsToLaunch(const ScheduledRequest& scheduled) const;
@@ -137,7 +134,7 @@ class LaunchPlanner {
   DeadlineHeapBy<&WaitingRequest::due_index> due_;
   LayerSequencePredictor predictor_;
   QueueDepth depth_;
-  LaunchesInFlight launches_;
+  int launches_[2] = {0, 0};  // in flight, by kind
   LaunchReason last_reason_ = LaunchReason::kPreferred;
 
   // Scratch of one decision; members so that they keep their memory.

@@ -98,7 +98,7 @@ class Planned {
         complete.push_back(std::move(scheduled.request));
       }
     }
-    planner_.LaunchEnded(launch.place, std::move(unfinished));
+    planner_.LaunchEnded(launch.kind, std::move(unfinished));
     Start();
     return complete;
   }

@@ -75,7 +75,7 @@ class LaunchPlannerTest : public testing::Test {
     first.state.last_launch_end = now_;
     std::optional<ScheduledRequest> unfinished;
     if (first.rows_left() > 0) unfinished = std::move(first);
-    planner_->LaunchEnded(launch.place, std::move(unfinished));
+    planner_->LaunchEnded(launch.kind, std::move(unfinished));
   }
 
   Refusal Room(const std::string& client, int64_t rows, int64_t bytes) {

@@ -193,7 +193,7 @@ class Simulation {
       if (load_.pattern == AccessPattern::kOneMatrix) continue;
       ArriveIn(Turnaround(), ClientOf(request));
     }
-    planner_.LaunchEnded(launch.place, std::nullopt);
+    planner_.LaunchEnded(launch.kind, std::nullopt);
   }
 
   SimulatedRun Result() const {
