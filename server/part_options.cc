@@ -114,7 +114,7 @@ LaneOptions ToLaneOptions(const ServerOptions& options) {
   lane.listen = options.lane_listen;
   lane.spin = options.lane_spin;
   lane.limits = options.lanes;
-  lane.answer_threads = AnswerThreads();
+  lane.wake_threads = AnswerThreads();
   if (options.slow_request > absl::ZeroDuration()) {
     lane.slow_request = options.slow_request;
   }

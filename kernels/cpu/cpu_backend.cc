@@ -71,8 +71,8 @@ constexpr int64_t kLaunchesPerSecond = 8;
 // Size of a batch that may run inline: some microseconds of work. While a
 // larger one kept its caller from reading further requests, they could not be
 // merged: 32 clients of 512x512 in kbit4 would be served a fifth slower.
-constexpr int64_t kMaxInlineRows = 4;
-constexpr int64_t kMaxInlineBytes = int64_t{64} << 10;
+constexpr int64_t kMaxInlineRows = 16;
+constexpr int64_t kMaxInlineBytes = int64_t{80} << 10;
 
 int64_t TouchedBytes(const GemmBatch& batch) {
   const ResidentWeights& weights = *batch.weights;

@@ -40,11 +40,16 @@ absl::Status LaunchContext::Enqueue(const GemmBatch& batch,
                   batch.signature, environment)};
   plan_.Make(batch.segments, job.gemm.shape,
              [&](int64_t rows) { return job.gemm.PathOf(rows, environment); });
-  RETURN_IF_ERROR(Reserve(plan_.scratch_bytes(), scratch_));
   if (ChooseHostTransfer(plan_, job.gemm.shape, batch.segments.size()) ==
       HostTransfer::kKernels) {
-    return EnqueueByKernels(job, plan_.launches().front());
+    const PlannedLaunch& launch = plan_.launches().front();
+    ASSIGN_OR_RETURN(const bool enqueued,
+                     recorded_.Enqueue(batch, job.gemm, launch, environment));
+    if (enqueued) return absl::OkStatus();
+    RETURN_IF_ERROR(Reserve(plan_.scratch_bytes(), scratch_));
+    return EnqueueByKernels(job, launch);
   }
+  RETURN_IF_ERROR(Reserve(plan_.scratch_bytes(), scratch_));
   RETURN_IF_ERROR(end_.Mark());
   for (const LaunchGroup& group : plan_.groups()) {
     RETURN_IF_ERROR(EnqueueGroup(job, group));

@@ -19,6 +19,7 @@
 #include "kernels/cuda/gemm_launcher.h"
 #include "kernels/cuda/plan/launch_plan.h"
 #include "kernels/cuda/program_launcher.h"
+#include "kernels/cuda/recorded_gemms.h"
 #include "kernels/cuda/runtime/buffers.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/matrix/backend.h"
@@ -85,6 +86,7 @@ class LaunchContext {
   LaunchPlan plan_;
   DeviceBuffer scratch_;
   CublasScratch cublas_scratch_;
+  RecordedGemms recorded_{stream_.get(), &end_, &cublas_scratch_};
   ProgramLauncher programs_{stream_.get(), &end_, &cublas_scratch_};
 };
 

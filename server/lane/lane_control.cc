@@ -41,9 +41,11 @@ constexpr int kTurn = 16;
 }  // namespace
 
 LaneControl::LaneControl(Listener listener, const LaneLimits& limits,
-                         const LaneParts& parts, LanePoller* poller)
+                         const LaneParts& parts, LaneRequests* requests,
+                         LanePoller* poller)
     : parts_(parts),
       gate_(parts.access, parts.peers, parts.metrics),
+      requests_(requests),
       poller_(poller),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -225,6 +227,7 @@ void LaneControl::Sweep() {
             "no hello came within ", absl::FormatDuration(kHelloTimeout))));
   }
   // The last reference goes here, not on a thread that ends launches.
+  if (!ended_.empty()) requests_->ReleaseEnded();
   for (auto ended = ended_.begin(); ended != ended_.end();) {
     if (ended->lane.use_count() > 1) {
       ++ended;

@@ -37,7 +37,8 @@ class LaneControl {
  public:
   // All but the listener must outlive this.
   LaneControl(Listener listener, const LaneLimits& limits,
-              const LaneParts& parts, LanePoller* poller);
+              const LaneParts& parts, LaneRequests* requests,
+              LanePoller* poller);
   LaneControl(const LaneControl&) = delete;
   LaneControl& operator=(const LaneControl&) = delete;
   ~LaneControl();
@@ -122,6 +123,7 @@ class LaneControl {
 
   const LaneParts parts_;
   const CallGate gate_;
+  LaneRequests* const requests_;
   LanePoller* const poller_;
   FileDescriptor epoll_;
   FileDescriptor wake_;  // an event: Notify, Refuse or Stop

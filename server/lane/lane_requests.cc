@@ -11,10 +11,15 @@
 #include "server/lane/entry_checks.h"
 #include "server/rpc/request_log.h"
 #include "server/rpc/translate.h"
+#include "server/scheduling/batch_dispatcher.h"
 #include "server/weights/owners.h"
 
 namespace qgemm {
 namespace {
+
+// Requests that enter the queue together: a tile of most kernels. The first
+// would wait for the checks of more.
+constexpr size_t kMostTogether = 16;
 
 // A lane's operands are its client's own, so that their size is no limit
 // beside that of the lane.
@@ -41,19 +46,25 @@ GemmServices ToGemmServices(const LaneParts& parts) {
 
 }  // namespace
 
-// A request until its completion is written.
+// A request until its completion is written, and what is left of it then.
 struct LaneRequests::Request {
   std::shared_ptr<Lane> lane;
   lane::RequestEntry entry;
   absl::Time arrival;
   // The client by the table in force when the request came; null until then.
   std::shared_ptr<const Peer> peer;
-  std::shared_ptr<const LaneHandle> handle;  // null until it is found
+  bool runs_program = false;
+  // Kept, once it has ended, for the thread that made it.
+  std::unique_ptr<AdmittedRequest> ended;
+
+  void Clear() {
+    ended.reset();
+    peer.reset();
+    lane.reset();
+  }
 
   absl::string_view method() const {
-    const bool runs =
-        handle != nullptr && handle->kind == lane::HandleKind::kProgram;
-    return runs ? "LaneRun" : "LaneGemm";
+    return runs_program ? "LaneRun" : "LaneGemm";
   }
   // Borrows a region's memory, and keeps the lane.
   StagingLease Lease(const LaneRegion& region, uint64_t offset,
@@ -64,38 +75,53 @@ struct LaneRequests::Request {
 };
 
 LaneRequests::LaneRequests(const LaneParts& parts, absl::Duration slow_request,
-                           int answer_threads)
+                           int wake_threads)
     : parts_(parts),
       slow_request_(slow_request),
       services_(ToGemmServices(parts)),
-      answers_(answer_threads) {}
+      requests_(std::make_unique<Recycler<Request>>()),
+      wakers_(wake_threads) {}
+
+LaneRequests::~LaneRequests() = default;
+
+void LaneRequests::ReleaseEnded() { requests_->Collect(); }
 
 void LaneRequests::Serve(absl::Span<const LaneArrival> arrivals) {
   // The thread that waits for a launch takes nothing from any lane meanwhile.
   const bool is_alone = arrivals.size() == 1 && !live_.any();
-  for (const LaneArrival& arrival : arrivals) Serve(arrival, is_alone);
+  for (const LaneArrival& arrival : arrivals) {
+    Begin(arrival, is_alone);
+    if (ready_.size() == kMostTogether) EnqueueReady();
+  }
+  EnqueueReady();
 }
 
-void LaneRequests::Serve(const LaneArrival& arrival, bool is_alone) {
+void LaneRequests::EnqueueReady() {
+  GemmRequestBuilder::EnqueueAll(absl::MakeSpan(ready_));
+  ready_.clear();
+}
+
+void LaneRequests::Begin(const LaneArrival& arrival, bool is_alone) {
   live_.Add();
   const lane::RequestEntry& entry = arrival.entry;
-  Request request = {arrival.lane, entry, parts_.clock->Now(), nullptr,
-                     nullptr};
-  absl::StatusOr<GemmRequestBuilder> builder = Prepare(&request);
+  Request* const request = requests_->Take();
+  request->lane = arrival.lane;
+  request->entry = entry;
+  request->arrival = parts_.clock->Now();
+  absl::StatusOr<GemmRequestBuilder> builder = Prepare(request);
   if (!builder.ok()) return End(request, builder.status(), {}, nullptr);
   GemmCaller caller;
-  caller.arrival = request.arrival;
-  caller.deadline = DeadlineAfter(request.arrival, entry.timeout_ns);
+  caller.arrival = request->arrival;
+  caller.deadline = DeadlineAfter(request->arrival, entry.timeout_ns);
   caller.cancelled = {arrival.lane, &arrival.lane->client_left()};
   caller.may_wait = is_alone;
-  caller.completion_executor = &answers_;
-  builder->SetCaller(std::move(caller),
-                     [this, request = std::move(request)](
-                         const absl::Status& status, const GemmTimings& timings,
-                         std::unique_ptr<AdmittedRequest> ended) {
-                       End(request, status, timings, std::move(ended));
-                     });
-  std::move(*builder).Enqueue();
+  builder->SetCaller(
+      std::move(caller),
+      [this, request](const absl::Status& status, const GemmTimings& timings,
+                      std::unique_ptr<AdmittedRequest> ended) {
+        End(request, status, timings, std::move(ended));
+      });
+  ready_.push_back(*std::move(builder));
 }
 
 void LaneRequests::Refuse(const absl::Status& refusal) {
@@ -115,16 +141,18 @@ absl::StatusOr<GemmRequestBuilder> LaneRequests::Prepare(Request* request) {
   RETURN_IF_ERROR(CheckServing());
   ASSIGN_OR_RETURN(request->peer, request->lane->client().Current());
   const lane::RequestEntry& entry = request->entry;
-  ASSIGN_OR_RETURN(request->handle,
+  request->runs_program = false;
+  ASSIGN_OR_RETURN(const std::shared_ptr<const LaneHandle> handle,
                    request->lane->handles().Find(entry.handle));
+  request->runs_program = handle->kind == lane::HandleKind::kProgram;
   const LaneRegions& regions = request->lane->regions();
   ASSIGN_OR_RETURN(const LaneRegion a,
                    regions.Find("a_region", entry.a_region));
   ASSIGN_OR_RETURN(const LaneRegion c,
                    regions.Find("c_region", entry.c_region));
-  RETURN_IF_ERROR(
-      CheckEntry(entry, request->handle->kind, a.size_bytes, c.size_bytes));
-  ASSIGN_OR_RETURN(GemmRequestBuilder builder, Parse(*request));
+  RETURN_IF_ERROR(CheckEntry(entry, handle->kind, a.size_bytes, c.size_bytes));
+  ASSIGN_OR_RETURN(GemmRequestBuilder builder,
+                   Parse(*request, *handle, *request->peer));
   RETURN_IF_ERROR(CheckResultBytes(entry.c_bytes, builder.sizes()));
   builder.SetOperands(request->Lease(a, entry.a_offset, entry.a_bytes),
                       request->Lease(c, entry.c_offset, entry.c_bytes));
@@ -133,9 +161,10 @@ absl::StatusOr<GemmRequestBuilder> LaneRequests::Prepare(Request* request) {
   return builder;
 }
 
-absl::StatusOr<GemmRequestBuilder> LaneRequests::Parse(const Request& request) {
+absl::StatusOr<GemmRequestBuilder> LaneRequests::Parse(const Request& request,
+                                                       const LaneHandle& handle,
+                                                       const Peer& peer) {
   const lane::RequestEntry& entry = request.entry;
-  const LaneHandle& handle = *request.handle;
   const auto a_bytes = static_cast<int64_t>(entry.a_bytes);
   const auto priority = static_cast<v1::Priority>(entry.priority);
   if (handle.kind == lane::HandleKind::kProgram) {
@@ -143,7 +172,7 @@ absl::StatusOr<GemmRequestBuilder> LaneRequests::Parse(const Request& request) {
     run_.set_client_id(handle.client_id);
     run_.set_m(entry.m);
     run_.set_priority(priority);
-    return ParseRun(services_, run_, a_bytes, NoResultLimit(), *request.peer);
+    return ParseRun(services_, run_, a_bytes, NoResultLimit(), peer);
   }
   gemm_.set_weights(handle.name);
   gemm_.set_client_id(handle.client_id);
@@ -153,42 +182,69 @@ absl::StatusOr<GemmRequestBuilder> LaneRequests::Parse(const Request& request) {
   gemm_.set_c_type(static_cast<v1::FloatType>(entry.c_type));
   gemm_.set_mode(static_cast<v1::ComputeMode>(entry.mode));
   gemm_.set_rounding(static_cast<v1::FloatType>(entry.rounding));
-  return ParseGemm(services_, gemm_, a_bytes, NoResultLimit(), *request.peer);
+  return ParseGemm(services_, gemm_, a_bytes, NoResultLimit(), peer);
 }
 
-void LaneRequests::End(const Request& request, const absl::Status& status,
-                       const GemmTimings& timings,
-                       std::unique_ptr<AdmittedRequest> ended) {
+LaneAnswer LaneRequests::AnswerOf(const Request& request,
+                                  const absl::Status& status,
+                                  const GemmTimings& timings) {
   LaneAnswer answer;
   answer.status = status;
   answer.total = parts_.clock->Now() - request.arrival;
   if (status.ok()) {
-    if (answer.total >= slow_request_) {
-      LogSlowRequest({request.method(), *ended, timings, answer.total},
-                     *parts_.store);
-    }
     answer.timings = timings;
     if (!ManagesAll(request.peer->principal.get())) {
       // Others' requests may have shared the launch.
       answer.timings.launch_rows = 0;
       answer.timings.launch_requests = 0;
     }
+    return answer;
+  }
+  answer.retry_delay = RetryDelayOf(status).value_or(RetryDelayFor(status));
+  LogRefusal(request.method(), status, [&] {
+    return request.peer != nullptr ? request.peer
+                                   : request.lane->client().connection();
+  });
+  return answer;
+}
+
+void LaneRequests::End(Request* request, const absl::Status& status,
+                       const GemmTimings& timings,
+                       std::unique_ptr<AdmittedRequest> ended) {
+  const LaneAnswer answer = AnswerOf(*request, status, timings);
+  if (status.ok()) {
+    if (answer.total >= slow_request_) {
+      LogSlowRequest({request->method(), *ended, timings, answer.total},
+                     *parts_.store);
+    }
     parts_.metrics->AddTransportBytes("lane", Direction::kSent,
                                       ended->c.size_bytes());
-  } else {
-    answer.retry_delay = RetryDelayOf(status).value_or(RetryDelayFor(status));
-    LogRefusal(request.method(), status, [&] {
-      return request.peer != nullptr ? request.peer
-                                     : request.lane->client().connection();
-    });
   }
-  parts_.metrics->RpcEnded(request.method(), status.code(), answer.total);
-  // Releases the weights or the program before the client can see the answer:
-  // it may unload them then.
-  ended.reset();
-  request.lane->completions().Complete(request.entry.slot, request.entry.cookie,
-                                       answer);
+  parts_.metrics->RpcEnded(request->method(), status.code(), answer.total);
+  if (ended != nullptr) {
+    // Releases the weights or the program before the client can see the answer:
+    // it may unload them then.
+    ended->weights.reset();
+    ended->program.reset();
+    ended->layer.reset();
+  }
+  WriteCompletion(*request, answer, timings.launch_requests);
+  request->ended = std::move(ended);
+  requests_->Return(request);
   live_.Remove();
+}
+
+// To write is a few stores; to wake a thread takes microseconds, for which the
+// other requests of the launch do not wait.
+void LaneRequests::WriteCompletion(const Request& request,
+                                   const LaneAnswer& answer,
+                                   int64_t launch_requests) {
+  const uint32_t slot = request.entry.slot;
+  CompletionWriter& completions = request.lane->completions();
+  if (!completions.Write(slot, request.entry.cookie, answer)) return;
+  if (launch_requests <= kMaxInlineCompletions) return completions.Wake(slot);
+  wakers_.Submit(
+      [lane = request.lane, slot] { lane->completions().Wake(slot); });
 }
 
 }  // namespace qgemm

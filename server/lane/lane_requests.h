@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -17,6 +18,7 @@
 #include "base/clock.h"
 #include "base/live_count.h"
 #include "base/mutex.h"
+#include "base/recycler.h"
 #include "base/worker_pool.h"
 #include "lane/segment.h"
 #include "qgemm/v1/qgemm.pb.h"
@@ -50,11 +52,12 @@ struct LaneParts {
 class LaneRequests {
  public:
   // Requests that take `slow_request` are logged. Of launches with several
-  // requests, `answer_threads` wake their clients.
+  // requests, `wake_threads` wake the clients that sleep.
   LaneRequests(const LaneParts& parts, absl::Duration slow_request,
-               int answer_threads);
+               int wake_threads);
   LaneRequests(const LaneRequests&) = delete;
   LaneRequests& operator=(const LaneRequests&) = delete;
+  ~LaneRequests();
 
   // Serves requests that were taken from their lanes, whose slots are claimed:
   // each one's completion is written once, now or later, on any thread. Small
@@ -64,21 +67,33 @@ class LaneRequests {
   // From now on requests complete with `refusal`; the first one stays.
   void Refuse(const absl::Status& refusal);
 
+  // Frees what requests that are complete still hold: their lanes.
+  void ReleaseEnded();
+
   // Returns when every request that was served is complete.
   void WaitUntilNone() { live_.WaitUntilNone(); }
 
  private:
   struct Request;
 
-  void Serve(const LaneArrival& arrival, bool is_alone);
+  // Appends the request to those that are ready, or ends it.
+  void Begin(const LaneArrival& arrival, bool is_alone);
+  void EnqueueReady();
   // OK, or what Refuse said.
   absl::Status CheckServing() const;
   // Finds the request's client and handle, checks all of it, and makes it ready
   // for the queue.
   absl::StatusOr<GemmRequestBuilder> Prepare(Request* request);
-  absl::StatusOr<GemmRequestBuilder> Parse(const Request& request);
-  void End(const Request& request, const absl::Status& status,
+  absl::StatusOr<GemmRequestBuilder> Parse(const Request& request,
+                                           const LaneHandle& handle,
+                                           const Peer& peer);
+  // `ended` is null for a request that was refused here.
+  void End(Request* request, const absl::Status& status,
            const GemmTimings& timings, std::unique_ptr<AdmittedRequest> ended);
+  LaneAnswer AnswerOf(const Request& request, const absl::Status& status,
+                      const GemmTimings& timings);
+  void WriteCompletion(const Request& request, const LaneAnswer& answer,
+                       int64_t launch_requests);
 
   const LaneParts parts_;
   const absl::Duration slow_request_;
@@ -87,11 +102,15 @@ class LaneRequests {
   // allocation. The serving thread's.
   v1::GemmRequest gemm_;
   v1::RunRequest run_;
+  std::vector<GemmRequestBuilder> ready_;  // the serving thread's
+  // Requests that are not complete, and others to be used again. They allocate
+  // nothing, and what they hold goes on the serving thread.
+  const std::unique_ptr<Recycler<Request>> requests_;
   LiveCount live_;
   std::atomic<bool> refuses_{false};
   mutable Mutex mutex_;
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
-  WorkerPool answers_;  // last: its tasks use the rest
+  WorkerPool wakers_;
 };
 
 }  // namespace qgemm

@@ -56,14 +56,15 @@ absl::StatusOr<std::unique_ptr<LaneService>> LaneService::Create(
 LaneService::LaneService(const LaneOptions& options, const LaneParts& parts,
                          Listener listener)
     : path_(listener.address().path),
-      requests_(parts, options.slow_request, options.answer_threads),
+      requests_(parts, options.slow_request, options.wake_threads),
       poller_(options.spin,
               {[this](absl::Span<const LaneArrival> arrivals) {
                  requests_.Serve(arrivals);
                },
                [this] { control_.Notify(); },
                [metrics = parts.metrics] { metrics->LanesWoken(); }}),
-      control_(std::move(listener), options.limits, parts, &poller_) {}
+      control_(std::move(listener), options.limits, parts, &requests_,
+               &poller_) {}
 
 LaneService::~LaneService() {
   BeginDrain(EndOfService());

@@ -26,7 +26,7 @@ struct LaneOptions {
   SocketFileOptions socket_file;                           // its mode and group
   absl::Duration spin;                                     // --lane_spin
   absl::Duration slow_request = absl::InfiniteDuration();  // to log
-  int answer_threads = 1;
+  int wake_threads = 1;
   LaneLimits limits;
 };
 

@@ -88,8 +88,8 @@ absl::Status CompletionWriter::Claim(uint32_t slot) {
   return absl::OkStatus();
 }
 
-void CompletionWriter::Complete(uint32_t slot, uint32_t cookie,
-                                const LaneAnswer& answer) {
+bool CompletionWriter::Write(uint32_t slot, uint32_t cookie,
+                             const LaneAnswer& answer) {
   lane::Completion& completion = memory_.completions()[slot];
   const GemmTimings& timings = answer.timings;
   completion.code = static_cast<uint32_t>(answer.status.raw_code());
@@ -114,8 +114,17 @@ void CompletionWriter::Complete(uint32_t slot, uint32_t cookie,
   const uint32_t slots = memory_.layout().slots;
   memory_.done_words()[position & (slots - 1)].store(
       lane::DoneWordOf(position, slots, slot));
+  const bool client_waits =
+      lane::MustWake(memory_.head().client_sleeps) && !wake_due_.exchange(true);
+  return client_waits || lane::MustWake(completion.sleeps);
+}
+
+// Whoever does not sleep any more has seen the completion.
+void CompletionWriter::Wake(uint32_t slot) {
+  wake_due_.store(false);
+  lane::Completion& completion = memory_.completions()[slot];
   if (lane::MustWake(completion.sleeps)) WakeAll(completion.cookie);
-  if (lane::MustWake(memory_.head().client_sleeps)) Wake();
+  if (lane::MustWake(memory_.head().client_sleeps)) WakeClient();
 }
 
 void CompletionWriter::End(absl::StatusCode code) {
@@ -124,11 +133,11 @@ void CompletionWriter::End(absl::StatusCode code) {
     lane::Completion& completion = memory_.completions()[slot];
     if (lane::MustWake(completion.sleeps)) WakeAll(completion.cookie);
   }
-  Wake();
+  WakeClient();
 }
 
 // One that does not fit is not needed: others lie unread before it.
-void CompletionWriter::Wake() const {
+void CompletionWriter::WakeClient() const {
   const uint64_t one = 1;
   send(wake_.get(), &one, sizeof(one), MSG_DONTWAIT | MSG_NOSIGNAL);
 }

@@ -63,20 +63,25 @@ class CompletionWriter {
   // a request has it: the lane's client is wrong about its slots.
   absl::Status Claim(uint32_t slot);
 
-  // Writes the completion of a claimed slot, which is free again then, and
-  // wakes whoever sleeps for it.
-  void Complete(uint32_t slot, uint32_t cookie, const LaneAnswer& answer);
+  // Writes the completion of a claimed slot, which is free again then. True if
+  // somebody sleeps for it, and no other Wake is to come that would do: Wake
+  // must follow.
+  bool Write(uint32_t slot, uint32_t cookie, const LaneAnswer& answer);
+  // Wakes whoever sleeps for the slot, or for any.
+  void Wake(uint32_t slot);
 
   // Tells the client that the lane has ended, and wakes all that sleep.
   void End(absl::StatusCode code);
 
  private:
-  void Wake() const;
+  void WakeClient() const;
 
   const LaneMemory& memory_;
   const FileDescriptor wake_;
   const std::unique_ptr<std::atomic<bool>[]> claimed_;  // [slots]
   std::atomic<uint64_t> completed_{0};
+  // Somebody must call Wake, who has not begun to look at the client.
+  std::atomic<bool> wake_due_{false};
 };
 
 }  // namespace qgemm

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
@@ -157,10 +158,21 @@ void GemmRequestBuilder::SetCaller(GemmCaller caller,
 }
 
 void GemmRequestBuilder::Enqueue() && {
-  if (request_->weights == nullptr && request_->program == nullptr) {
-    return services_->parked->Park(std::move(request_));
-  }
+  if (is_parked()) return services_->parked->Park(std::move(request_));
   services_->scheduler->Enqueue(std::move(request_));
+}
+
+void GemmRequestBuilder::EnqueueAll(absl::Span<GemmRequestBuilder> builders) {
+  absl::InlinedVector<std::unique_ptr<AdmittedRequest>, 16> ready;
+  for (GemmRequestBuilder& builder : builders) {
+    if (builder.is_parked()) {
+      std::move(builder).Enqueue();
+    } else {
+      ready.push_back(std::move(builder.request_));
+    }
+  }
+  if (ready.empty()) return;
+  builders.front().services_->scheduler->EnqueueAll(absl::MakeSpan(ready));
 }
 
 template <typename Message>

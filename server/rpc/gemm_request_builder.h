@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/task_runner.h"
 #include "kernels/matrix/backend.h"
 #include "kernels/matrix/types.h"
@@ -136,6 +137,9 @@ class GemmRequestBuilder {
   // Hands the request, of which all is there, to the scheduler, or to those
   // that wait for their layer.
   void Enqueue() &&;
+  // The same of several requests of the same services, which may share a
+  // launch. Leaves empty builders.
+  static void EnqueueAll(absl::Span<GemmRequestBuilder> builders);
 
  private:
   friend absl::StatusOr<GemmRequestBuilder> ParseGemm(
@@ -148,6 +152,11 @@ class GemmRequestBuilder {
   // Takes over all that both messages have besides their work.
   template <typename Message>
   absl::Status SetClient(const Message& message, const Peer& peer);
+
+  // True if its layer is on the disk.
+  bool is_parked() const {
+    return request_->weights == nullptr && request_->program == nullptr;
+  }
 
   explicit GemmRequestBuilder(const GemmServices& services)
       : services_(&services), request_(std::make_unique<AdmittedRequest>()) {}

@@ -267,21 +267,33 @@ void BatchDispatcher::EndLaunch(const std::shared_ptr<Launch>& launch,
   const auto requests = static_cast<int64_t>(launch->batch.requests.size());
   if (CompletesInline(requests, AnswerBytes(launch->batch))) {
     CompleteRequests(*launch, {0, requests}, metrics_);
-  } else {
-    PostCompletions(launch);
+    // The dispatcher may be gone after that.
+    std::exchange(launch->finished, nullptr)(std::move(unfinished));
+    return;
   }
-  // The dispatcher may be gone after that.
+  posted_.Add();
+  const int64_t own = PostCompletions(launch);
+  // The device begins with the next launch meanwhile.
   std::exchange(launch->finished, nullptr)(std::move(unfinished));
+  CompleteRequests(*launch, {0, own}, metrics_);
+  posted_.Remove();
 }
 
-void BatchDispatcher::PostCompletions(const std::shared_ptr<Launch>& launch) {
+int64_t BatchDispatcher::PostCompletions(
+    const std::shared_ptr<Launch>& launch) {
   auto& requests = launch->batch.requests;
-  std::stable_sort(requests.begin(), requests.end(),
+  const auto others = std::stable_partition(
+      requests.begin(), requests.end(), [](const ScheduledRequest& scheduled) {
+        return ExecutorOf(scheduled) == nullptr;
+      });
+  std::stable_sort(others, requests.end(),
                    [](const auto& one, const auto& other) {
                      return std::less<>()(ExecutorOf(one), ExecutorOf(other));
                    });
   const auto count = static_cast<int64_t>(requests.size());
-  for (RequestRange range; range.first < count; range.first += range.count) {
+  const int64_t own = others - requests.begin();
+  for (RequestRange range = {own, 0}; range.first < count;
+       range.first += range.count) {
     TaskRunner* const executor = ExecutorOf(requests[range.first]);
     range.count = 1;
     while (range.count < kMaxCompletionsPerTask &&
@@ -289,16 +301,13 @@ void BatchDispatcher::PostCompletions(const std::shared_ptr<Launch>& launch) {
            ExecutorOf(requests[range.first + range.count]) == executor) {
       ++range.count;
     }
-    if (executor == nullptr) {
-      CompleteRequests(*launch, range, metrics_);
-      continue;
-    }
     posted_.Add();
     executor->Submit([this, launch, range] {
       CompleteRequests(*launch, range, metrics_);
       posted_.Remove();
     });
   }
+  return own;
 }
 
 void BatchDispatcher::CountLaunch(const Launch& launch) {

@@ -25,9 +25,10 @@
 namespace qgemm {
 
 // Completing a request sends its answer, which takes longer than a launch of
-// few rows. So the launch's thread runs only few short completions inline; more
-// or longer ones are posted to each request's completion_executor, and the next
-// launch does not wait for them.
+// few rows. So the launch's thread runs only few short completions at once;
+// more or longer ones are posted to each request's completion_executor, and the
+// next launch does not wait for them. Those of requests without an executor
+// follow that launch.
 
 // Sending a short answer takes some 15 us, waking a thread about as long.
 inline constexpr int64_t kMaxInlineCompletions = 2;
@@ -102,7 +103,8 @@ class BatchDispatcher final : public BatchSink {
   void Abandon(const std::shared_ptr<Launch>& launch,
                const absl::Status& status);
   void TakeEnd(LaunchEnd end, Launch* launch);
-  void PostCompletions(const std::shared_ptr<Launch>& launch);
+  // Returns the number of requests that have no executor; they come first then.
+  int64_t PostCompletions(const std::shared_ptr<Launch>& launch);
   void CountLaunch(const Launch& launch);
   // Adds the launch's times to the request's.
   static void AddTimings(const Launch& launch, ScheduledRequest* scheduled);
@@ -112,7 +114,8 @@ class BatchDispatcher final : public BatchSink {
   Backend* const backend_;
   const Clock* const clock_;
   ServerMetrics* const metrics_;
-  LiveCount posted_;  // tasks that have not ended
+  // Tasks, and ends of launches after `finished`, that have not ended.
+  LiveCount posted_;
   mutable Mutex mutex_;
   // The oldest first, but for ends out of order.
   std::vector<std::shared_ptr<Launch>> in_flight_ ABSL_GUARDED_BY(mutex_);

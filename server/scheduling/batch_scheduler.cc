@@ -26,21 +26,6 @@ constexpr absl::Duration kHoldPollInterval = absl::Milliseconds(1);
 // Minimum time between sweeps of a full queue, which visit every request.
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(10);
 
-using DroppedRequests = std::vector<DroppedRequest>;
-
-// Metric label of a dropped request.
-DropStage StageOf(const ScheduledRequest& scheduled) {
-  return scheduled.state.in_launch.first > 0 ? DropStage::kChunks
-                                             : DropStage::kQueue;
-}
-
-void CompleteAll(DroppedRequests dropped, ServerMetrics* metrics) {
-  for (DroppedRequest& entry : dropped) {
-    metrics->RequestDropped(entry.reason, StageOf(entry.scheduled));
-    Complete(std::move(entry.scheduled), std::move(entry.status));
-  }
-}
-
 Refusal Draining() {
   return {absl::UnavailableError(
               "the server is draining and takes no more requests; retry on "
@@ -48,11 +33,13 @@ Refusal Draining() {
           DropReason::kDraining};
 }
 
-DroppedRequest DrainEnded(ScheduledRequest scheduled) {
-  return {std::move(scheduled),
-          absl::UnavailableError("the server stopped before the request was "
-                                 "launched; retry on another replica"),
-          DropReason::kDraining};
+// Permission of the thread that brought a batch which is alone. Waiting for a
+// device pays where one request waits: more of them are better off if the
+// thread looks for others meanwhile.
+ExecutionHint HintOf(const ClosedBatch& batch) {
+  return batch.requests.size() == 1 && batch.requests.front().request->may_wait
+             ? ExecutionHint::kMayRunInline
+             : ExecutionHint::kMayCompute;
 }
 
 QueueDemand DemandOf(const AdmittedRequest& request) {
@@ -74,7 +61,7 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
       : sink_(sink), clock_(clock), metrics_(metrics), planner_(options) {}
 
   absl::Status CheckRoom(const QueueDemand& demand);
-  void Enqueue(std::unique_ptr<AdmittedRequest> request);
+  void EnqueueAll(absl::Span<std::unique_ptr<AdmittedRequest>> requests);
   void HoldLaunches(absl::Time until);
   void Drain(absl::Time deadline);
   void Stop();
@@ -83,6 +70,11 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   void EndHolds();
 
  private:
+  // A request without room.
+  struct Refused {
+    std::unique_ptr<AdmittedRequest> request;
+    Refusal refusal;
+  };
   // Work of one Pump step, done outside the lock.
   struct Work {
     DroppedRequests dropped;
@@ -96,6 +88,11 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   // Sweeps the queue first if it is full.
   Refusal CheckRoom(const QueueDemand& demand, DroppedRequests* dropped)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes the request if there is room for it; returns true if it did.
+  bool Admit(std::unique_ptr<AdmittedRequest>* request,
+             DroppedRequests* dropped, std::vector<Refused>* refused)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CompleteRefused(std::vector<Refused> refused);
   // Returns what may start now; empty if another thread is pumping, which then
   // sees this thread's change. Pump must follow.
   Work BeginPump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -165,37 +162,55 @@ absl::Status BatchScheduler::State::CheckRoom(const QueueDemand& demand) {
   return refusal.status;
 }
 
-void BatchScheduler::State::Enqueue(std::unique_ptr<AdmittedRequest> request) {
-  CHECK(request != nullptr && request->done != nullptr);
+bool BatchScheduler::State::Admit(std::unique_ptr<AdmittedRequest>* request,
+                                  DroppedRequests* dropped,
+                                  std::vector<Refused>* refused) {
+  CHECK(*request != nullptr && (*request)->done != nullptr);
+  Refusal refusal = CheckRoom(DemandOf(**request), dropped);
+  if (!refusal.status.ok()) {
+    refused->push_back({std::move(*request), std::move(refusal)});
+    return false;
+  }
+  metrics_->RequestAccepted((*request)->m);
+  planner_.Add(std::move(*request));
+  return true;
+}
+
+void BatchScheduler::State::CompleteRefused(std::vector<Refused> refused) {
+  for (auto& [request, refusal] : refused) {
+    metrics_->RequestDropped(refusal.reason, DropStage::kAdmission);
+    Complete({std::move(request), {}}, refusal.status);
+  }
+}
+
+void BatchScheduler::State::EnqueueAll(
+    absl::Span<std::unique_ptr<AdmittedRequest>> requests) {
   DroppedRequests dropped;
-  Refusal refusal;
+  std::vector<Refused> refused;
   Work work;
   bool is_alone = false;
   {
     MutexLock lock(&mutex_);
-    refusal = CheckRoom(DemandOf(*request), &dropped);
-    if (refusal.status.ok()) {
-      metrics_->RequestAccepted(request->m);
-      planner_.Add(std::move(request));
+    bool admitted = false;
+    for (std::unique_ptr<AdmittedRequest>& request : requests) {
+      if (Admit(&request, &dropped, &refused)) admitted = true;
+    }
+    if (admitted) {
       work = BeginPump();
-      is_alone = IsAlone(work.launch);
+      is_alone = IsAlone(work.launch) &&
+                 work.launch.batch.requests.size() <= requests.size();
       // Other threads start later launches while this one waits for its own.
       if (is_alone) pumping_ = false;
       ShowDepth();
     }
   }
   CompleteAll(std::move(dropped), metrics_);
+  CompleteRefused(std::move(refused));
   if (is_alone) {
-    work.launch.batch.hint =
-        work.launch.batch.requests.front().request->may_wait
-            ? ExecutionHint::kMayRunInline
-            : ExecutionHint::kMayCompute;
+    work.launch.batch.hint = HintOf(work.launch.batch);
     Do(std::move(work));
-  } else if (refusal.status.ok()) {
-    Pump(std::move(work));
   } else {
-    metrics_->RequestDropped(refusal.reason, DropStage::kAdmission);
-    Complete({std::move(request), {}}, refusal.status);
+    Pump(std::move(work));
   }
 }
 
@@ -219,8 +234,7 @@ void BatchScheduler::State::Pump(Work work) {
 }
 
 bool BatchScheduler::State::IsAlone(const PlannedLaunch& launch) const {
-  return launch.batch.requests.size() == 1 &&
-         launch.kind == LaunchKind::kMerged &&
+  return !launch.batch.requests.empty() && launch.kind == LaunchKind::kMerged &&
          planner_.launches_in_flight() == 1 && planner_.depth().requests == 0;
 }
 
@@ -362,7 +376,12 @@ absl::Status BatchScheduler::CheckRoom(const QueueDemand& demand) {
 }
 
 void BatchScheduler::Enqueue(std::unique_ptr<AdmittedRequest> request) {
-  state_->Enqueue(std::move(request));
+  state_->EnqueueAll(absl::MakeSpan(&request, 1));
+}
+
+void BatchScheduler::EnqueueAll(
+    absl::Span<std::unique_ptr<AdmittedRequest>> requests) {
+  state_->EnqueueAll(requests);
 }
 
 void BatchScheduler::HoldLaunches(absl::Time until) {

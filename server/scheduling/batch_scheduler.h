@@ -15,6 +15,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/clock.h"
 #include "server/metrics/server_metrics.h"
 #include "server/scheduling/gemm_request.h"
@@ -65,6 +66,10 @@ class BatchScheduler {
   // RESOURCE_EXHAUSTED (a bound or quota is full), INVALID_ARGUMENT (the
   // request alone is beyond one) or UNAVAILABLE (draining).
   void Enqueue(std::unique_ptr<AdmittedRequest> request);
+
+  // Takes requests that came together, which may share a launch. Leaves null
+  // pointers.
+  void EnqueueAll(absl::Span<std::unique_ptr<AdmittedRequest>> requests);
 
   // Starts no launch until `until`; requests are queued meanwhile, and launches
   // in flight go on. Of several holds the latest end counts. A drain ends all

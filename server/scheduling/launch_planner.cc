@@ -10,8 +10,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 namespace qgemm {
 namespace {
 
@@ -36,22 +34,6 @@ ClientTableOptions TableOptions(const SchedulerOptions& options) {
   table.clients.lead_rows = kClientLeadBatches * batch_rows;
   table.clients.rider_lead_rows = kRiderLeads * table.clients.lead_rows;
   return table;
-}
-
-DroppedRequest Expired(ScheduledRequest scheduled, absl::Time now) {
-  const AdmittedRequest& request = *scheduled.request;
-  absl::Status status = absl::DeadlineExceededError(absl::StrCat(
-      "the deadline passed ", absl::FormatDuration(now - request.deadline),
-      " ago, after the request had waited ",
-      absl::FormatDuration(now - scheduled.waiting_since()), " for a launch; ",
-      scheduled.state.in_launch.first, " of ", request.m,
-      " rows were computed; allow more time or send less"));
-  return {std::move(scheduled), std::move(status), DropReason::kDeadline};
-}
-
-DroppedRequest Cancelled(ScheduledRequest scheduled) {
-  return {std::move(scheduled), absl::CancelledError("the caller went away"),
-          DropReason::kCancelled};
 }
 
 // The part of its queue that a client has waiting, as the policy sees it.

@@ -19,6 +19,7 @@
 #include "server/metrics/server_metrics.h"
 #include "server/scheduling/batching_policy.h"
 #include "server/scheduling/client_table.h"
+#include "server/scheduling/dropped_request.h"
 #include "server/scheduling/fair_queue.h"
 #include "server/scheduling/gemm_request.h"
 #include "server/scheduling/identity_queue.h"
@@ -40,16 +41,10 @@ struct SchedulerOptions : QueueLimits {
 // says.
 struct ClosedBatch {
   std::vector<ScheduledRequest> requests;
-  // Not kAsync for one request of few rows while nothing else waits or runs:
-  // the submitting thread may compute it, and wait if the request may.
+  // Not kAsync for requests of few rows that came together while nothing else
+  // waits or runs: the submitting thread may compute them, and wait for one
+  // that may wait.
   ExecutionHint hint = ExecutionHint::kAsync;
-};
-
-// A request that ends without a result, its error and its metric's label.
-struct DroppedRequest {
-  ScheduledRequest scheduled;
-  absl::Status status;
-  DropReason reason = DropReason::kCancelled;
 };
 
 struct PlannedLaunch {

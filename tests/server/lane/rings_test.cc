@@ -141,7 +141,7 @@ TEST_F(RingsTest, ASlotHasOneRequestAtATime) {
   EXPECT_EQ(writer_->Claim(kSlots).code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(writer_->Claim(~0u).code(), absl::StatusCode::kFailedPrecondition);
-  writer_->Complete(3, 1, {});
+  writer_->Write(3, 1, {});
   EXPECT_EQ(writer_->Claim(3), absl::OkStatus());
 }
 
@@ -150,7 +150,7 @@ TEST_F(RingsTest, WritesErrorsAsFarAsTheyFit) {
   LaneAnswer answer;
   answer.status = absl::NotFoundError(std::string(1000, 'x'));
   answer.retry_delay = absl::Milliseconds(5);
-  writer_->Complete(1, 9, answer);
+  writer_->Write(1, 9, answer);
   const lane::Completion& completion = memory_->completions()[1];
   EXPECT_EQ(completion.cookie.load(), 9u);
   EXPECT_EQ(completion.code, 5u);
@@ -165,11 +165,14 @@ TEST_F(RingsTest, WritesErrorsAsFarAsTheyFit) {
 
 TEST_F(RingsTest, WakesOnlyThoseThatSleep) {
   ASSERT_EQ(writer_->Claim(0), absl::OkStatus());
-  writer_->Complete(0, 1, {});
+  EXPECT_FALSE(writer_->Write(0, 1, {}));
+  writer_->Wake(0);
   EXPECT_FALSE(WasWoken());
   memory_->head().client_sleeps.store(1);
   ASSERT_EQ(writer_->Claim(0), absl::OkStatus());
-  writer_->Complete(0, 2, {});
+  EXPECT_TRUE(writer_->Write(0, 2, {}));
+  EXPECT_FALSE(WasWoken());
+  writer_->Wake(0);
   EXPECT_TRUE(WasWoken());
   EXPECT_FALSE(WasWoken());
 }
@@ -180,11 +183,13 @@ TEST_F(RingsTest, AClientThatReadsNoWakesHoldsNobodyUp) {
   ASSERT_EQ(fcntl(client_wake_.get(), F_SETFL, 0), 0);
   for (uint32_t i = 1; i < 100000; ++i) {
     ASSERT_EQ(writer_->Claim(0), absl::OkStatus());
-    writer_->Complete(0, i, {});
+    ASSERT_TRUE(writer_->Write(0, i, {}));
+    writer_->Wake(0);
   }
   client_wake_.Reset();
   ASSERT_EQ(writer_->Claim(0), absl::OkStatus());
-  writer_->Complete(0, 100000, {});
+  ASSERT_TRUE(writer_->Write(0, 100000, {}));
+  writer_->Wake(0);
   writer_->End(absl::StatusCode::kUnavailable);
   EXPECT_EQ(memory_->head().ended.load(), 14u);
 }
@@ -194,7 +199,7 @@ TEST_F(RingsTest, CompletionsOfManyThreadsAreAllInTheRing) {
   for (uint32_t slot = 0; slot < kSlots; ++slot) {
     threads.emplace_back([this, slot] {
       ASSERT_EQ(writer_->Claim(slot), absl::OkStatus());
-      writer_->Complete(slot, 1, {});
+      writer_->Write(slot, 1, {});
     });
   }
   for (std::thread& thread : threads) thread.join();

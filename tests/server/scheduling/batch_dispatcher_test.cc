@@ -263,6 +263,19 @@ TEST_F(CompletionExecutorTest, FewShortAnswersAreNotPosted) {
   EXPECT_EQ(threads_[0], std::this_thread::get_id());
 }
 
+// The device begins with it meanwhile.
+TEST_F(BatchDispatcherTest, ManyWithoutAnExecutorFollowTheNextLaunch) {
+  ClosedBatch batch;
+  for (int64_t i = 0; i <= kMaxInlineCompletions; ++i) {
+    batch.requests.push_back(Request(i, 1, absl::Seconds(1)));
+  }
+  SubmitBatch(std::move(batch));
+  backend_.Complete(absl::OkStatus(), Timings());
+  EXPECT_EQ(finished_, 1);
+  EXPECT_EQ(ended_before_finished_, 0);
+  EXPECT_EQ(outcomes_.count(), kMaxInlineCompletions + 1);
+}
+
 TEST_F(BatchDispatcherTest, BackendGetsTheBatchesHint) {
   for (const ExecutionHint hint :
        {ExecutionHint::kAsync, ExecutionHint::kMayRunInline}) {

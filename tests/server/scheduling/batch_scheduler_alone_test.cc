@@ -3,11 +3,15 @@
 // Batches beside which nothing waits or runs: what their callers' threads may
 // do with them.
 
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "base/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -52,6 +56,59 @@ TEST_F(BatchSchedulerTest, ACallerWithMoreToDoComputesAtMost) {
   request->may_wait = false;
   scheduler_->Enqueue(std::move(request));
   EXPECT_THAT(sink_.hints(), ElementsAre(ExecutionHint::kMayCompute));
+}
+
+class TogetherTest : public BatchSchedulerTest {
+ protected:
+  void StartMerging() {
+    SchedulerOptions options;
+    options.batching.max_requests = 8;
+    Start(options);
+  }
+
+  void EnqueueTogether(const std::vector<int64_t>& numbers) {
+    std::vector<std::unique_ptr<AdmittedRequest>> requests;
+    for (const int64_t number : numbers) requests.push_back(Request(number));
+    scheduler_->EnqueueAll(absl::MakeSpan(requests));
+    for (const auto& request : requests) EXPECT_EQ(request, nullptr);
+  }
+};
+
+TEST_F(TogetherTest, RequestsThatComeTogetherShareALaunch) {
+  StartMerging();
+  EnqueueTogether({1, 2, 3});
+  EXPECT_THAT(sink_.sizes(), ElementsAre(3));
+  EXPECT_THAT(sink_.hints(), ElementsAre(ExecutionHint::kMayCompute));
+}
+
+TEST_F(TogetherTest, OneThatIsAloneMayWait) {
+  StartMerging();
+  EnqueueTogether({1});
+  EXPECT_THAT(sink_.hints(), ElementsAre(kInline));
+}
+
+TEST_F(TogetherTest, BesideAnotherLaunchTheyAreNotAlone) {
+  StartMerging();
+  Enqueue(1);
+  EnqueueTogether({2, 3});
+  EXPECT_THAT(sink_.hints(), ElementsAre(kInline, kAsync));
+}
+
+TEST_F(TogetherTest, EachThatHasNoRoomIsRefused) {
+  SchedulerOptions options = OneLaunch();
+  options.max_queued_requests = 2;
+  Start(options);
+  Occupy(1);
+  EnqueueTogether({2, 3, 4});
+  EXPECT_EQ(outcomes_.CodeOf(4), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(sink_.Finish(0));
+  EXPECT_EQ(outcomes_.CodeOf(1), absl::StatusCode::kOk);
+}
+
+TEST_F(TogetherTest, NoRequestsAreNothing) {
+  StartMerging();
+  EnqueueTogether({});
+  EXPECT_TRUE(sink_.sizes().empty());
 }
 
 // Waits with the batch that is alone until another has come and ended.

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A batch has the same bits before it is recorded and after; another layer at
+// the address of one that has gone has its own.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "tests/kernels/cuda/backend_test.h"
+
+namespace qgemm::cuda {
+namespace {
+
+// Enough for every launch context to record it.
+constexpr int kBatches = 60;
+
+// Rows of some requests with operands of their own.
+class Requests {
+ public:
+  Requests(Backend* backend, std::shared_ptr<const ResidentWeights> weights,
+           const std::vector<int64_t>& rows, FloatType a_type,
+           RandomGenerator* random)
+      : backend_(*backend) {
+    batch_.weights = std::move(weights);
+    batch_.signature.a_type = a_type;
+    for (const int64_t m : rows) {
+      const auto a = RandomMatrix(a_type, m, batch_.weights->k(), random);
+      operands_.push_back(Acquire(a.size()));
+      std::copy(a.begin(), a.end(), operands_.back().data());
+      uint8_t* const from = operands_.back().data();
+      operands_.push_back(
+          Acquire(m * batch_.weights->n() * SizeOf(batch_.signature.c_type)));
+      batch_.segments.push_back({m, from, operands_.back().data()});
+    }
+  }
+
+  // Runs the batch; returns all results.
+  std::vector<uint8_t> Run() {
+    for (size_t i = 1; i < operands_.size(); i += 2) {
+      std::memset(operands_[i].data(), 0xcd, operands_[i].size_bytes());
+    }
+    absl::Notification done;
+    const absl::Status enqueued = backend_.Enqueue(
+        batch_,
+        [&](const absl::Status& status, const BatchTimings&, GemmBatch) {
+          EXPECT_TRUE(status.ok()) << status;
+          done.Notify();
+        });
+    EXPECT_TRUE(enqueued.ok()) << enqueued;
+    if (enqueued.ok()) done.WaitForNotification();
+    std::vector<uint8_t> results;
+    for (size_t i = 1; i < operands_.size(); i += 2) {
+      results.insert(results.end(), operands_[i].data(),
+                     operands_[i].data() + operands_[i].size_bytes());
+    }
+    return results;
+  }
+
+ private:
+  StagingLease Acquire(int64_t size_bytes) {
+    absl::StatusOr<StagingLease> lease = backend_.AcquireStaging(size_bytes);
+    CHECK(lease.ok()) << lease.status();
+    return *std::move(lease);
+  }
+
+  Backend& backend_;
+  GemmBatch batch_;
+  std::vector<StagingLease> operands_;  // A and C of each
+};
+
+class RecordedGemmsTest : public DeviceTest,
+                          public testing::WithParamInterface<WeightsRecipe> {
+ protected:
+  std::shared_ptr<const ResidentWeights> Load(Backend* backend) {
+    return LoadWhole(backend, RandomWeights(GetParam(), 200, 512, &random_));
+  }
+
+  RandomGenerator random_{FreshSeed()};
+};
+
+TEST_P(RecordedGemmsTest, HaveTheBitsOfOthers) {
+  const std::unique_ptr<Backend> backend = NewBackend();
+  const auto weights = Load(backend.get());
+  const absl::Status offered =
+      backend->CheckSupport(*weights, MatmulSignature());
+  if (!offered.ok()) GTEST_SKIP() << offered;
+  for (const FloatType a_type : {FloatType::kFloat16, FloatType::kFloat32}) {
+    for (const std::vector<int64_t>& rows : std::vector<std::vector<int64_t>>{
+             {1}, {3}, {1, 1, 1}, {2, 5, 1, 1}, {16}, {1, 30, 2}, {64}}) {
+      Requests requests(backend.get(), weights, rows, a_type, &random_);
+      const std::vector<uint8_t> first = requests.Run();
+      for (int i = 1; i < kBatches; ++i) {
+        ASSERT_TRUE(requests.Run() == first)
+            << rows.size() << " requests, first of " << rows[0] << " rows, run "
+            << i;
+      }
+    }
+  }
+}
+
+TEST_P(RecordedGemmsTest, ALayerInAnothersPlaceHasItsOwn) {
+  const std::unique_ptr<Backend> backend = NewBackend();
+  const absl::Status offered =
+      backend->CheckSupport(*Load(backend.get()), MatmulSignature());
+  if (!offered.ok()) GTEST_SKIP() << offered;
+  for (int layer = 0; layer < 5; ++layer) {
+    Requests requests(backend.get(), Load(backend.get()), {1},
+                      FloatType::kFloat16, &random_);
+    const std::vector<uint8_t> first = requests.Run();
+    for (int i = 1; i < kBatches; ++i) ASSERT_TRUE(requests.Run() == first);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipes, RecordedGemmsTest,
+                         testing::ValuesIn(AllWeightsRecipes()),
+                         [](const testing::TestParamInfo<WeightsRecipe>& info) {
+                           return info.param.name;
+                         });
+
+}  // namespace
+}  // namespace qgemm::cuda
