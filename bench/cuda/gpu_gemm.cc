@@ -4,10 +4,15 @@
 
 #include "bench/cuda/gpu_gemm.h"
 
+#include <limits>
+
 #include "base/status_macros.h"
 #include "bench/cuda/random_arena.h"
 #include "kernels/cuda/launch/gemm.h"
+#include "kernels/cuda/launch/quantize_rows.h"
 #include "kernels/cuda/launch/rows.h"
+#include "kernels/cuda/launch/w4a8_gemm.h"
+#include "kernels/cuda/layout/q8_layout.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/matrix/backend.h"
 
@@ -63,6 +68,19 @@ CublasGemmCall CallOf(const GemmScheme& scheme, const PlannedLaunch& launch,
   return call;
 }
 
+// All launches of mode A8 are shared ones of its only kernel.
+void PlanW4A8(const CudaWeights& weights, GemmScheme& scheme) {
+  scheme.choice = {KernelPath::kW4A8, ChoiceReason::kOnlyKernel};
+  BatchShape shape = ShapeOf(scheme, weights);
+  shape.prepared_row_bytes = weights.tiled().layout.k_tiles * kQ8RowBytes;
+  shape.max_shared_rows = std::numeric_limits<int64_t>::max();
+  shape.shared_path = KernelPath::kW4A8;
+  LaunchPlan plan;
+  const RowSegment segment = {scheme.bench_case.m, nullptr, nullptr};
+  plan.Make({&segment, 1}, shape, [](int64_t) { return KernelPath::kW4A8; });
+  scheme.launches.assign(plan.launches().begin(), plan.launches().end());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GpuGemm>> GpuGemm::Create(const Device& device) {
@@ -76,6 +94,10 @@ GemmScheme GpuGemm::SchemeOf(const BenchCase& bench_case,
                              const DeviceTraits& device) {
   GemmScheme scheme;
   scheme.bench_case = bench_case;
+  if (bench_case.mode == ComputeMode::kA8) {
+    PlanW4A8(weights, scheme);
+    return scheme;
+  }
   const MatmulSignature signature = bench_case.signature();
   const bool rounds = signature.a_type == FloatType::kFloat32;
   scheme.operand_type =
@@ -108,6 +130,12 @@ absl::Status GpuGemm::WarmUp(const GemmScheme& scheme,
                        SizeOf(scheme.operand_type),
                    prepared_));
   }
+  for (const PlannedLaunch& launch : scheme.launches) {
+    if (launch.path != KernelPath::kW4A8) continue;
+    RETURN_IF_ERROR(GrowBuffer(
+        launch.padded_rows * weights->tiled().layout.k_tiles * kQ8RowBytes,
+        prepared_));
+  }
   RETURN_IF_ERROR(Enqueue(scheme, weights, memory, stream));
   return ToStatus(cudaStreamSynchronize(stream), "warm up");
 }
@@ -128,6 +156,30 @@ absl::Status GpuGemm::Prepare(const GemmScheme& scheme,
   return ToStatus(LaunchPrepareRows(args, stream), "prepare activations");
 }
 
+absl::Status GpuGemm::EnqueueW4A8(const GemmScheme& scheme,
+                                  const PlannedLaunch& launch,
+                                  const CudaWeights& weights,
+                                  const GemmMemory& memory,
+                                  cudaStream_t stream) {
+  const FloatType dtype = scheme.bench_case.dtype;
+  QuantizeRowsArgs args;
+  args.a = memory.a + launch.row * weights.k() * SizeOf(dtype);
+  args.a_type = dtype;
+  args.m = launch.rows;
+  args.k = weights.k();
+  args.out = prepared_.data();
+  RETURN_IF_ERROR(
+      ToStatus(LaunchQuantizeRows(args, stream), "quantize activations"));
+  W4A8Operands operands;
+  operands.weights = weights.tiled();
+  operands.a = args.out;
+  operands.c = memory.c + launch.row * weights.n() * SizeOf(dtype);
+  operands.c_type = dtype;
+  operands.m = launch.rows;
+  return ToStatus(LaunchW4A8Gemm(operands, stream),
+                  "launch the kernel of mode A8");
+}
+
 absl::Status GpuGemm::Enqueue(const GemmScheme& scheme,
                               const std::shared_ptr<const CudaWeights>& weights,
                               const GemmMemory& memory, cudaStream_t stream) {
@@ -136,6 +188,10 @@ absl::Status GpuGemm::Enqueue(const GemmScheme& scheme,
       OperandStride(weights->k()) * SizeOf(scheme.operand_type);
   const int64_t c_row_bytes = weights->n() * SizeOf(scheme.bench_case.dtype);
   for (const PlannedLaunch& launch : scheme.launches) {
+    if (launch.path == KernelPath::kW4A8) {
+      RETURN_IF_ERROR(EnqueueW4A8(scheme, launch, *weights, memory, stream));
+      continue;
+    }
     if (scheme.prepares) {
       RETURN_IF_ERROR(Prepare(scheme, launch, memory, stream));
     }

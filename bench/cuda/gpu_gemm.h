@@ -29,8 +29,9 @@ namespace qgemm::cuda {
 // The launches of a case on a layer.
 struct GemmScheme {
   BenchCase bench_case;
-  FloatType operand_type = FloatType::kFloat16;  // kernels read it
-  bool prepares = false;                // activations are rounded first
+  // In A16: kernels read it, and activations are rounded first.
+  FloatType operand_type = FloatType::kFloat16;
+  bool prepares = false;
   std::vector<PlannedLaunch> launches;  // of the rows
   KernelChoice choice;                  // of the case's m
 
@@ -72,6 +73,11 @@ class GpuGemm {
 
   absl::Status Prepare(const GemmScheme& scheme, const PlannedLaunch& launch,
                        const GemmMemory& memory, cudaStream_t stream);
+  // Quantizes and multiplies a launch of mode A8.
+  absl::Status EnqueueW4A8(const GemmScheme& scheme,
+                           const PlannedLaunch& launch,
+                           const CudaWeights& weights, const GemmMemory& memory,
+                           cudaStream_t stream);
 
   const Device device_;
   const std::unique_ptr<CublasGemm> cublas_;

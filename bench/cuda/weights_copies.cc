@@ -18,8 +18,9 @@ absl::StatusOr<std::shared_ptr<const CudaWeights>> CopyOf(
       layer.shape().dense ? layer.dense().memory : layer.tiled().memory;
   CudaWeightsParts parts;
   parts.shape = layer.shape();
-  ASSIGN_OR_RETURN(parts.memory,
+  ASSIGN_OR_RETURN(DeviceBuffer memory,
                    DeviceBuffer::Allocate(layer.resident_bytes()));
+  parts.memory = LayerMemory<DeviceBuffer>(std::move(memory));
   RETURN_IF_ERROR(ToStatus(
       cudaMemcpyAsync(parts.memory.data(), from, layer.resident_bytes(),
                       cudaMemcpyDeviceToDevice, stream),

@@ -15,6 +15,7 @@
 #include "base/status_macros.h"
 #include "kernels/cuda/launch/decode_group.h"
 #include "kernels/cuda/launch/gemm.h"
+#include "kernels/cuda/launch/w4a8_gemm.h"
 #include "kernels/cuda/plan/smem_layout.h"
 #include "kernels/cuda/plan/tuning.h"
 #include "kernels/cuda/runtime/cuda_status.h"
@@ -59,6 +60,7 @@ absl::StatusOr<Device> PrepareDevice(int index) {
   RETURN_IF_ERROR(CheckSharedMemory(device.traits));
   RETURN_IF_ERROR(ToStatus(PrepareDecodeGemm(device), "prepare kernels"));
   RETURN_IF_ERROR(ToStatus(PrepareDecodeGroup(device), "prepare kernels"));
+  RETURN_IF_ERROR(ToStatus(PrepareW4A8Gemm(device), "prepare kernels"));
   RETURN_IF_ERROR(ToStatus(PreparePrefillGemm(device), "prepare kernels"));
   return device;
 }

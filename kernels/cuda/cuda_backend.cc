@@ -138,7 +138,7 @@ class CudaBackend final : public Backend, private ProgramRunner {
       return absl::InvalidArgumentError(
           "weights: resident on another backend than cuda");
     }
-    RETURN_IF_ERROR(CheckSignature(signature));
+    RETURN_IF_ERROR(CheckSignature(*ours, signature));
     if (ours->uses_cublas()) return no_cublas_;
     return absl::OkStatus();
   }

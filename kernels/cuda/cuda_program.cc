@@ -95,7 +95,7 @@ int64_t MaxRecordedRows(absl::Span<const ProgramStep> steps,
   for (const ProgramStep& step : steps) {
     if (!step.is_gemm) continue;
     const BatchShape& shape = jobs[step.first_op].shape;
-    if (shape.shared_path != KernelPath::kDecode) return 0;
+    if (shape.shared_path == KernelPath::kCublas) return 0;
     rows = std::min(rows, shape.max_shared_rows);
   }
   return rows;
@@ -145,7 +145,10 @@ void CudaProgram::MakeJobs(const LaunchEnvironment& environment) {
     read_ahead_bytes_ =
         std::max(read_ahead_bytes_, kPaddedRows * shape.a_row_bytes);
     shape.a_row_bytes = 0;
-    if (environment.cublas == nullptr) shape.c_row_bytes = 0;
+    if (environment.cublas == nullptr ||
+        shape.shared_path == KernelPath::kW4A8) {
+      shape.c_row_bytes = 0;
+    }
   }
 }
 

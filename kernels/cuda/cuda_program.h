@@ -53,7 +53,7 @@ class CudaProgram final : public CompiledProgram {
   // True if kernels can move its rows (program_rows.h).
   bool is_moved_by_kernels() const { return is_moved_by_kernels_; }
   // Rows of the longest request of a batch that may be recorded and launched
-  // again: all its products share launches of the decode kernel. 0: of none.
+  // again: all its products share launches, none of cuBLASLt. 0: of none.
   int64_t max_recorded_rows() const { return max_recorded_rows_; }
 
  private:

@@ -2,14 +2,19 @@
 
 #include "kernels/cuda/gemm_launcher.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "kernels/cuda/launch/gemm.h"
+#include "kernels/cuda/launch/quantize_rows.h"
 #include "kernels/cuda/launch/rows.h"
+#include "kernels/cuda/launch/w4a8_gemm.h"
+#include "kernels/cuda/layout/q8_layout.h"
 #include "kernels/cuda/plan/n_chunk_plan.h"
+#include "kernels/cuda/plan/w4a8_plan.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/host/batch_checks.h"
 
@@ -65,13 +70,62 @@ absl::Status MultiplyByCublas(const GemmJob& job, const PlannedLaunch& launch,
   return cublas.Enqueue(call);
 }
 
+// Quantizes the launch's rows, and multiplies them.
+absl::Status MultiplyInIntegers(const GemmJob& job, const PlannedLaunch& launch,
+                                const LaunchMemory& memory,
+                                cudaStream_t stream) {
+  QuantizeRowsArgs args;
+  args.a = memory.a;
+  args.a_type = job.a_type;
+  args.m = launch.rows;
+  args.k = job.weights->k();
+  args.out = memory.prepared;
+  RETURN_IF_ERROR(
+      ToStatus(LaunchQuantizeRows(args, stream), "quantize activations"));
+  W4A8Operands operands;
+  operands.weights = job.weights->tiled();
+  operands.a = memory.prepared;
+  operands.c = memory.c;
+  operands.c_type = job.c_type;
+  operands.m = launch.rows;
+  return ToStatus(LaunchW4A8Gemm(operands, stream),
+                  "launch the kernel of mode A8");
+}
+
+bool OffersA8(const CudaWeights& weights) {
+  return !weights.shape().dense && weights.shape().supports_a8 &&
+         !weights.shape().has_permutation && OffersW4A8(weights.tiled().layout);
+}
+
+// The job of mode A8, whose rows have the same bits whatever their number: all
+// requests share launches.
+GemmJob MakeIntegerJob(std::shared_ptr<const CudaWeights> weights,
+                       const MatmulSignature& signature) {
+  GemmJob job;
+  job.mode = ComputeMode::kA8;
+  job.a_type = signature.a_type;
+  job.c_type = signature.c_type;
+  job.layer = weights->layer_shape(/*needs_fp32_sums=*/false);
+  job.shape.a_row_bytes = weights->k() * SizeOf(job.a_type);
+  job.shape.prepared_row_bytes = weights->tiled().layout.k_tiles * kQ8RowBytes;
+  job.shape.c_row_bytes = weights->n() * SizeOf(job.c_type);
+  job.shape.max_shared_rows = std::numeric_limits<int64_t>::max();
+  job.shape.shared_path = KernelPath::kW4A8;
+  job.weights = std::move(weights);
+  return job;
+}
+
 }  // namespace
 
-absl::Status CheckSignature(const MatmulSignature& signature) {
-  if (signature.mode != ComputeMode::kA16) {
-    return absl::UnimplementedError(
-        absl::StrCat("mode ", Name(signature.mode),
-                     " has no kernel on cuda; the cuda backend offers A16"));
+absl::Status CheckSignature(const CudaWeights& weights,
+                            const MatmulSignature& signature) {
+  const bool offers_a8 = OffersA8(weights);
+  if (signature.mode == ComputeMode::kA32 ||
+      (signature.mode == ComputeMode::kA8 && !offers_a8)) {
+    return absl::UnimplementedError(absl::StrCat(
+        "mode ", Name(signature.mode),
+        " has no kernel for these weights; the cuda backend offers ",
+        offers_a8 ? "A16, A8" : "A16"));
   }
   return CheckRounding(signature);
 }
@@ -80,6 +134,9 @@ absl::Status CheckSignature(const MatmulSignature& signature) {
 GemmJob MakeGemmJob(std::shared_ptr<const CudaWeights> weights,
                     const MatmulSignature& signature,
                     const LaunchEnvironment& environment) {
+  if (signature.mode == ComputeMode::kA8) {
+    return MakeIntegerJob(std::move(weights), signature);
+  }
   GemmJob job;
   const bool rounds = signature.a_type == FloatType::kFloat32;
   const int64_t k = weights->k();
@@ -111,6 +168,9 @@ absl::Status EnqueueGemm(const GemmJob& job, const PlannedLaunch& launch,
                          const LaunchMemory& memory,
                          const LaunchEnvironment& environment,
                          CublasScratch& cublas_scratch, cudaStream_t stream) {
+  if (launch.path == KernelPath::kW4A8) {
+    return MultiplyInIntegers(job, launch, memory, stream);
+  }
   const uint8_t* a = memory.a;
   if (job.shape.prepared_row_bytes > 0) {
     RETURN_IF_ERROR(Prepare(job, launch, memory, stream));

@@ -29,15 +29,17 @@ struct LaunchEnvironment {
 };
 
 // OK, or UNIMPLEMENTED with what there are kernels for.
-absl::Status CheckSignature(const MatmulSignature& signature);
+absl::Status CheckSignature(const CudaWeights& weights,
+                            const MatmulSignature& signature);
 
 // A layer and a signature, with what plans and launches derive from them.
 struct GemmJob {
   std::shared_ptr<const CudaWeights> weights;
+  ComputeMode mode = ComputeMode::kA16;
   FloatType a_type = FloatType::kFloat16;
-  FloatType rounded_type =
-      FloatType::kFloat16;  // activations are rounded to it
-  FloatType operand_type = FloatType::kFloat16;  // kernels read it
+  // In A16 activations are rounded to the one, and kernels read the other.
+  FloatType rounded_type = FloatType::kFloat16;
+  FloatType operand_type = FloatType::kFloat16;
   FloatType c_type = FloatType::kFloat16;
   LayerShape layer;  // borrows from the weights
   BatchShape shape;

@@ -71,13 +71,11 @@ class AccuracyTest : public PerRecipeTest {
 // True if the backend must offer the mode for such a layer.
 bool IsMandatory(const ConformanceBackend& backend, const WeightsHeader& header,
                  ComputeMode mode) {
-  if (backend.modes == MandatoryModes::kA16Only) {
-    return mode == ComputeMode::kA16;
-  }
   const bool ternary = header.integer_codes && header.bits == 2;
   return mode == ComputeMode::kA16 ||
          (mode == ComputeMode::kA8 && header.supports_a8) ||
-         (mode == ComputeMode::kA32 && ternary);
+         (mode == ComputeMode::kA32 && ternary &&
+          backend.modes == MandatoryModes::kAll);
 }
 
 TEST_P(AccuracyTest, EveryElementIsWithinItsTolerance) {
@@ -127,7 +125,7 @@ TEST_P(TernaryA32Test, IsAsAccurateAsPromised) {
       RandomMatrix(signature.a_type, kM, kK, random());
   const auto resident = LoadWhole(backend(), weights);
   const absl::Status offered = backend()->CheckSupport(*resident, signature);
-  if (tested().modes == MandatoryModes::kA16Only && !offered.ok()) {
+  if (tested().modes == MandatoryModes::kA16AndA8 && !offered.ok()) {
     EXPECT_EQ(offered.code(), absl::StatusCode::kUnimplemented);
     GTEST_SKIP() << offered;
   }

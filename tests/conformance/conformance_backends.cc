@@ -56,12 +56,12 @@ std::vector<ConformanceBackend> ConformanceBackends() {
   }
   backends.push_back({"cuda",
                       [] { return CreateCuda(cuda::KernelPath::kAuto); },
-                      MandatoryModes::kA16Only});
+                      MandatoryModes::kA16AndA8});
   for (const cuda::KernelPath kernel :
        {cuda::KernelPath::kDecode, cuda::KernelPath::kCublas}) {
     backends.push_back({absl::StrCat("cuda_", Name(kernel)),
                         [kernel] { return CreateCuda(kernel); },
-                        MandatoryModes::kA16Only});
+                        MandatoryModes::kA16AndA8});
   }
   return backends;
 }

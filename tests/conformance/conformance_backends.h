@@ -15,9 +15,9 @@
 
 namespace qgemm {
 
-// Beyond mode A16, which every backend offers for every layer: A8 for Q4_0
-// and A32 for ternary layers.
-enum class MandatoryModes { kA16Only, kAll };
+// Beyond mode A16, which every backend offers for every layer: A8 for Q4_0, or
+// that and A32 for ternary layers.
+enum class MandatoryModes { kA16AndA8, kAll };
 
 struct ConformanceBackend {
   std::string name;  // letters, digits and underscores

@@ -53,7 +53,7 @@ absl::string_view Name(KernelPath path) {
   for (const auto& [name, named] : kKernelPaths) {
     if (named == path) return name;
   }
-  return "unknown";
+  return path == KernelPath::kW4A8 ? "w4a8" : "unknown";
 }
 
 absl::StatusOr<KernelPath> ParseKernelPath(absl::string_view name) {
@@ -81,6 +81,8 @@ absl::string_view Explain(ChoiceReason reason) {
       return "estimated faster than the prefill kernel";
     case ChoiceReason::kNoPrefillKernel:
       return "no prefill kernel for this layer on this GPU";
+    case ChoiceReason::kOnlyKernel:
+      return "the mode's only kernel";
   }
   return "";
 }

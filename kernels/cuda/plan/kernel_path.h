@@ -23,9 +23,10 @@ enum class KernelPath : uint8_t {
   kDecode,   // the fused kernel for few rows; requests share its launches
   kPrefill,  // the fused kernel for many rows; kCublas for layers it lacks
   kCublas,   // dequantize N-chunks of the layer, multiply them by cuBLASLt
+  kW4A8,  // the kernel of mode A8, which has no other: never chosen or forced
 };
 
-// Names in flags and reports.
+// Names in flags and reports; kW4A8 is in reports only.
 inline constexpr std::pair<const char*, KernelPath> kKernelPaths[] = {
     {"auto", KernelPath::kAuto},
     {"decode", KernelPath::kDecode},
@@ -67,6 +68,7 @@ enum class ChoiceReason : uint8_t {
   kPrefillFaster,  // by estimate
   kCublasFaster,   // by estimate
   kNoPrefillKernel,
+  kOnlyKernel,  // of the mode
 };
 absl::string_view Explain(ChoiceReason reason);
 

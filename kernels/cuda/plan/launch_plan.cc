@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/host_device.h"
+#include "kernels/cuda/plan/w4a8_plan.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -21,6 +22,18 @@ constexpr int64_t kMaxOwnRows = 4096;
 int64_t RowBytes(const BatchShape& shape) {
   return shape.a_row_bytes + shape.rounded_row_bytes +
          shape.prepared_row_bytes + shape.c_row_bytes;
+}
+
+// Rows of a shared launch, at most.
+int64_t MaxSharedLaunchRows(KernelPath path) {
+  switch (path) {
+    case KernelPath::kCublas:
+      return kDecodeBlockM;
+    case KernelPath::kW4A8:
+      return kMaxW4A8M;
+    default:
+      return kMaxDecodeM;
+  }
 }
 
 // Takes room for `row_bytes` a row at `end`, and returns where it starts.
@@ -49,14 +62,15 @@ void LaunchPlan::Make(absl::Span<const RowSegment> segments,
 
 void LaunchPlan::CutShared(absl::Span<const RowSegment> segments,
                            const BatchShape& shape) {
-  const bool pads = shape.shared_path == KernelPath::kCublas;
-  const int64_t most = pads ? kDecodeBlockM : kMaxDecodeM;
+  const bool pads = shape.shared_path != KernelPath::kDecode;
+  const int64_t most = MaxSharedLaunchRows(shape.shared_path);
   PlannedLaunch launch;
   const auto finish = [&] {
     if (launch.rows == 0) return;
     launch.path = shape.shared_path;
     launch.shared = true;
-    launch.padded_rows = pads ? kDecodeBlockM : launch.rows;
+    launch.padded_rows =
+        pads ? RoundUp(launch.rows, int64_t{kDecodeBlockM}) : launch.rows;
     launches_.push_back(launch);
     launch = PlannedLaunch();
   };

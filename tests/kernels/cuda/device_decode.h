@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "kernels/cuda/cuda_weights.h"
@@ -19,22 +18,11 @@
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/matrix/canonical_weights.h"
 #include "kernels/matrix/types.h"
+#include "tests/kernels/cuda/decode_shapes.h"
 #include "tests/kernels/cuda/device_layer.h"
 #include "tests/support/seeds.h"
 
 namespace qgemm::cuda {
-
-struct LayerSize {
-  int64_t n;
-  int64_t k;
-};
-
-// A small layer that the device shares out with so many splits of K and so
-// many row tiles a block, or nothing if there is none. n is no multiple of a
-// tile's rows. Where K is in one part there are more stages of it than a
-// block's ring has slots.
-std::optional<LayerSize> ShapeWith(int split_k, int n_tiles,
-                                   const DeviceTraits& device);
 
 // Buffers that one stream's launches write. Results are [m, n] of fp32.
 struct GemmBuffers {

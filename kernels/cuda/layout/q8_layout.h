@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The place of every quantized activation and its scale in device memory:
+// fragment order of mma.m16n8k32, so that a lane's activations are its
+// registers, in the order of K that the weights of 4 bits stand in
+// (tile_layout.h).
+//
+// Rows are cut into tiles of 8, columns into tiles of 128. A tile has 1024
+// bytes of q8, then 32 d8 in fp32. Tiles follow each other by rows within a
+// row block of `tile_m` rows, the most that a block of threads multiplies, then
+// along K, then by row block.
+//
+// Column 64 q + 32 b + 8 j + 2 t + h of row r has its q8 in byte
+//   512 q + 16 (4 r + t) + 8 b + 4 h + j:
+// a lane's four bytes of an operand are 8 columns apart, since a word of
+// weights has those pairs. Block 2 q + b of row r has its d8 at
+//   1024 + 64 q + 16 (r / 2) + 8 b + 4 (r % 2).
+
+#ifndef QGEMM_KERNELS_CUDA_LAYOUT_Q8_LAYOUT_H_
+#define QGEMM_KERNELS_CUDA_LAYOUT_Q8_LAYOUT_H_
+
+#include <cstdint>
+
+#include "base/host_device.h"
+#include "kernels/cuda/layout/tile_config.h"
+
+namespace qgemm::cuda {
+
+// Columns of a block of Q8_1.
+inline constexpr int kQ8Block = 32;
+inline constexpr int kQ8TileRows = 8;
+inline constexpr int kQ8CodeBytes = kQ8TileRows * kTileColumns;
+inline constexpr int kQ8TileBytes =
+    kQ8CodeBytes + kQ8TileRows * kTileColumns / kQ8Block * 4;
+// Bytes of a row's part of a tile.
+inline constexpr int kQ8RowBytes = kQ8TileBytes / kQ8TileRows;
+
+// Rows of a row block, where there are m in all: 8, 16, 32 or 64.
+QGEMM_HOST_DEVICE constexpr int Q8TileM(int64_t m) {
+  for (int tile_m = kQ8TileRows; tile_m < kDecodeBlockM; tile_m *= 2) {
+    if (m <= tile_m) return tile_m;
+  }
+  return kDecodeBlockM;
+}
+
+// Quantized activations of m rows and k_tiles column tiles. Rows up to the next
+// multiple of tile_m have room whose contents nobody sees.
+struct Q8Layout {
+  int64_t m = 0;
+  int64_t k_tiles = 0;
+  int tile_m = kQ8TileRows;
+
+  QGEMM_HOST_DEVICE int64_t block_bytes() const {
+    return k_tiles * tile_m * kQ8RowBytes;
+  }
+  QGEMM_HOST_DEVICE int64_t total_bytes() const {
+    return CeilDiv(m, int64_t{tile_m}) * block_bytes();
+  }
+  // Offset of the tile of row `row`, column tile `k_tile`.
+  QGEMM_HOST_DEVICE int64_t TileOffset(int64_t row, int64_t k_tile) const {
+    return row / tile_m * block_bytes() + k_tile * tile_m * kQ8RowBytes +
+           row % tile_m / kQ8TileRows * kQ8TileBytes;
+  }
+};
+
+QGEMM_HOST_DEVICE Q8Layout Q8LayoutOf(int64_t m, int64_t k) {
+  Q8Layout layout;
+  layout.m = m;
+  layout.k_tiles = CeilDiv(k, int64_t{kTileColumns});
+  layout.tile_m = Q8TileM(m);
+  return layout;
+}
+
+// Offsets in a tile; `row` is 0 to 7, `column` 0 to 127, `block` 0 to 3.
+QGEMM_HOST_DEVICE constexpr int Q8CodeOffset(int row, int column) {
+  const int in_block = column % kQ8Block;
+  return column / 64 * 512 + (row * 4 + in_block / 2 % 4) * 16 +
+         column / kQ8Block % 2 * 8 + in_block % 2 * 4 + in_block / 8;
+}
+QGEMM_HOST_DEVICE constexpr int Q8ScaleOffset(int row, int block) {
+  return kQ8CodeBytes + block / 2 * 64 + row / 2 * 16 + block % 2 * 8 +
+         row % 2 * 4;
+}
+
+}  // namespace qgemm::cuda
+
+#endif  // QGEMM_KERNELS_CUDA_LAYOUT_Q8_LAYOUT_H_

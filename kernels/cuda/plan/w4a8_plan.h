@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernel of mode A8: the layers that it multiplies, and the shared memory
+// of its blocks. Those share a layer out as the decode kernel does, so that one
+// layer serves both.
+
+#ifndef QGEMM_KERNELS_CUDA_PLAN_W4A8_PLAN_H_
+#define QGEMM_KERNELS_CUDA_PLAN_W4A8_PLAN_H_
+
+#include "base/host_device.h"
+#include "kernels/cuda/layout/q8_layout.h"
+#include "kernels/cuda/layout/tile_layout.h"
+#include "kernels/cuda/plan/smem_layout.h"
+
+namespace qgemm::cuda {
+
+// Rows of A of a launch, at most.
+inline constexpr int64_t kMaxW4A8M = 1024;
+
+// Stages of a warp that are added to one fp32 sum: 1024 blocks of 32 columns.
+inline constexpr int kW4A8ChainStages = 256;
+
+struct W4A8SmemShape {
+  int tile_m = kQ8TileRows;
+  int stage_bytes = 0;
+  int stages = 0;  // of a block
+  int n_tiles = 1;
+  int split_k = 1;
+  int k_warps = 1;
+};
+
+// True if a warp has more than one chain; sums of ended chains then have room
+// of their own.
+QGEMM_HOST_DEVICE constexpr bool HasLongChains(const W4A8SmemShape& shape) {
+  return shape.stages > kW4A8ChainStages * shape.k_warps;
+}
+
+QGEMM_HOST_DEVICE constexpr DecodeSmemShape SumsShapeOf(
+    const W4A8SmemShape& shape) {
+  DecodeSmemShape sums;
+  sums.tile_m = shape.tile_m;
+  sums.n_tiles = shape.n_tiles;
+  sums.split_k = shape.split_k;
+  sums.k_warps = shape.k_warps;
+  return sums;
+}
+
+// Sums at offset 0; the ring stands there before, or behind them.
+QGEMM_HOST_DEVICE constexpr DecodeSmemLayout W4A8SmemLayoutOf(
+    const W4A8SmemShape& shape, int slots) {
+  const DecodeSmemShape sums = SumsShapeOf(shape);
+  const bool apart = ReceivesApart(shape.tile_m);
+  const int sums_end = SumBytes(sums) + (apart ? 0 : ReceivedBytes(sums));
+  DecodeSmemLayout plan{};
+  plan.activations = HasLongChains(shape) ? SumBytes(sums) : 0;
+  plan.weights = plan.activations + slots * shape.tile_m * kQ8RowBytes;
+  plan.barriers = plan.weights + slots * shape.stage_bytes;
+  if (plan.barriers < sums_end) plan.barriers = sums_end;
+  const int barriers_end = plan.barriers + (slots + 1) * kBarrierBytes;
+  plan.received = apart ? barriers_end : SumBytes(sums);
+  plan.total = barriers_end + (apart ? ReceivedBytes(sums) : 0);
+  return plan;
+}
+
+// Slots of the ring, up to `most`; below 1 where there is no room.
+inline int W4A8Slots(const W4A8SmemShape& shape, int block_bytes, int most) {
+  const DecodeSmemShape sums = SumsShapeOf(shape);
+  const int apart = ReceivesApart(shape.tile_m) ? ReceivedBytes(sums) : 0;
+  const int before = HasLongChains(shape) ? SumBytes(sums) : 0;
+  const int slot_bytes =
+      shape.tile_m * kQ8RowBytes + shape.stage_bytes + kBarrierBytes;
+  const int fitting =
+      (block_bytes - before - apart - kBarrierBytes) / slot_bytes;
+  const int room = fitting < most ? fitting : most;
+  if (shape.stages <= room) return shape.stages;
+  // Warps that alternate along K keep to slots of their own.
+  return room / shape.k_warps * shape.k_warps;
+}
+
+inline W4A8SmemShape W4A8ShapeOf(const TileLayout& layout, int tile_m) {
+  const TileConfig& config = layout.tile_config;
+  W4A8SmemShape shape;
+  shape.tile_m = tile_m;
+  shape.stage_bytes = static_cast<int>(layout.stage_bytes());
+  shape.stages = static_cast<int>(CeilDiv(layout.k_tiles, config.split_k));
+  shape.n_tiles = config.n_tiles;
+  shape.split_k = config.split_k;
+  shape.k_warps = config.k_warps;
+  return shape;
+}
+
+// Slots beyond which a deeper ring measured no gain in the decode kernel.
+inline constexpr int kMaxW4A8Slots = 24;
+
+// True for codes of 4 bits with fp16 scales a block of 32, or one a row, whose
+// stages fit: of a very long K and a small block of threads they may not.
+inline bool OffersW4A8(const TileLayout& layout) {
+  const bool scales =
+      layout.scale_kind == ScaleKind::kRow ||
+      (layout.scale_kind == ScaleKind::kFloat16 && layout.groups == 4);
+  return layout.has_decode_kernel && layout.codes == 4 && !layout.has_zeros &&
+         scales &&
+         W4A8Slots(W4A8ShapeOf(layout, kDecodeBlockM), layout.block_bytes,
+                   kMaxW4A8Slots) >= 1;
+}
+
+}  // namespace qgemm::cuda
+
+#endif  // QGEMM_KERNELS_CUDA_PLAN_W4A8_PLAN_H_

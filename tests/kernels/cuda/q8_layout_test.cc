@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Quantized activations have a place each, in the order of the weights that
+// they multiply; parts of a block's shared memory lie apart.
+
+#include "kernels/cuda/layout/q8_layout.h"
+
+#include <algorithm>
+#include <set>
+
+#include "gtest/gtest.h"
+#include "kernels/cuda/layout/tile_address.h"
+#include "kernels/cuda/plan/w4a8_plan.h"
+
+namespace qgemm::cuda {
+namespace {
+
+TEST(Q8LayoutTest, HasAPlaceForEachElementAndScale) {
+  std::set<int> bytes;
+  for (int row = 0; row < kQ8TileRows; ++row) {
+    for (int column = 0; column < kTileColumns; ++column) {
+      bytes.insert(Q8CodeOffset(row, column));
+    }
+    for (int block = 0; block < kTileColumns / kQ8Block; ++block) {
+      const int offset = Q8ScaleOffset(row, block);
+      EXPECT_EQ(offset % 4, 0);
+      for (int byte = 0; byte < 4; ++byte) bytes.insert(offset + byte);
+    }
+  }
+  EXPECT_EQ(bytes.size(), static_cast<size_t>(kQ8TileBytes));
+  EXPECT_EQ(*bytes.begin(), 0);
+  EXPECT_EQ(*bytes.rbegin(), kQ8TileBytes - 1);
+}
+
+// A lane of the weights' rows has columns of pairs (step s, register r2); the
+// same lane of a row of A has the same columns in bytes 2 s + r2.
+TEST(Q8LayoutTest, FollowsTheOrderOfTheWeights) {
+  for (int column = 0; column < kTileColumns; ++column) {
+    const CodePlace weight = PlaceOfCode(/*row=*/0, column);
+    for (int row = 0; row < kQ8TileRows; ++row) {
+      const int offset = Q8CodeOffset(row, column);
+      EXPECT_EQ(offset / 512, weight.owner.half);
+      EXPECT_EQ(offset / 16 % 4, weight.owner.lane % 4);
+      EXPECT_EQ(offset / 16 % 32 / 4, row);
+      EXPECT_EQ(offset % 16 / 8, weight.pair / 8);
+      EXPECT_EQ(offset % 8 / 4, weight.element);
+      EXPECT_EQ(offset % 4, weight.pair % 8 / 2);
+    }
+  }
+}
+
+TEST(Q8LayoutTest, RowBlocksFollowEachOther) {
+  EXPECT_EQ(Q8TileM(1), 8);
+  EXPECT_EQ(Q8TileM(9), 16);
+  EXPECT_EQ(Q8TileM(32), 32);
+  EXPECT_EQ(Q8TileM(33), 64);
+  EXPECT_EQ(Q8TileM(500), 64);
+  const Q8Layout layout = Q8LayoutOf(130, 300);
+  EXPECT_EQ(layout.k_tiles, 3);
+  EXPECT_EQ(layout.total_bytes(), 3 * 3 * 64 * kQ8RowBytes);
+  EXPECT_EQ(layout.TileOffset(0, 0), 0);
+  EXPECT_EQ(layout.TileOffset(8, 0), kQ8TileBytes);
+  EXPECT_EQ(layout.TileOffset(7, 1), 8 * kQ8TileBytes);
+  EXPECT_EQ(layout.TileOffset(128, 2), (2 * 3 + 2) * 8 * kQ8TileBytes);
+}
+
+// Of every makeup of a block that fits, with few and with very many stages.
+TEST(W4A8SmemTest, PartsLieApartWithinTheBlock) {
+  constexpr int kTileBytes = 1024 + 128;
+  for (const int block_bytes : {kMinBlockBytes, kMaxBlockBytes}) {
+    for (const int tile_m : {8, 16, 32, 64}) {
+      for (const int n_tiles : {1, 2, 3, 4, 8, 9, 16}) {
+        for (const int split_k : {1, 2, 8}) {
+          // Chips with so little have no clusters.
+          if (split_k > 1 && block_bytes == kMinBlockBytes) continue;
+          for (const int stages : {1, 5, 64, 5000}) {
+            const int k_warps = n_tiles <= 4 ? 4 : n_tiles <= 8 ? 2 : 1;
+            const W4A8SmemShape shape = {tile_m,  n_tiles * kTileBytes,
+                                         stages,  n_tiles,
+                                         split_k, k_warps};
+            const int slots = W4A8Slots(shape, block_bytes, kMaxW4A8Slots);
+            if (slots == 0) {  // not offered
+              EXPECT_TRUE(HasLongChains(shape));
+              EXPECT_EQ(block_bytes, kMinBlockBytes);
+              continue;
+            }
+            ASSERT_GE(slots, std::min(stages, k_warps));
+            const DecodeSmemLayout plan = W4A8SmemLayoutOf(shape, slots);
+            const int sums = SumBytes(SumsShapeOf(shape));
+            EXPECT_EQ(plan.activations, HasLongChains(shape) ? sums : 0);
+            EXPECT_EQ(plan.activations % 16, 0);
+            EXPECT_EQ(plan.weights % 16, 0);
+            EXPECT_EQ(plan.barriers % 8, 0);
+            EXPECT_GE(plan.barriers, sums);
+            EXPECT_GE(plan.barriers, plan.weights + slots * shape.stage_bytes);
+            EXPECT_LE(plan.total, block_bytes);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace qgemm::cuda

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mode A8 to the bit: activations are quantized, dots summed in integers, and
+// those scaled and added in fp32, as scalar code does it in the order of the
+// layer's tile config.
+
+#include "kernels/cuda/launch/w4a8_gemm.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "gtest/gtest.h"
+#include "kernels/cuda/launch/quantize_rows.h"
+#include "kernels/cuda/layout/q8_layout.h"
+#include "kernels/cuda/plan/w4a8_plan.h"
+#include "kernels/matrix/types.h"
+#include "tests/kernels/cuda/decode_shapes.h"
+#include "tests/kernels/cuda/device_layer.h"
+#include "tests/kernels/cuda/device_test.h"
+#include "tests/support/random_matrix.h"
+#include "tests/support/seeds.h"
+
+namespace qgemm::cuda {
+namespace {
+
+constexpr int64_t kMaxM = 130;
+constexpr int64_t kRows[] = {1, 8, 9, 16, 31, 33, 64, 65, 130};
+constexpr FloatType kTypes[] = {FloatType::kFloat16, FloatType::kBFloat16,
+                                FloatType::kFloat32};
+
+// A row's block of 32 columns.
+struct Q8 {
+  float d8 = 0;
+  int8_t q8[kQ8Block] = {};
+};
+
+Q8 QuantizeOnHost(const float* x) {
+  Q8 block;
+  float amax = 0;
+  for (int i = 0; i < kQ8Block; ++i) amax = std::max(amax, std::fabs(x[i]));
+  block.d8 = amax / 127.0f;
+  for (int i = 0; i < kQ8Block && block.d8 > 0; ++i) {
+    block.q8[i] = static_cast<int8_t>(std::round(x[i] / block.d8));
+  }
+  return block;
+}
+
+// [m][k / 32]
+std::vector<Q8> QuantizeOnHost(FloatType type, const std::vector<uint8_t>& a) {
+  std::vector<Q8> blocks(a.size() / SizeOf(type) / kQ8Block);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    float x[kQ8Block];
+    for (int j = 0; j < kQ8Block; ++j) {
+      x[j] = LoadFloat(type, &a[(i * kQ8Block + j) * SizeOf(type)]);
+    }
+    blocks[i] = QuantizeOnHost(x);
+  }
+  return blocks;
+}
+
+// A block as the kernel left it.
+Q8 BlockAt(const std::vector<uint8_t>& out, const Q8Layout& layout, int64_t row,
+           int64_t block) {
+  const uint8_t* const tile = &out[layout.TileOffset(row, block / 4)];
+  const int in_tile = static_cast<int>(row % kQ8TileRows);
+  Q8 read;
+  std::memcpy(&read.d8, tile + Q8ScaleOffset(in_tile, block % 4), 4);
+  for (int i = 0; i < kQ8Block; ++i) {
+    read.q8[i] = static_cast<int8_t>(
+        tile[Q8CodeOffset(in_tile, block % 4 * kQ8Block + i)]);
+  }
+  return read;
+}
+
+class W4A8Test : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (IsSkipped()) return;
+    ASSERT_EQ(PrepareW4A8Gemm(device_), cudaSuccess);
+  }
+
+  static DeviceBuffer Upload(const std::vector<uint8_t>& bytes) {
+    DeviceBuffer buffer = Allocate(static_cast<int64_t>(bytes.size()));
+    CHECK_EQ(cudaMemcpy(buffer.data(), bytes.data(), bytes.size(),
+                        cudaMemcpyHostToDevice),
+             cudaSuccess);
+    return buffer;
+  }
+
+  static std::vector<uint8_t> Download(const DeviceBuffer& buffer) {
+    std::vector<uint8_t> bytes(buffer.size_bytes());
+    CHECK_EQ(cudaMemcpy(bytes.data(), buffer.data(), bytes.size(),
+                        cudaMemcpyDeviceToHost),
+             cudaSuccess);
+    return bytes;
+  }
+
+  // Room for Q8_1, poisoned, so that what nobody writes shows.
+  static DeviceBuffer Quantize(const DeviceBuffer& a, FloatType type, int64_t m,
+                               int64_t k) {
+    DeviceBuffer out = Allocate(Q8LayoutOf(m, k).total_bytes());
+    CHECK_EQ(cudaMemset(out.data(), 0xff, out.size_bytes()), cudaSuccess);
+    QuantizeRowsArgs args;
+    args.a = a.data();
+    args.a_type = type;
+    args.m = m;
+    args.k = k;
+    args.out = out.data();
+    CHECK_EQ(LaunchQuantizeRows(args, nullptr), cudaSuccess);
+    return out;
+  }
+
+  RandomGenerator random_{FreshSeed()};
+};
+
+TEST_F(W4A8Test, QuantizesToTheBit) {
+  for (const FloatType type : kTypes) {
+    for (const int64_t k : {32, 128, 416, 4096}) {
+      const int64_t m = RandomInt(1, 70, &random_);
+      std::vector<uint8_t> a = RandomMatrix(type, m, k, &random_);
+      // A block of zeros, and one of a tie: x / d = 63.5.
+      std::fill_n(a.begin(), kQ8Block * SizeOf(type), 0);
+      if (m > 1) {
+        for (int i = 0; i < kQ8Block; ++i) {
+          StoreFloat(type, i % 2 == 0 ? 127.0f : -63.5f,
+                     &a[(k + i) * SizeOf(type)]);
+        }
+      }
+      const std::vector<Q8> expected = QuantizeOnHost(type, a);
+      const std::vector<uint8_t> out =
+          Download(Quantize(Upload(a), type, m, k));
+      const Q8Layout layout = Q8LayoutOf(m, k);
+      for (int64_t row = 0; row < m; ++row) {
+        for (int64_t block = 0; block < layout.k_tiles * 4; ++block) {
+          const Q8 want = block * kQ8Block < k
+                              ? expected[row * (k / kQ8Block) + block]
+                              : Q8();
+          const Q8 got = BlockAt(out, layout, row, block);
+          ASSERT_EQ(std::memcmp(&want, &got, sizeof(Q8)), 0)
+              << Name(type) << ", row " << row << ", block " << block
+              << ", k = " << k;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(W4A8Test, GivesABlockThatIsNotFiniteNanForItsScale) {
+  constexpr int64_t kK = 128;
+  for (const float strike : {std::numeric_limits<float>::infinity(),
+                             std::numeric_limits<float>::quiet_NaN()}) {
+    std::vector<uint8_t> a = RandomMatrix(FloatType::kFloat32, 1, kK, &random_);
+    StoreFloat(FloatType::kFloat32, strike, &a[37 * 4]);
+    const std::vector<uint8_t> out =
+        Download(Quantize(Upload(a), FloatType::kFloat32, 1, kK));
+    for (int block = 0; block < 4; ++block) {
+      const float d8 = BlockAt(out, Q8LayoutOf(1, kK), 0, block).d8;
+      EXPECT_EQ(std::isnan(d8), block == 1) << d8;
+    }
+  }
+}
+
+// Results of one row of A, as the kernel's order has them.
+class ScalarGemm {
+ public:
+  ScalarGemm(const CanonicalWeights& weights, const CudaWeights& resident)
+      : weights_(weights), layout_(resident.tiled().layout) {}
+
+  float Result(const Q8* a, int64_t n) const {
+    const TileConfig& config = layout_.tile_config;
+    float sum = PartSum(a, n, 0);
+    for (int rank = 1; rank < config.split_k; ++rank) {
+      sum = sum + PartSum(a, n, rank);
+    }
+    sum *= weights_.tensor_scale() / 16;
+    if (layout_.scale_kind == ScaleKind::kRow) sum *= ScaleOf(n, 0);
+    const auto& bias = weights_.header().bias;
+    return bias.empty() ? sum : sum + bias[n];
+  }
+
+ private:
+  float ScaleOf(int64_t n, int64_t block) const {
+    return LoadFloat(FloatType::kFloat16,
+                     &weights_.scales()[(n * groups() + block) * 2]);
+  }
+  int64_t groups() const { return weights_.header().groups_per_row(); }
+
+  float PartSum(const Q8* a, int64_t n, int rank) const {
+    const TileConfig& config = layout_.tile_config;
+    const int64_t begin = rank * layout_.k_tiles / config.split_k;
+    const int64_t end = (rank + 1) * layout_.k_tiles / config.split_k;
+    float sums[4] = {};
+    for (int turn = 0; turn < config.k_warps; ++turn) {
+      float chain = 0;
+      int stages = 0;
+      bool ended = false;
+      for (int64_t tile = begin + turn; tile < end; tile += config.k_warps) {
+        if (stages++ == kW4A8ChainStages) {
+          sums[turn] = ended ? sums[turn] + chain : chain;
+          ended = true;
+          chain = 0;
+          stages = 1;
+        }
+        chain = AddTile(a, n, tile, chain);
+      }
+      sums[turn] = ended ? sums[turn] + chain : chain;
+    }
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  }
+
+  float AddTile(const Q8* a, int64_t n, int64_t tile, float sum) const {
+    const int64_t k = weights_.header().k;
+    for (int64_t block = tile * 4; block < tile * 4 + 4; ++block) {
+      if (block * kQ8Block >= k) break;
+      const uint8_t* const codes = &weights_.codes()[n * k + block * kQ8Block];
+      int dot = 0;
+      for (int i = 0; i < kQ8Block; ++i) {
+        dot += 16 * (codes[i] - 8) * a[block].q8[i];
+      }
+      const float d4 =
+          layout_.scale_kind == ScaleKind::kRow ? 1 : ScaleOf(n, block);
+      sum = std::fmaf(static_cast<float>(dot), d4 * a[block].d8, sum);
+    }
+    return sum;
+  }
+
+  const CanonicalWeights& weights_;
+  const TileLayout& layout_;
+};
+
+class W4A8GemmTest : public W4A8Test {
+ protected:
+  // Multiplies a random layer as it is laid out for `device_`, and compares.
+  void ExpectTheBitsOfScalarCode(const LayerSize& size, FloatType type,
+                                 int64_t most_rows = kMaxM) {
+    WeightsRecipe recipe = WeightsRecipeNamed("q4_0");
+    recipe.has_bias = RandomInt(0, 1, &random_) == 1;
+    const CanonicalWeights weights =
+        RandomWeights(recipe, size.n, size.k, &random_);
+    const auto resident = Load(weights, device_.traits);
+    const std::vector<uint8_t> a =
+        RandomMatrix(type, most_rows, size.k, &random_);
+    const std::vector<Q8> blocks = QuantizeOnHost(type, a);
+    const DeviceBuffer device_a = Upload(a);
+    const ScalarGemm scalar(weights, *resident);
+    const int64_t first = RandomInt(0, 6, &random_);
+    for (const int64_t m : kRows) {
+      if (m > most_rows) break;
+      const std::vector<float> c = Multiply(*resident, device_a, type, m);
+      for (int64_t row = 0; row < m; row += 1 + m / 9) {
+        for (int64_t n = first % size.n; n < size.n; n += 7) {
+          const float expected =
+              scalar.Result(&blocks[row * (size.k / kQ8Block)], n);
+          ASSERT_EQ(c[row * size.n + n], expected)
+              << "row " << row << " of " << m << ", column " << n
+              << ", n k = " << size.n << " " << size.k;
+        }
+      }
+    }
+  }
+
+ private:
+  static std::vector<float> Multiply(const CudaWeights& resident,
+                                     const DeviceBuffer& a, FloatType type,
+                                     int64_t m) {
+    const DeviceBuffer q8 = Quantize(a, type, m, resident.k());
+    const DeviceBuffer c = Allocate(m * resident.n() * 4);
+    CHECK_EQ(cudaMemset(c.data(), 0xff, c.size_bytes()), cudaSuccess);
+    W4A8Operands operands;
+    operands.weights = resident.tiled();
+    operands.a = q8.data();
+    operands.c = c.data();
+    operands.c_type = FloatType::kFloat32;
+    operands.m = m;
+    CHECK_EQ(LaunchW4A8Gemm(operands, nullptr), cudaSuccess);
+    const std::vector<uint8_t> bytes = Download(c);
+    std::vector<float> results(m * resident.n());
+    std::memcpy(results.data(), bytes.data(), bytes.size());
+    return results;
+  }
+};
+
+TEST_F(W4A8GemmTest, HasTheBitsOfScalarCodeInEveryTileConfig) {
+  for (const int split_k : {1, 2, 4, 8}) {
+    for (const int n_tiles : {1, 2, 4, 8, 12, 16}) {
+      const auto size = ShapeWith(split_k, n_tiles, device_.traits);
+      if (!size.has_value()) continue;
+      ExpectTheBitsOfScalarCode(*size, RandomElement(kTypes, &random_));
+    }
+  }
+}
+
+TEST_F(W4A8GemmTest, HasTheBitsOfScalarCodeWhereTilesAreNotFull) {
+  for (const int64_t k : {32, 64, 96, 160, 1056}) {
+    ExpectTheBitsOfScalarCode({RandomInt(1, 70, &random_), k},
+                              RandomElement(kTypes, &random_));
+  }
+}
+
+// Laid out for a chip without clusters, a warp has more than one chain.
+TEST_F(W4A8GemmTest, AddsChainsOfAVeryLongKUp) {
+  constexpr int64_t kLong = 1100 * kTileColumns;
+  device_.traits.compute_capability = 80;
+  device_.traits.sm_count = 108;
+  device_.traits.shared_bytes_per_block = 163 << 10;
+  ExpectTheBitsOfScalarCode({16, kLong}, FloatType::kFloat16, 9);
+  ExpectTheBitsOfScalarCode({1000, 1536}, FloatType::kFloat16);
+}
+
+TEST_F(W4A8GemmTest, RefusesLayersThatItDoesNotMultiply) {
+  for (const WeightsRecipe& recipe : QuantizedRecipes()) {
+    const auto resident =
+        Load(RandomWeights(recipe, 16, 256, &random_), device_.traits);
+    const DeviceBuffer a = Allocate(Q8LayoutOf(1, 256).total_bytes());
+    const DeviceBuffer c = Allocate(64);
+    W4A8Operands operands;
+    operands.weights = resident->tiled();
+    operands.a = a.data();
+    operands.c = c.data();
+    operands.c_type = FloatType::kFloat32;
+    operands.m = kMaxW4A8M + 1;
+    EXPECT_EQ(LaunchW4A8Gemm(operands, nullptr), cudaErrorInvalidValue);
+    if (OffersW4A8(resident->tiled().layout)) continue;
+    operands.m = 1;
+    EXPECT_EQ(LaunchW4A8Gemm(operands, nullptr), cudaErrorInvalidValue)
+        << recipe.name;
+  }
+}
+
+}  // namespace
+}  // namespace qgemm::cuda
