@@ -9,7 +9,6 @@
 #include "base/status_macros.h"
 #include "bench/cuda/random_arena.h"
 #include "kernels/cuda/launch/gemm.h"
-#include "kernels/cuda/launch/quantize_rows.h"
 #include "kernels/cuda/launch/rows.h"
 #include "kernels/cuda/launch/w4a8_gemm.h"
 #include "kernels/cuda/layout/q8_layout.h"
@@ -162,17 +161,11 @@ absl::Status GpuGemm::EnqueueW4A8(const GemmScheme& scheme,
                                   const GemmMemory& memory,
                                   cudaStream_t stream) {
   const FloatType dtype = scheme.bench_case.dtype;
-  QuantizeRowsArgs args;
-  args.a = memory.a + launch.row * weights.k() * SizeOf(dtype);
-  args.a_type = dtype;
-  args.m = launch.rows;
-  args.k = weights.k();
-  args.out = prepared_.data();
-  RETURN_IF_ERROR(
-      ToStatus(LaunchQuantizeRows(args, stream), "quantize activations"));
   W4A8Operands operands;
   operands.weights = weights.tiled();
-  operands.a = args.out;
+  operands.a = memory.a + launch.row * weights.k() * SizeOf(dtype);
+  operands.a_type = dtype;
+  operands.quantized = prepared_.data();
   operands.c = memory.c + launch.row * weights.n() * SizeOf(dtype);
   operands.c_type = dtype;
   operands.m = launch.rows;

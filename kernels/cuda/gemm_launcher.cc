@@ -9,7 +9,6 @@
 #include "base/checked_math.h"
 #include "base/status_macros.h"
 #include "kernels/cuda/launch/gemm.h"
-#include "kernels/cuda/launch/quantize_rows.h"
 #include "kernels/cuda/launch/rows.h"
 #include "kernels/cuda/launch/w4a8_gemm.h"
 #include "kernels/cuda/layout/q8_layout.h"
@@ -74,17 +73,11 @@ absl::Status MultiplyByCublas(const GemmJob& job, const PlannedLaunch& launch,
 absl::Status MultiplyInIntegers(const GemmJob& job, const PlannedLaunch& launch,
                                 const LaunchMemory& memory,
                                 cudaStream_t stream) {
-  QuantizeRowsArgs args;
-  args.a = memory.a;
-  args.a_type = job.a_type;
-  args.m = launch.rows;
-  args.k = job.weights->k();
-  args.out = memory.prepared;
-  RETURN_IF_ERROR(
-      ToStatus(LaunchQuantizeRows(args, stream), "quantize activations"));
   W4A8Operands operands;
   operands.weights = job.weights->tiled();
-  operands.a = memory.prepared;
+  operands.a = memory.a;
+  operands.a_type = job.a_type;
+  operands.quantized = memory.prepared;
   operands.c = memory.c;
   operands.c_type = job.c_type;
   operands.m = launch.rows;

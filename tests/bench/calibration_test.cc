@@ -83,6 +83,7 @@ class FakeMeasurer final : public Measurer {
         break;
       case cuda::KernelPath::kPrefill:
       case cuda::KernelPath::kAuto:
+      case cuda::KernelPath::kW4A8:
         return absl::InternalError("no path that is compared");
     }
     return result;

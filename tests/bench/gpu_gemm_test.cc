@@ -71,6 +71,16 @@ TEST(GemmSchemeTest, AForcedDecodeKernelTakesFullLaunches) {
   EXPECT_EQ(RowsOf(scheme), 600);
 }
 
+TEST(GemmSchemeTest, ModeA8HasOneKernelForAnyNumberOfRows) {
+  BenchCase one = Case(600, KernelPath::kCublas);
+  one.format = "q4_0";
+  one.mode = ComputeMode::kA8;
+  const auto scheme = GpuGemm::SchemeOf(one, Layer(false), kH100);
+  EXPECT_EQ(scheme.choice.path, KernelPath::kW4A8);
+  EXPECT_EQ(scheme.launches.size(), 1u);
+  EXPECT_EQ(RowsOf(scheme), 600);
+}
+
 TEST(GemmSchemeTest, AForcedCublasPathTakesASingleRow) {
   const auto scheme =
       GpuGemm::SchemeOf(Case(1, KernelPath::kCublas), Layer(false), kH100);

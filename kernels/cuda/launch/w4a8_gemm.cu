@@ -8,6 +8,7 @@
 #include "kernels/cuda/device/w4a8_gemm/kernel.cuh"
 #include "kernels/cuda/launch/decode_launch.cuh"
 #include "kernels/cuda/launch/gemm_launch.cuh"
+#include "kernels/cuda/launch/quantize_rows.h"
 #include "kernels/cuda/launch/w4a8_gemm.h"
 #include "kernels/cuda/layout/q8_layout.h"
 #include "kernels/cuda/plan/w4a8_plan.h"
@@ -15,35 +16,49 @@
 namespace qgemm::cuda {
 namespace {
 
-using W4A8Kernel = void (*)(GemmArguments);
+using W4A8Kernel = void (*)(W4A8Arguments);
 
-// By rows of A of a block: 8, 16, 32 and 64.
-constexpr W4A8Kernel kKernels[] = {W4A8Gemm<1>, W4A8Gemm<2>, W4A8Gemm<4>,
-                                   W4A8Gemm<8>};
+// By rows of A of a block: 8, 16, 32 and 64; last, of one row that blocks
+// quantize themselves.
+constexpr W4A8Kernel kKernels[] = {W4A8Gemm<1, false>, W4A8Gemm<2, false>,
+                                   W4A8Gemm<4, false>, W4A8Gemm<8, false>,
+                                   W4A8Gemm<1, true>};
 
-W4A8Kernel KernelOf(int tile_m) {
+W4A8Kernel KernelOf(const W4A8SmemShape& shape) {
+  if (shape.quantizes) return kKernels[4];
   int choice = 0;
-  while (kQ8TileRows << choice < tile_m) ++choice;
+  while (kQ8TileRows << choice < shape.tile_m) ++choice;
   return kKernels[choice];
 }
 
 bool IsLegal(const W4A8Operands& operands) {
   return operands.m >= 1 && operands.m <= kMaxW4A8M &&
          OffersW4A8(operands.weights.layout) &&
-         reinterpret_cast<uintptr_t>(operands.a) % 16 == 0;
+         reinterpret_cast<uintptr_t>(operands.a) % 8 == 0 &&
+         reinterpret_cast<uintptr_t>(operands.quantized) % 16 == 0;
 }
 
-GemmArguments ArgumentsOf(const W4A8Operands& operands) {
+W4A8Arguments ArgumentsOf(const W4A8Operands& operands, bool quantizes) {
   GemmOperands same;
   same.weights = operands.weights;
-  same.a = operands.a;
+  same.a = quantizes ? operands.a : operands.quantized;
   same.c = operands.c;
   same.c_type = operands.c_type;
   same.m = operands.m;
-  GemmArguments args = OperandArguments(same);
+  W4A8Arguments args = {OperandArguments(same), operands.a_type};
   // Dots have codes, not values of the codebook.
-  args.factor *= operands.weights.zero_unit / kW4A8Unit;
+  args.gemm.factor *= operands.weights.zero_unit / kW4A8Unit;
   return args;
+}
+
+cudaError_t QuantizeAll(const W4A8Operands& operands, cudaStream_t stream) {
+  QuantizeRowsArgs args;
+  args.a = operands.a;
+  args.a_type = operands.a_type;
+  args.m = operands.m;
+  args.k = operands.weights.layout.k;
+  args.out = operands.quantized;
+  return LaunchQuantizeRows(args, stream);
 }
 
 }  // namespace
@@ -63,19 +78,23 @@ cudaError_t LaunchW4A8Gemm(const W4A8Operands& operands, cudaStream_t stream) {
   if (!IsLegal(operands)) return cudaErrorInvalidValue;
   const TileLayout& layout = operands.weights.layout;
   const TileConfig& config = layout.tile_config;
-  const int tile_m = Q8TileM(operands.m);
-  const W4A8SmemShape shape = W4A8ShapeOf(layout, tile_m);
-  GemmArguments args = ArgumentsOf(operands);
-  args.slots = W4A8Slots(shape, layout.block_bytes, kMaxW4A8Slots);
+  W4A8SmemShape shape = W4A8ShapeOf(layout, Q8TileM(operands.m));
+  shape.quantizes = BlocksQuantize(layout, operands.m);
+  if (!shape.quantizes) {
+    const cudaError_t error = QuantizeAll(operands, stream);
+    if (error != cudaSuccess) return error;
+  }
+  W4A8Arguments args = ArgumentsOf(operands, shape.quantizes);
+  args.gemm.slots = W4A8Slots(shape, layout.block_bytes, kMaxW4A8Slots);
   cudaLaunchConfig_t launch = {};
   launch.gridDim = dim3(static_cast<unsigned>(config.n_blocks * config.split_k),
                         CeilDiv(operands.m, kDecodeBlockM));
   launch.blockDim =
       dim3((config.n_tiles * config.k_warps + kW4A8ProducerWarps) * 32);
-  launch.dynamicSmemBytes = W4A8SmemLayoutOf(shape, args.slots).total;
+  launch.dynamicSmemBytes = W4A8SmemLayoutOf(shape, args.gemm.slots).total;
   launch.stream = stream;
   const LaunchAttributes attributes(config.split_k, launch);
-  return cudaLaunchKernelEx(&launch, KernelOf(tile_m), args);
+  return cudaLaunchKernelEx(&launch, KernelOf(shape), args);
 }
 
 }  // namespace qgemm::cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Launches of mode A8: C = A * W^T + bias for weights of 4 bits and activations
-// that LaunchQuantizeRows rounds to Q8_1.
+// that are rounded to Q8_1 first.
 
 #ifndef QGEMM_KERNELS_CUDA_LAUNCH_W4A8_GEMM_H_
 #define QGEMM_KERNELS_CUDA_LAUNCH_W4A8_GEMM_H_
@@ -18,8 +18,11 @@ namespace qgemm::cuda {
 
 struct W4A8Operands {
   TiledWeights weights;
-  const uint8_t* a = nullptr;  // device, as LaunchQuantizeRows writes m rows
-  void* c = nullptr;           // device, [m, n] of c_type, overwritten
+  const void* a = nullptr;  // device, [m, k] of a_type, 8-byte aligned
+  FloatType a_type = FloatType::kFloat16;
+  // Device, room for Q8LayoutOf(m, k), 16-byte aligned; overwritten.
+  uint8_t* quantized = nullptr;
+  void* c = nullptr;  // device, [m, n] of c_type, overwritten
   FloatType c_type = FloatType::kFloat16;
   int64_t m = 0;
 };
@@ -28,10 +31,10 @@ struct W4A8Operands {
 // which is the current one, before the first launch.
 cudaError_t PrepareW4A8Gemm(const Device& device);
 
-// For m up to kMaxW4A8M. Enqueues on `stream`, as LaunchDecodeGemm does
-// (gemm.h). A row of C has the same bits for every m and any neighbours.
-// cudaErrorInvalidValue if an operand is illegal or the layer is not offered
-// (OffersW4A8).
+// Quantizes and multiplies, for m up to kMaxW4A8M. Enqueues on `stream`, as
+// LaunchDecodeGemm does (gemm.h). A row of C has the same bits for every m and
+// any neighbours. cudaErrorInvalidValue if an operand is illegal or the layer
+// is not offered (OffersW4A8).
 cudaError_t LaunchW4A8Gemm(const W4A8Operands& operands, cudaStream_t stream);
 
 }  // namespace qgemm::cuda

@@ -6,15 +6,16 @@
 // (tile_layout.h).
 //
 // Rows are cut into tiles of 8, columns into tiles of 128. A tile has 1024
-// bytes of q8, then 32 d8 in fp32. Tiles follow each other by rows within a
-// row block of `tile_m` rows, the most that a block of threads multiplies, then
+// bytes of q8, then 32 d8 in fp32. Tiles follow each other by rows within a row
+// block of `tile_m` rows, the most that a block of threads multiplies, then
 // along K, then by row block.
 //
 // Column 64 q + 32 b + 8 j + 2 t + h of row r has its q8 in byte
-//   512 q + 16 (4 r + t) + 8 b + 4 h + j:
-// a lane's four bytes of an operand are 8 columns apart, since a word of
-// weights has those pairs. Block 2 q + b of row r has its d8 at
-//   1024 + 64 q + 16 (r / 2) + 8 b + 4 (r % 2).
+//   64 R q + 16 (4 r + t) + 8 b + 4 h + j
+// of a tile of R rows: a lane's four bytes of an operand are 8 columns apart,
+// since a word of weights has those pairs. Block 2 q + b of row r has its d8 at
+//   128 R + 16 ceil(R / 2) q + 16 (r / 2) + 8 b + 4 (r % 2).
+// R is 8, or 1 where all of A is one row, which blocks quantize themselves.
 
 #ifndef QGEMM_KERNELS_CUDA_LAYOUT_Q8_LAYOUT_H_
 #define QGEMM_KERNELS_CUDA_LAYOUT_Q8_LAYOUT_H_
@@ -28,7 +29,10 @@ namespace qgemm::cuda {
 
 // Columns of a block of Q8_1.
 inline constexpr int kQ8Block = 32;
+// Lanes of a warp that have a block of a row: each, 8 of its columns.
+inline constexpr int kQ8Lanes = 4;
 inline constexpr int kQ8TileRows = 8;
+inline constexpr int kQ8TileBlocks = kTileColumns / kQ8Block;
 inline constexpr int kQ8CodeBytes = kQ8TileRows * kTileColumns;
 inline constexpr int kQ8TileBytes =
     kQ8CodeBytes + kQ8TileRows * kTileColumns / kQ8Block * 4;
@@ -71,15 +75,21 @@ QGEMM_HOST_DEVICE Q8Layout Q8LayoutOf(int64_t m, int64_t k) {
   return layout;
 }
 
-// Offsets in a tile; `row` is 0 to 7, `column` 0 to 127, `block` 0 to 3.
-QGEMM_HOST_DEVICE constexpr int Q8CodeOffset(int row, int column) {
+// Offsets in a tile of `rows` rows, and its bytes; `row` is 0 to rows - 1,
+// `column` 0 to 127, `block` 0 to 3.
+QGEMM_HOST_DEVICE constexpr int Q8CodeOffset(int row, int column,
+                                             int rows = kQ8TileRows) {
   const int in_block = column % kQ8Block;
-  return column / 64 * 512 + (row * 4 + in_block / 2 % 4) * 16 +
+  return column / 64 * 64 * rows + (row * 4 + in_block / 2 % 4) * 16 +
          column / kQ8Block % 2 * 8 + in_block % 2 * 4 + in_block / 8;
 }
-QGEMM_HOST_DEVICE constexpr int Q8ScaleOffset(int row, int block) {
-  return kQ8CodeBytes + block / 2 * 64 + row / 2 * 16 + block % 2 * 8 +
-         row % 2 * 4;
+QGEMM_HOST_DEVICE constexpr int Q8ScaleOffset(int row, int block,
+                                              int rows = kQ8TileRows) {
+  return rows * kTileColumns + block / 2 * 16 * ((rows + 1) / 2) +
+         row / 2 * 16 + block % 2 * 8 + row % 2 * 4;
+}
+QGEMM_HOST_DEVICE constexpr int Q8TileBytes(int rows) {
+  return rows * kTileColumns + 2 * 16 * ((rows + 1) / 2);
 }
 
 }  // namespace qgemm::cuda

@@ -65,6 +65,8 @@ TEST(KernelPathTest, HasANameEach) {
     EXPECT_EQ(*ParseKernelPath(name), path);
     EXPECT_EQ(Name(path), name);
   }
+  EXPECT_EQ(Name(KernelPath::kW4A8), "w4a8");
+  EXPECT_FALSE(ParseKernelPath("w4a8").ok());
   const absl::Status status = ParseKernelPath("medium").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("kernel = \"medium\""));

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cuda/plan/w4a8_plan.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -86,6 +88,19 @@ TEST(LaunchPlanTest, PaddedSharedLaunchesAreOfOneBlockOfRows) {
   ASSERT_EQ(plan.launches().size(), 2);
   EXPECT_EQ(plan.launches()[0].rows, kDecodeBlockM);
   EXPECT_EQ(plan.launches()[1].rows, kDecodeBlockM);
+}
+
+TEST(LaunchPlanTest, LaunchesOfModeA8HaveRoomForWholeBlocksOfRows) {
+  BatchShape shape = kShape;
+  shape.max_shared_rows = std::numeric_limits<int64_t>::max();
+  shape.shared_path = KernelPath::kW4A8;
+  LaunchPlan plan;
+  plan.Make(Segments({1, 700, 400}), shape, AllByCublas);
+  ASSERT_EQ(plan.launches().size(), 2);
+  EXPECT_EQ(plan.launches()[0].path, KernelPath::kW4A8);
+  EXPECT_EQ(plan.launches()[0].rows, kMaxW4A8M);
+  EXPECT_EQ(plan.launches()[1].rows, 1101 - kMaxW4A8M);
+  EXPECT_EQ(plan.launches()[1].padded_rows, 2 * kDecodeBlockM);
 }
 
 TEST(LaunchPlanTest, CutsALongSharedSegmentToFullLaunches) {

@@ -16,20 +16,24 @@ namespace qgemm::cuda {
 namespace {
 
 TEST(Q8LayoutTest, HasAPlaceForEachElementAndScale) {
-  std::set<int> bytes;
-  for (int row = 0; row < kQ8TileRows; ++row) {
-    for (int column = 0; column < kTileColumns; ++column) {
-      bytes.insert(Q8CodeOffset(row, column));
+  EXPECT_EQ(Q8TileBytes(kQ8TileRows), kQ8TileBytes);
+  for (const int rows : {1, kQ8TileRows}) {
+    std::set<int> bytes;
+    for (int row = 0; row < rows; ++row) {
+      for (int column = 0; column < kTileColumns; ++column) {
+        bytes.insert(Q8CodeOffset(row, column, rows));
+      }
+      for (int block = 0; block < kQ8TileBlocks; ++block) {
+        const int offset = Q8ScaleOffset(row, block, rows);
+        EXPECT_EQ(offset % 4, 0);
+        for (int byte = 0; byte < 4; ++byte) bytes.insert(offset + byte);
+      }
     }
-    for (int block = 0; block < kTileColumns / kQ8Block; ++block) {
-      const int offset = Q8ScaleOffset(row, block);
-      EXPECT_EQ(offset % 4, 0);
-      for (int byte = 0; byte < 4; ++byte) bytes.insert(offset + byte);
-    }
+    EXPECT_EQ(bytes.size(), rows * (kTileColumns + 4u * kQ8TileBlocks));
+    EXPECT_EQ(*bytes.begin(), 0);
+    EXPECT_LT(*bytes.rbegin(), Q8TileBytes(rows));
+    EXPECT_EQ(Q8TileBytes(rows) % 16, 0);
   }
-  EXPECT_EQ(bytes.size(), static_cast<size_t>(kQ8TileBytes));
-  EXPECT_EQ(*bytes.begin(), 0);
-  EXPECT_EQ(*bytes.rbegin(), kQ8TileBytes - 1);
 }
 
 // A lane of the weights' rows has columns of pairs (step s, register r2); the
@@ -64,7 +68,7 @@ TEST(Q8LayoutTest, RowBlocksFollowEachOther) {
   EXPECT_EQ(layout.TileOffset(128, 2), (2 * 3 + 2) * 8 * kQ8TileBytes);
 }
 
-// Of every makeup of a block that fits, with few and with very many stages.
+// Tries every makeup of a block, with few and with very many stages.
 TEST(W4A8SmemTest, PartsLieApartWithinTheBlock) {
   constexpr int kTileBytes = 1024 + 128;
   for (const int block_bytes : {kMinBlockBytes, kMaxBlockBytes}) {
@@ -75,9 +79,9 @@ TEST(W4A8SmemTest, PartsLieApartWithinTheBlock) {
           if (split_k > 1 && block_bytes == kMinBlockBytes) continue;
           for (const int stages : {1, 5, 64, 5000}) {
             const int k_warps = n_tiles <= 4 ? 4 : n_tiles <= 8 ? 2 : 1;
-            const W4A8SmemShape shape = {tile_m,  n_tiles * kTileBytes,
-                                         stages,  n_tiles,
-                                         split_k, k_warps};
+            const W4A8SmemShape shape = {
+                tile_m,  n_tiles * kTileBytes,       stages, n_tiles, split_k,
+                k_warps, tile_m == 8 && stages <= 64};
             const int slots = W4A8Slots(shape, block_bytes, kMaxW4A8Slots);
             if (slots == 0) {  // not offered
               EXPECT_TRUE(HasLongChains(shape));
@@ -92,6 +96,9 @@ TEST(W4A8SmemTest, PartsLieApartWithinTheBlock) {
             EXPECT_EQ(plan.weights % 16, 0);
             EXPECT_EQ(plan.barriers % 8, 0);
             EXPECT_GE(plan.barriers, sums);
+            EXPECT_EQ(plan.weights - plan.activations,
+                      OwnActivationBytes(shape) +
+                          slots * StageActivationBytes(shape));
             EXPECT_GE(plan.barriers, plan.weights + slots * shape.stage_bytes);
             EXPECT_LE(plan.total, block_bytes);
           }

@@ -32,7 +32,7 @@ namespace qgemm::cuda {
 namespace {
 
 constexpr int64_t kMaxM = 130;
-constexpr int64_t kRows[] = {1, 8, 9, 16, 31, 33, 64, 65, 130};
+constexpr int64_t kRows[] = {1, 2, 5, 8, 9, 16, 31, 33, 64, 65, 130};
 constexpr FloatType kTypes[] = {FloatType::kFloat16, FloatType::kBFloat16,
                                 FloatType::kFloat32};
 
@@ -272,12 +272,15 @@ class W4A8GemmTest : public W4A8Test {
   static std::vector<float> Multiply(const CudaWeights& resident,
                                      const DeviceBuffer& a, FloatType type,
                                      int64_t m) {
-    const DeviceBuffer q8 = Quantize(a, type, m, resident.k());
+    const DeviceBuffer q8 = Allocate(Q8LayoutOf(m, resident.k()).total_bytes());
+    CHECK_EQ(cudaMemset(q8.data(), 0xff, q8.size_bytes()), cudaSuccess);
     const DeviceBuffer c = Allocate(m * resident.n() * 4);
     CHECK_EQ(cudaMemset(c.data(), 0xff, c.size_bytes()), cudaSuccess);
     W4A8Operands operands;
     operands.weights = resident.tiled();
-    operands.a = q8.data();
+    operands.a = a.data();
+    operands.a_type = type;
+    operands.quantized = q8.data();
     operands.c = c.data();
     operands.c_type = FloatType::kFloat32;
     operands.m = m;
@@ -325,6 +328,7 @@ TEST_F(W4A8GemmTest, RefusesLayersThatItDoesNotMultiply) {
     W4A8Operands operands;
     operands.weights = resident->tiled();
     operands.a = a.data();
+    operands.quantized = a.data();
     operands.c = c.data();
     operands.c_type = FloatType::kFloat32;
     operands.m = kMaxW4A8M + 1;

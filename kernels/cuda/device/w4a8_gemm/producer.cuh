@@ -17,9 +17,10 @@
 namespace qgemm::cuda {
 
 inline constexpr int kW4A8ProducerWarps = 2;
-// Arrivals at a full barrier, of all warps that bring stages.
-inline constexpr int kW4A8ProducerArrivals =
-    kProducerArrivals == 1 ? 1 : kW4A8ProducerWarps * kProducerArrivals;
+// Arrivals at a full barrier, where so many warps bring stages.
+__device__ __forceinline__ int W4A8Arrivals(int warps) {
+  return kProducerArrivals == 1 ? 1 : warps * kProducerArrivals;
+}
 
 // One operand's stages, contiguous in global memory: stage s at
 // from + s * bytes, to slot s % slots at to + slot * bytes.
