@@ -6,7 +6,7 @@
 // A block owns a row block of W, a part of K and up to 64 rows of A, as one of
 // the decode kernel does. Two warps bring stages of 128 columns through a ring
 // in shared memory; the others multiply, one or two row tiles of W each; warps
-// of the same row tiles alternate along K. Of up to 8 rows a block quantizes
+// of the same row tiles alternate along K. Of one row a block may quantize
 // its part itself, while its first weights come. Blocks of a cluster share K
 // and send each other sums. Weights come before the kernel before this one is
 // done.
