@@ -46,27 +46,32 @@ void Log(const ServerOptions& options, const StateDirectory& directory) {
   }
 }
 
+// OK if the backend has what the flags want of it.
+absl::Status CheckBackend(const ServerOptions& options, bool has_holder,
+                          Backend* backend) {
+  const auto lacks = [&](absl::string_view what) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("backend ", backend->describe().name, " has no ", what));
+  };
+  if (!options.keep_memory.empty() &&
+      (backend->kept_memory() == nullptr || !has_holder)) {
+    return OfFlag("keep_memory", options.keep_memory,
+                  lacks("memory that outlives the server"));
+  }
+  if (options.state_image_bytes > 0 && backend->images() == nullptr) {
+    return OfFlag("state_image_bytes", absl::StrCat(options.state_image_bytes),
+                  lacks("images of layers"));
+  }
+  return absl::OkStatus();
+}
+
 // Zeros without images and kept memory, which alone have one.
 absl::StatusOr<Sha256Digest> LayoutKey(const ServerOptions& options,
                                        Backend* backend) {
   if (options.state_image_bytes == 0 && options.keep_memory.empty()) {
     return Sha256Digest();
   }
-  if (backend->images() != nullptr) return LayoutKeyOf(backend);
-  return absl::FailedPreconditionError(absl::StrCat(
-      "backend ", backend->describe().name, " has no images of layers"));
-}
-
-absl::StatusOr<std::unique_ptr<KeptLayers>> OpenKept(
-    const ServerOptions& options, const Sha256Digest& layout_key,
-    DescriptorHolder* holder, Backend* backend) {
-  if (backend->kept_memory() == nullptr || holder == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("backend ", backend->describe().name,
-                     " has no memory that outlives the server"));
-  }
-  return KeptLayers::Open(backend->kept_memory(), holder, layout_key,
-                          options.max_layers);
+  return LayoutKeyOf(backend);
 }
 
 }  // namespace
@@ -83,18 +88,11 @@ absl::StatusOr<OpenedState> OpenState(const ServerOptions& options,
                       "cannot make the folder: ", strerror(errno))));
   }
   state.files = NewSystemFiles(options.state_dir);
-  const absl::StatusOr<Sha256Digest> layout_key = LayoutKey(options, backend);
-  if (!layout_key.ok()) {
-    return options.keep_memory.empty()
-               ? OfFlag("state_image_bytes",
-                        absl::StrCat(options.state_image_bytes),
-                        layout_key.status())
-               : OfFlag("keep_memory", options.keep_memory,
-                        layout_key.status());
-  }
+  RETURN_IF_ERROR(CheckBackend(options, holder != nullptr, backend));
+  ASSIGN_OR_RETURN(const Sha256Digest layout_key, LayoutKey(options, backend));
   auto directory = StateDirectory::Open(
       state.files.get(),
-      {options.state_bytes, {options.state_image_bytes, *layout_key}});
+      {options.state_bytes, {options.state_image_bytes, layout_key}});
   if (!directory.ok()) {
     return OfFlag("state_dir", options.state_dir, directory.status());
   }
@@ -102,7 +100,8 @@ absl::StatusOr<OpenedState> OpenState(const ServerOptions& options,
   Log(options, *state.directory);
   if (options.keep_memory.empty()) return state;
   state.holder = std::move(holder);
-  auto kept = OpenKept(options, *layout_key, state.holder.get(), backend);
+  auto kept = KeptLayers::Open(backend->kept_memory(), state.holder.get(),
+                               layout_key, options.max_layers);
   if (!kept.ok()) {
     return OfFlag("keep_memory", options.keep_memory, kept.status());
   }

@@ -92,7 +92,7 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   bool Admit(std::unique_ptr<AdmittedRequest>* request,
              DroppedRequests* dropped, std::vector<Refused>* refused)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CompleteRefused(std::vector<Refused> refused);
+  void CompleteRefused(absl::Span<Refused> refused);
   // Returns what may start now; empty if another thread is pumping, which then
   // sees this thread's change. Pump must follow.
   Work BeginPump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -176,7 +176,7 @@ bool BatchScheduler::State::Admit(std::unique_ptr<AdmittedRequest>* request,
   return true;
 }
 
-void BatchScheduler::State::CompleteRefused(std::vector<Refused> refused) {
+void BatchScheduler::State::CompleteRefused(absl::Span<Refused> refused) {
   for (auto& [request, refusal] : refused) {
     metrics_->RequestDropped(refusal.reason, DropStage::kAdmission);
     Complete({std::move(request), {}}, refusal.status);
@@ -205,7 +205,7 @@ void BatchScheduler::State::EnqueueAll(
     }
   }
   CompleteAll(std::move(dropped), metrics_);
-  CompleteRefused(std::move(refused));
+  CompleteRefused(absl::MakeSpan(refused));
   if (is_alone) {
     work.launch.batch.hint = HintOf(work.launch.batch);
     Do(std::move(work));

@@ -174,6 +174,11 @@ TEST_F(KeptMemoryTest, ABackendWithoutSuchMemoryIsRefused) {
                       "--keep_memory=" + socket_});
   EXPECT_EQ(server.Wait(), 1);
   EXPECT_THAT(server.output(), HasSubstr("no memory that outlives"));
+  ChildServer other({"--listen=127.0.0.1:0", "--backend=reference",
+                     "--state_dir=" + folder_.File("state"),
+                     "--state_image_bytes=1GB"});
+  EXPECT_EQ(other.Wait(), 1);
+  EXPECT_THAT(other.output(), HasSubstr("no images of layers"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -39,7 +40,7 @@ constexpr FloatType kTypes[] = {FloatType::kFloat16, FloatType::kBFloat16,
 // A row's block of 32 columns.
 struct Q8 {
   float d8 = 0;
-  int8_t q8[kQ8Block] = {};
+  std::array<int8_t, kQ8Block> q8 = {};
 };
 
 Q8 QuantizeOnHost(const float* x) {
@@ -145,7 +146,7 @@ TEST_F(W4A8Test, QuantizesToTheBit) {
                               ? expected[row * (k / kQ8Block) + block]
                               : Q8();
           const Q8 got = BlockAt(out, layout, row, block);
-          ASSERT_EQ(std::memcmp(&want, &got, sizeof(Q8)), 0)
+          ASSERT_TRUE(want.d8 == got.d8 && want.q8 == got.q8)
               << Name(type) << ", row " << row << ", block " << block
               << ", k = " << k;
         }
