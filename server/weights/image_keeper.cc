@@ -5,7 +5,6 @@
 #include <memory>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "absl/types/span.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -20,22 +19,9 @@ ImageKeeper::ImageKeeper(Backend* backend, WeightStore* store,
                          const ImageKeeperOptions& options)
     : backend_(backend), store_(store), loader_(loader), options_(options) {}
 
-void ImageKeeper::Start() {
-  thread_ = std::thread([this] { Run(); });
-}
-
-void ImageKeeper::Stop() {
-  {
-    MutexLock lock(&mutex_);
-    stopping_ = true;
-  }
-  stopped_.SignalAll();
-  if (thread_.joinable()) thread_.join();
-}
-
 void ImageKeeper::Run() {
   int64_t seen_arrivals = -1;
-  while (Wait(options_.poll)) {
+  while (thread_.Wait(options_.poll)) {
     const int64_t arrivals = store_->arrivals();
     if (arrivals == seen_arrivals || loader_->loading().all > 0) continue;
     seen_arrivals = arrivals;
@@ -97,22 +83,11 @@ absl::Status ImageKeeper::AwaitQuiet() {
     const int64_t uploaded_bytes = state.uploaded_bytes();
     const bool is_quiet = uploaded_bytes == uploaded_bytes_;
     uploaded_bytes_ = uploaded_bytes;
-    if (!Wait(is_quiet ? absl::ZeroDuration() : options_.quiet)) {
+    if (!thread_.Wait(is_quiet ? absl::ZeroDuration() : options_.quiet)) {
       return absl::CancelledError("the server stops");
     }
     if (is_quiet) return absl::OkStatus();
   }
-}
-
-bool ImageKeeper::Wait(absl::Duration duration) {
-  const absl::Time end = absl::Now() + duration;
-  MutexLock lock(&mutex_);
-  while (!stopping_) {
-    const absl::Duration left = end - absl::Now();
-    if (left <= absl::ZeroDuration()) return true;
-    stopped_.WaitFor(&mutex_, left);
-  }
-  return false;
 }
 
 }  // namespace qgemm

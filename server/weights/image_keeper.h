@@ -8,13 +8,11 @@
 
 #include <cstdint>
 #include <string>
-#include <thread>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "base/mutex.h"
 #include "kernels/matrix/backend.h"
+#include "server/weights/background_thread.h"
 #include "server/weights/layer_loader.h"
 #include "server/weights/weight_store.h"
 
@@ -39,9 +37,11 @@ class ImageKeeper {
   ~ImageKeeper() { Stop(); }
 
   // Once, after the loader's Start.
-  void Start();
+  void Start() {
+    thread_.Start([this] { Run(); });
+  }
   // May be repeated.
-  void Stop();
+  void Stop() { thread_.Stop(); }
 
  private:
   void Run();
@@ -50,18 +50,13 @@ class ImageKeeper {
   absl::Status Keep(const std::string& id);
   // Returns once no upload writes; CANCELLED once stopped.
   absl::Status AwaitQuiet();
-  // Waits; false once stopped.
-  bool Wait(absl::Duration duration);
 
   Backend* const backend_;
   WeightStore* const store_;
   const LayerLoader* const loader_;
   const ImageKeeperOptions options_;
-  Mutex mutex_;
-  CondVar stopped_;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t uploaded_bytes_ = 0;  // at the last look; the thread's
-  std::thread thread_;
+  BackgroundThread thread_;
 };
 
 }  // namespace qgemm

@@ -2,7 +2,6 @@
 
 #include "server/weights/layer_scrubber.h"
 
-#include "absl/time/clock.h"
 #include "base/log.h"
 
 namespace qgemm {
@@ -17,29 +16,16 @@ LayerScrubber::LayerScrubber(WeightStore* store, LayerLoader* loader,
                              const LayerScrubberOptions& options)
     : store_(store), loader_(loader), options_(options) {}
 
-void LayerScrubber::Start() {
-  thread_ = std::thread([this] { Run(); });
-}
-
-void LayerScrubber::Stop() {
-  {
-    MutexLock lock(&mutex_);
-    stopping_ = true;
-  }
-  stopped_.SignalAll();
-  if (thread_.joinable()) thread_.join();
-}
-
 void LayerScrubber::Run() {
   while (loader_->loading().all > 0) {
-    if (!Wait(options_.poll)) return;
+    if (!thread_.Wait(options_.poll)) return;
   }
   do {
     for (const std::string& id : HeldIds()) {
       Scrub(id);
-      if (!Wait(absl::ZeroDuration())) return;
+      if (!thread_.Wait(absl::ZeroDuration())) return;
     }
-  } while (Wait(options_.interval));
+  } while (thread_.Wait(options_.interval));
 }
 
 // No records: they would keep memory that is to leave.
@@ -73,19 +59,8 @@ absl::Status LayerScrubber::Pace(int64_t bytes) {
                                static_cast<double>(unpaced_bytes_) /
                                static_cast<double>(options_.bytes_per_second);
   unpaced_bytes_ = 0;
-  return Wait(pause) ? absl::OkStatus()
-                     : absl::CancelledError("the server stops");
-}
-
-bool LayerScrubber::Wait(absl::Duration duration) {
-  const absl::Time end = absl::Now() + duration;
-  MutexLock lock(&mutex_);
-  while (!stopping_) {
-    const absl::Duration left = end - absl::Now();
-    if (left <= absl::ZeroDuration()) return true;
-    stopped_.WaitFor(&mutex_, left);
-  }
-  return false;
+  return thread_.Wait(pause) ? absl::OkStatus()
+                             : absl::CancelledError("the server stops");
 }
 
 }  // namespace qgemm

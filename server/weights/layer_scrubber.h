@@ -9,13 +9,11 @@
 
 #include <cstdint>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "base/mutex.h"
+#include "server/weights/background_thread.h"
 #include "server/weights/layer_loader.h"
 #include "server/weights/weight_store.h"
 
@@ -41,9 +39,11 @@ class LayerScrubber {
   ~LayerScrubber() { Stop(); }
 
   // Once, after the loader's Start.
-  void Start();
+  void Start() {
+    thread_.Start([this] { Run(); });
+  }
   // May be repeated.
-  void Stop();
+  void Stop() { thread_.Stop(); }
 
  private:
   void Run();
@@ -53,17 +53,12 @@ class LayerScrubber {
   // Pauses for as long as the rate wants it after so many bytes. CANCELLED once
   // stopped.
   absl::Status Pace(int64_t bytes);
-  // Waits; false once stopped.
-  bool Wait(absl::Duration duration);
 
   WeightStore* const store_;
   LayerLoader* const loader_;
   const LayerScrubberOptions options_;
-  Mutex mutex_;
-  CondVar stopped_;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t unpaced_bytes_ = 0;  // the thread's
-  std::thread thread_;
+  BackgroundThread thread_;
 };
 
 }  // namespace qgemm
