@@ -92,9 +92,10 @@ LaneOutcome ClientLane::Call(const LaneWork& work) {
   auto end = Prepare(work, &entry, &flight);
   if (end.has_value()) return *std::move(end);
   ring_.Publish(flight.slot, entry);
-  LaneRing::WaitEnd wait = ring_.Wait(flight.slot, work.deadline);
+  LaneRing::WaitEnd wait =
+      ring_.Wait(flight.slot, work.deadline, &flight.handle->answers());
   if (wait == LaneRing::WaitEnd::kDeadline && flight.c_range.is_none()) {
-    wait = ring_.Wait(flight.slot, absl::InfiniteFuture());
+    wait = ring_.WaitAsleep(flight.slot, absl::InfiniteFuture());
   }
   return OutcomeOf(wait, entry, std::move(flight));
 }
@@ -116,6 +117,7 @@ std::optional<LaneSlot> ClientLane::Start(const LaneWork& work, Done* done) {
   call.slot = slot;
   call.deadline = work.deadline;
   call.can_be_left = !flight.c_range.is_none();
+  call.estimate = &flight.handle->answers();
   call.done = [this, entry, flight = std::move(flight),
                done = std::move(*done)](LaneRing::WaitEnd end) mutable {
     done(OutcomeOf(end, entry, std::move(flight)));

@@ -26,6 +26,11 @@ namespace {
 // Deadlines are looked at so often while answers come.
 constexpr absl::Duration kSweepEvery = absl::Milliseconds(5);
 constexpr absl::Duration kMaxSleep = absl::Milliseconds(50);
+// Less is not worth a sleep.
+constexpr absl::Duration kLeastSleep = absl::Microseconds(10);
+// After so long without an answer it is worth while to look for when the next
+// one is expected.
+constexpr absl::Duration kGlance = absl::Microseconds(5);
 // Looks between two at the clock.
 constexpr int kLooks = 16;
 
@@ -65,6 +70,7 @@ bool LaneReaper::Reserve() {
 
 void LaneReaper::Await(Awaited call) {
   const uint32_t slot = call.slot.number;
+  call.published = absl::Now();
   MutexLock lock(&mutex_);
   awaited_[slot] = std::move(call);
   cancelled_[slot] = false;
@@ -93,6 +99,7 @@ bool LaneReaper::OnThread() const { return current_reaper == this; }
 
 void LaneReaper::Run() {
   current_reaper = this;
+  const PunctualSleeps punctual;
   absl::Time busy = absl::Now();
   absl::Time swept = busy;
   while (AwaitCalls()) {
@@ -102,15 +109,40 @@ void LaneReaper::Run() {
       if (!found) Pause();
     }
     const absl::Time now = absl::Now();
-    if (found) busy = now;
-    const bool sleeps = !found && now - busy >= spin_;
+    if (found) {
+      busy = now;
+      expected_.reset();
+    } else if (!expected_.has_value() && now - busy >= kGlance) {
+      expected_ = LookAhead();
+    }
+    const bool is_early =
+        expected_.has_value() && expected_->sleep_until - now >= kLeastSleep;
+    const bool sleeps = !found && (is_early || now - busy >= spin_);
     if (sleeps) Sleep();
     if (sleeps || now - swept > kSweepEvery || must_sweep_.exchange(false)) {
       Sweep();
       swept = absl::Now();
     }
     if (sleeps) busy = swept;
+    was_asleep_ = false;
   }
+}
+
+LaneReaper::Expected LaneReaper::LookAhead() {
+  Expected next;
+  // Who does not look for answers need not be awake before them.
+  if (spin_ <= absl::ZeroDuration()) return next;
+  bool any = false;
+  MutexLock lock(&mutex_);
+  for (const std::optional<Awaited>& call : awaited_) {
+    if (!call.has_value()) continue;
+    const absl::Time sleep_until =
+        call->published + call->estimate->sleep_until();
+    if (any && sleep_until >= next.sleep_until) continue;
+    next = {call->slot, sleep_until};
+    any = true;
+  }
+  return next;
 }
 
 bool LaneReaper::AwaitCalls() {
@@ -151,15 +183,28 @@ bool LaneReaper::TakeDone() {
       if (slot >= awaited_.size()) continue;
       std::optional<Awaited>& call = awaited_[slot];
       if (!call.has_value() || !ring_.IsDone(call->slot)) continue;
-      ended = Take(&call, LaneRing::WaitEnd::kDone);
+      ended = Take(&call, LaneRing::WaitEnd::kDone, absl::Now());
     }
     ended.done(ended.end);
   }
   return found;
 }
 
+void LaneReaper::Observe(const Awaited& call, absl::Time now) {
+  ObservedWait wait;
+  wait.ended = now - call.published;
+  if (was_asleep_ && expected_.has_value() &&
+      expected_->slot.number == call.slot.number) {
+    wait.slept_until = expected_->sleep_until - call.published;
+    wait.awake = awake_ - call.published;
+    wait.ended_asleep = true;
+  }
+  call.estimate->Observe(wait);
+}
+
 LaneReaper::Ended LaneReaper::Take(std::optional<Awaited>* call,
-                                   LaneRing::WaitEnd end) {
+                                   LaneRing::WaitEnd end, absl::Time now) {
+  if (end == LaneRing::WaitEnd::kDone) Observe(**call, now);
   Ended ended = {std::move((*call)->done), end};
   call->reset();
   count_.fetch_sub(1);
@@ -184,7 +229,7 @@ void LaneReaper::Sweep() {
     for (std::optional<Awaited>& call : awaited_) {
       if (!call.has_value()) continue;
       const auto end = EndOf(*call, now);
-      if (end.has_value()) ended.push_back(Take(&call, *end));
+      if (end.has_value()) ended.push_back(Take(&call, *end, now));
     }
   }
   for (Ended& each : ended) each.done(each.end);
@@ -202,12 +247,20 @@ absl::Duration LaneReaper::UntilNextDeadline() {
 }
 
 void LaneReaper::Sleep() {
-  const timespec limit = absl::ToTimespec(UntilNextDeadline());
+  const absl::Duration until_answer = expected_.has_value()
+                                          ? expected_->sleep_until - absl::Now()
+                                          : absl::ZeroDuration();
+  const bool is_timed = until_answer > absl::ZeroDuration();
+  absl::Duration longest = UntilNextDeadline();
+  if (is_timed) longest = std::min(longest, until_answer);
+  const timespec limit = absl::ToTimespec(longest);
   lane::SharedU32& sleeps = segment_->head().client_sleeps;
   if (!lane::FallAsleep(sleeps, [this] { return HasNews(); })) return;
   pollfd wakers[] = {{kick_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
   ppoll(wakers, 2, &limit, nullptr);
   lane::StayAwake(sleeps);
+  was_asleep_ = is_timed;
+  awake_ = absl::Now();
   uint64_t wakes;
   if (wakers[0].revents != 0) (void)!read(kick_.get(), &wakes, sizeof(wakes));
   if (wakers[1].revents == 0) return;

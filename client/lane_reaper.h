@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
+#include "client/answer_wait.h"
 #include "client/lane_ring.h"
 #include "client/lane_segment.h"
 
@@ -34,13 +35,16 @@ class LaneReaper {
     // It may end while the server still has its operands: by its deadline, or
     // by Cancel.
     bool can_be_left = false;
+    AnswerEstimate* estimate = nullptr;  // good while `done` lives
+    absl::Time published;                // set by Await
     // Runs once, on the reaper's thread, with no lock held; the slot is then
     // the callee's.
     absl::AnyInvocable<void(LaneRing::WaitEnd)> done;
   };
 
-  // Looks for answers for `spin` after the last before it sleeps; `wake` is the
-  // lane's. `ring` must outlive it.
+  // Looks for answers for `spin` after the last, and from when one is expected
+  // on, before it sleeps until it is woken; `wake` is the lane's. `ring` must
+  // outlive it.
   LaneReaper(std::shared_ptr<LaneSegment> segment, const LaneRing* ring,
              FileDescriptor wake, absl::Duration spin);
   LaneReaper(const LaneReaper&) = delete;
@@ -79,13 +83,20 @@ class LaneReaper {
   std::optional<LaneRing::WaitEnd> EndOf(const Awaited& call,
                                          absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Ended Take(std::optional<Awaited>* call, LaneRing::WaitEnd end)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Ended Take(std::optional<Awaited>* call, LaneRing::WaitEnd end,
+             absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Observe(const Awaited& call, absl::Time now);
   // Makes the thread sweep, and awakes it.
   void SweepNow();
-  // Until it is woken, or the next deadline.
+  // Until it is woken, or the next deadline, or shortly before the next answer.
   void Sleep();
   absl::Duration UntilNextDeadline();
+  // The answer that comes next, as far as is known.
+  struct Expected {
+    LaneSlot slot;
+    absl::Time sleep_until = absl::InfinitePast();
+  };
+  Expected LookAhead();
 
   // The word that the ring of done words shows next, if it has come.
   uint64_t NextWord() const;
@@ -96,7 +107,11 @@ class LaneReaper {
   FileDescriptor wake_;  // invalid once the server has hung up
   const FileDescriptor kick_;
   const absl::Duration spin_;
-  uint64_t position_ = 0;  // of the next done word; the thread's
+  // The thread's:
+  uint64_t position_ = 0;                    // of the next done word
+  std::optional<Expected> expected_;         // nullopt: not looked for yet
+  absl::Time awake_ = absl::InfinitePast();  // after a sleep
+  bool was_asleep_ = false;  // until what came during a sleep is ended
 
   std::atomic<int> count_{0};  // of calls that are awaited, or will be
   std::atomic<bool> must_sweep_{false};

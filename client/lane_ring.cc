@@ -108,21 +108,53 @@ bool LaneRing::Spin(const lane::Completion& completion, uint32_t cookie) const {
   return false;
 }
 
-LaneRing::WaitEnd LaneRing::Wait(LaneSlot slot, absl::Time deadline) const {
+void LaneRing::Sleep(LaneSlot slot, absl::Duration limit) const {
   lane::Completion& completion = segment_->completion(slot.number);
-  if (Spin(completion, slot.cookie)) return WaitEnd::kDone;
+  const uint32_t shown = completion.cookie.load();
+  if (shown == slot.cookie) return;
   const auto is_done = [&] { return IsDone(slot); };
+  if (!lane::FallAsleep(completion.sleeps, is_done)) return;
+  FutexWait(&completion.cookie, shown, std::min(limit, kMaxSleep));
+  lane::StayAwake(completion.sleeps);
+}
+
+LaneRing::WaitEnd LaneRing::Wait(LaneSlot slot, absl::Time deadline,
+                                 AnswerEstimate* estimate) const {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  ObservedWait wait;
+  // Who does not look for the answer need not be awake before it.
+  if (spin_ > absl::ZeroDuration()) {
+    wait.slept_until =
+        std::min(estimate->sleep_until(), deadline - absl::Now());
+  }
+  if (wait.slept_until > absl::ZeroDuration()) {
+    const PunctualSleeps punctual;
+    Sleep(slot, wait.slept_until);
+    wait.awake = absl::FromChrono(Clock::now() - begin);
+    wait.ended_asleep = IsDone(slot);
+  }
+  WaitEnd end = WaitEnd::kDone;
+  if (!Spin(segment_->completion(slot.number), slot.cookie)) {
+    end = WaitAsleep(slot, deadline);
+  }
+  if (end == WaitEnd::kDone) {
+    wait.ended = absl::FromChrono(Clock::now() - begin);
+    estimate->Observe(wait);
+  }
+  return end;
+}
+
+LaneRing::WaitEnd LaneRing::WaitAsleep(LaneSlot slot,
+                                       absl::Time deadline) const {
   while (true) {
     // Before the answer is looked for: one that came before the end counts.
     const bool closed = closed_.load();
-    const uint32_t shown = completion.cookie.load();
-    if (shown == slot.cookie) return WaitEnd::kDone;
+    if (IsDone(slot)) return WaitEnd::kDone;
     if (closed) return WaitEnd::kClosed;
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) return WaitEnd::kDeadline;
-    if (!lane::FallAsleep(completion.sleeps, is_done)) return WaitEnd::kDone;
-    FutexWait(&completion.cookie, shown, std::min(left, kMaxSleep));
-    lane::StayAwake(completion.sleeps);
+    Sleep(slot, left);
   }
 }
 

@@ -17,6 +17,8 @@
 #include "absl/time/time.h"
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
+#include "base/wait_estimate.h"
+#include "client/answer_wait.h"
 #include "client/lane_segment.h"
 #include "lane/segment.h"
 #include "qgemm/gemm.h"
@@ -35,7 +37,8 @@ class LaneRing {
   // Wait ends with one of the first three.
   enum class WaitEnd : uint8_t { kDone, kDeadline, kClosed, kCancelled };
 
-  // Waits look at their completion for `spin` before they sleep.
+  // Waits look at their completion for `spin`, from when it is expected on,
+  // before they sleep until they are woken.
   LaneRing(std::shared_ptr<LaneSegment> segment, FileDescriptor doorbell,
            absl::Duration spin);
   LaneRing(const LaneRing&) = delete;
@@ -47,8 +50,12 @@ class LaneRing {
   // Sends the request; its slot and cookie are set here.
   void Publish(LaneSlot slot, lane::RequestEntry entry);
 
-  // Waits for the answer. kClosed: none will come.
-  WaitEnd Wait(LaneSlot slot, absl::Time deadline) const;
+  // Waits for the answer of a request that has just been published, whose like
+  // `estimate` knows. kClosed: none will come.
+  WaitEnd Wait(LaneSlot slot, absl::Time deadline,
+               AnswerEstimate* estimate) const;
+  // Waits on. The answer may take as long as it likes.
+  WaitEnd WaitAsleep(LaneSlot slot, absl::Time deadline) const;
 
   // The answer is there.
   bool IsDone(LaneSlot slot) const;
@@ -68,6 +75,8 @@ class LaneRing {
 
  private:
   bool Spin(const lane::Completion& completion, uint32_t cookie) const;
+  // Sleeps for no longer than `limit`; not at all if the answer is there.
+  void Sleep(LaneSlot slot, absl::Duration limit) const;
 
   const std::shared_ptr<LaneSegment> segment_;
   const FileDescriptor doorbell_;

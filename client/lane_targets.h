@@ -20,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
+#include "client/answer_wait.h"
 #include "client/lane_socket.h"
 #include "lane/messages.h"
 
@@ -55,6 +56,8 @@ class OpenLaneTarget {
   uint64_t c_row() const {
     return is_program() ? opened_.output_row_bytes : opened_.n;
   }
+  // Of its calls, whatever their rows: the shortest count.
+  AnswerEstimate& answers() const { return answers_; }
 
  private:
   bool is_program() const { return opened_.kind == lane::HandleKind::kProgram; }
@@ -62,6 +65,7 @@ class OpenLaneTarget {
   const std::string key_;
   const lane::Opened opened_;
   LaneSocket* const socket_;
+  mutable AnswerEstimate answers_;
 };
 
 // Thread-safe.

@@ -19,8 +19,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/wait_estimate.h"
 #include "kernels/cuda/launch/batch_stamps.h"
-#include "kernels/cuda/plan/wait_estimate.h"
 #include "kernels/cuda/runtime/buffers.h"
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/matrix/backend.h"
@@ -56,9 +56,11 @@ class BatchEnd {
   BatchStamps* stamps() const {
     return reinterpret_cast<BatchStamps*>(stamps_.data());
   }
-  uint64_t NextSequence() { return ++sequence_; }
-  // The batch ends with stamps of the last NextSequence().
-  void ExpectStamps() { has_stamps_ = true; }
+  // The kernels of the batch that has been enqueued write them.
+  void ExpectStamps() {
+    ++sequence_;
+    has_stamps_ = true;
+  }
 
   // True if the batch is so short that Wait() should spin rather than block.
   bool is_short() const { return has_stamps_; }
@@ -85,7 +87,7 @@ class BatchEnd {
   cudaStream_t stream_;
   DeviceBuffer progress_;  // a BatchProgress
   PinnedBuffer stamps_;    // a BatchStamps
-  uint64_t sequence_ = 0;
+  uint64_t sequence_ = 0;  // of the last stamps
   bool has_stamps_ = false;
   std::chrono::steady_clock::time_point begin_;
   WaitEstimate* estimate_ = nullptr;  // null: waits do not sleep

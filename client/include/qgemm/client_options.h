@@ -83,7 +83,9 @@ struct ClientLaneOptions {
   int calls = 128;
   // A call looks for its answer so long before its thread sleeps: up to that of
   // a processor's time a call, for answers without a wake-up. The one thread
-  // that ends asynchronous calls looks so long after each answer. Zero: none.
+  // that ends asynchronous calls looks so long after each answer. Where answers
+  // take longer of late they look from shortly before the next one is expected
+  // on. Zero: none.
   absl::Duration spin = absl::Microseconds(20);
 };
 

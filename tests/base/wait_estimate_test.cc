@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "kernels/cuda/plan/wait_estimate.h"
+#include "base/wait_estimate.h"
 
 #include <algorithm>
 #include <random>
 
 #include "gtest/gtest.h"
 
-namespace qgemm::cuda {
+namespace qgemm {
 namespace {
 
 absl::Duration Micros(double count) { return absl::Microseconds(count); }
@@ -109,4 +109,4 @@ TEST(WaitEstimateTest, FollowsBatchesThatBecomeShorter) {
 }
 
 }  // namespace
-}  // namespace qgemm::cuda
+}  // namespace qgemm

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The time for which a thread may sleep while a batch runs whose like has run
-// before, so that it need look for the batch's end only for the rest. Pure.
+// The time for which a thread may sleep while work runs whose like has run
+// before, so that it need look for its end only for the rest. Pure.
 
-#ifndef QGEMM_KERNELS_CUDA_PLAN_WAIT_ESTIMATE_H_
-#define QGEMM_KERNELS_CUDA_PLAN_WAIT_ESTIMATE_H_
+#ifndef QGEMM_BASE_WAIT_ESTIMATE_H_
+#define QGEMM_BASE_WAIT_ESTIMATE_H_
 
 #include <algorithm>
 
 #include "absl/time/time.h"
 
-namespace qgemm::cuda {
+namespace qgemm {
 
-// A wait for one batch. Times from the batch's start on.
+// A wait for one piece of work. Times from its start on.
 struct ObservedWait {
   absl::Duration slept_until;  // wanted; zero without sleep
   absl::Duration awake;        // when the thread ran again; zero without sleep
@@ -21,9 +21,9 @@ struct ObservedWait {
   bool ended_asleep = false;
 };
 
-// Sleeps until a margin before the shortest time of late: a batch that waited
-// for others took longer, and tells nothing. The margin shrinks until some
-// sleeps, of ten or more, last longer than their batch.
+// Sleeps until a margin before the shortest time of late: work that waited for
+// other work took longer, and tells nothing. The margin shrinks until some
+// sleeps, of ten or more, last longer than what they wait for.
 class WaitEstimate {
  public:
   // Zero where sleep is not worth its while.
@@ -62,6 +62,6 @@ class WaitEstimate {
   absl::Duration margin_ = absl::Microseconds(15);
 };
 
-}  // namespace qgemm::cuda
+}  // namespace qgemm
 
-#endif  // QGEMM_KERNELS_CUDA_PLAN_WAIT_ESTIMATE_H_
+#endif  // QGEMM_BASE_WAIT_ESTIMATE_H_
