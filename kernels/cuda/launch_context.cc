@@ -86,7 +86,6 @@ absl::Status LaunchContext::EnqueueByKernels(const Job& job,
   args.device_buffer = scratch_.data();
   args.progress = end_.progress();
   args.stamps = end_.stamps();
-  args.sequence = end_.NextSequence();
   RETURN_IF_ERROR(
       ToStatus(LaunchScatterRows(out, args, stream_.get()), "scatter results"));
   end_.ExpectStamps();

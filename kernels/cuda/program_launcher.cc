@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <new>
+#include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -34,6 +36,15 @@ bool KernelsMove(const CudaProgram& program, int64_t rows) {
              kMaxMovedBytes;
 }
 
+// Where a batch of one whole request lies.
+RequestPlace PlaceOf(const ProgramBatch& batch,
+                     absl::Span<const RowPiece> pieces) {
+  if (pieces.size() != 1) return {};
+  const ProgramSegment& segment = batch.segments[pieces[0].segment];
+  if (pieces[0].rows != segment.m) return {};
+  return {segment.inputs, segment.outputs, segment.m};
+}
+
 }  // namespace
 
 absl::Status ProgramLauncher::Enqueue(const ProgramBatch& batch,
@@ -55,7 +66,9 @@ absl::Status ProgramLauncher::Enqueue(const ProgramBatch& batch,
       SetSegments(pass.pieces);
       RETURN_IF_ERROR(ReserveFor(pass.rows, environment));
       RETURN_IF_ERROR(FillTable(pass, pass.rows));
-      return EnqueueByKernels(environment, pass.rows);
+      RETURN_IF_ERROR(EnqueueByKernels(environment, pass.rows, {}));
+      end_.ExpectStamps();
+      return absl::OkStatus();
     }
   }
   RETURN_IF_ERROR(end_.Mark());
@@ -121,22 +134,35 @@ absl::Status ProgramLauncher::FillTable(const Pass& pass, int64_t rows) {
     }
   }
   std::fill(table->rows + pass.rows, table->rows + rows, HostRow());
-  table->sequence = end_.NextSequence();
   return absl::OkStatus();
+}
+
+RequestPlace ProgramLauncher::RecordedPlaceOf(const Pass& pass,
+                                              const RecordedKey& key) {
+  const RequestPlace place = PlaceOf(pass.batch, pass.pieces);
+  RecordedBatch* const any = recorded_.Find(key);
+  if (any == nullptr || place.m == 0 || !any->places.Observe(place)) return {};
+  const RecordedKey placed = {std::get<0>(key), std::get<1>(key), place};
+  return recorded_.Find(placed) != nullptr || recorded_.HasRoom()
+             ? place
+             : RequestPlace();
 }
 
 absl::Status ProgramLauncher::EnqueueRecorded(const Pass& pass, int64_t rows) {
   layout_ = &program_->fused_layout();
   SetRows(rows);
   RETURN_IF_ERROR(ReserveFor(rows, pass.environment));
-  RETURN_IF_ERROR(FillTable(pass, rows));
-  const RecordedKey key = {program_->serial(), rows};
+  RecordedKey key = {program_->serial(), rows, RequestPlace()};
+  const RequestPlace place = RecordedPlaceOf(pass, key);
+  if (place.m == 0) RETURN_IF_ERROR(FillTable(pass, rows));
+  std::get<RequestPlace>(key) = place;
   RecordedBatch* recorded = recorded_.Find(key);
   if (recorded == nullptr) {
-    ASSIGN_OR_RETURN(Graph graph, Graph::Record(stream_, [&] {
-                       return EnqueueByKernels(pass.environment, rows);
+    RecordedBatch made;
+    ASSIGN_OR_RETURN(made.graph, Graph::Record(stream_, [&] {
+                       return EnqueueByKernels(pass.environment, rows, place);
                      }));
-    recorded = recorded_.Add(key, std::move(graph));
+    recorded = recorded_.Add(key, std::move(made));
   } else {
     end_.SleepBy(&recorded->wait);
   }
@@ -146,13 +172,20 @@ absl::Status ProgramLauncher::EnqueueRecorded(const Pass& pass, int64_t rows) {
 }
 
 absl::Status ProgramLauncher::EnqueueByKernels(
-    const LaunchEnvironment& environment, int64_t rows) {
+    const LaunchEnvironment& environment, int64_t rows,
+    const RequestPlace& place) {
   auto* const table = reinterpret_cast<RowTable*>(device_table_.data());
   const bool fuses = layout_ == &program_->fused_layout();
-  const BatchBeginArgs begin = {
-      reinterpret_cast<const RowTable*>(table_.data()), table,
-      reinterpret_cast<unsigned*>(counters_.data()),
-      fuses ? CounterCount(*program_) : 0, end_.progress()};
+  BatchBeginArgs begin;
+  if (place.m > 0) {
+    begin.request = {place.inputs, place.outputs, place.m, 0};
+  } else {
+    begin.host_table = reinterpret_cast<const RowTable*>(table_.data());
+  }
+  begin.table = table;
+  begin.counters = reinterpret_cast<unsigned*>(counters_.data());
+  begin.counter_count = fuses ? CounterCount(*program_) : 0;
+  begin.progress = end_.progress();
   RETURN_IF_ERROR(
       ToStatus(LaunchGatherProgramRows(Moved(ValuePlace::Memory::kInputs), rows,
                                        begin, stream_),
@@ -163,7 +196,6 @@ absl::Status ProgramLauncher::EnqueueByKernels(
       LaunchScatterProgramRows(Moved(ValuePlace::Memory::kOutputs), rows, table,
                                {end_.progress(), end_.stamps()}, stream_),
       "scatter a program's outputs"));
-  end_.ExpectStamps();
   return absl::OkStatus();
 }
 

@@ -9,11 +9,14 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "base/wait_estimate.h"
 #include "kernels/cuda/batch_end.h"
 #include "kernels/cuda/cublas_gemm.h"
 #include "kernels/cuda/cuda_program.h"
@@ -23,8 +26,10 @@
 #include "kernels/cuda/launch/row_ops.h"
 #include "kernels/cuda/plan/launch_plan.h"
 #include "kernels/cuda/plan/program_plan.h"
-#include "kernels/cuda/recorded_batches.h"
+#include "kernels/cuda/plan/recording_cache.h"
+#include "kernels/cuda/plan/recurring_places.h"
 #include "kernels/cuda/runtime/buffers.h"
+#include "kernels/cuda/runtime/graph.h"
 #include "kernels/programs/program_runner.h"
 
 namespace qgemm::cuda {
@@ -44,6 +49,20 @@ class ProgramLauncher {
                        const LaunchEnvironment& environment);
 
  private:
+  // A model of 80 layers has 81 programs; each is recorded for up to eight
+  // numbers of rows, and, where there is room, for places. A graph of 20 nodes
+  // holds some 50 KiB.
+  static constexpr size_t kMaxRecordings = 1024;
+
+  // A CudaProgram::serial(), a RecordedRows(), and where the one request of the
+  // batch lies; none: where a table says.
+  using RecordedKey = std::tuple<uint64_t, int64_t, RequestPlace>;
+  struct RecordedBatch {
+    Graph graph;
+    WaitEstimate wait;
+    RecurringPlaces places;  // of such batches of one request
+  };
+
   // Rows of a batch that are on the device together.
   struct Pass {
     const ProgramBatch& batch;
@@ -62,8 +81,11 @@ class ProgramLauncher {
   absl::Status FillTable(const Pass& pass, int64_t rows);
 
   absl::Status EnqueueRecorded(const Pass& pass, int64_t rows);
+  // The place of the pass's one request if it has a recording, or may have one.
+  RequestPlace RecordedPlaceOf(const Pass& pass, const RecordedKey& key);
+  // The rows lie at `place`, or where the table says.
   absl::Status EnqueueByKernels(const LaunchEnvironment& environment,
-                                int64_t rows);
+                                int64_t rows, const RequestPlace& place);
   absl::Status EnqueueByCopies(const Pass& pass);
   absl::Status Copy(const Pass& pass, ValuePlace::Memory memory);
 
@@ -104,7 +126,7 @@ class ProgramLauncher {
   PinnedBuffer table_;         // a RowTable
   DeviceBuffer device_table_;  // another
   DeviceBuffer counters_;      // of recorded batches' groups
-  RecordedBatches recorded_;
+  RecordingCache<RecordedKey, RecordedBatch> recorded_{kMaxRecordings};
 };
 
 }  // namespace qgemm::cuda

@@ -17,9 +17,10 @@ namespace qgemm::cuda {
 namespace {
 
 // Bytes of the activations and results of a batch that is recorded, at most.
-// The GPU reads from a table in host memory where rows are, and only then the
-// rows, which takes 3 to 5 us more. On an H100: 1 row of 4096x4096 25 us
-// instead of 28, 64 rows of 8192x8192, 2 MiB, 94 instead of 90.
+// Where rows lie in new places, the GPU reads from a table in host memory where
+// they are, and only then the rows, which takes 3 to 5 us more. On an H100: 1
+// row of 4096x4096 25 us instead of 28, 64 rows of 8192x8192, 2 MiB, 94 instead
+// of 90.
 constexpr int64_t kMaxRecordedBytes = int64_t{512} << 10;
 
 // Rows of the recording that runs the launch; 0: none does.
@@ -28,6 +29,13 @@ int64_t RoomOf(const PlannedLaunch& launch, const BatchShape& shape) {
   const bool may = launch.shared && launch.path == KernelPath::kDecode &&
                    launch.rows * row_bytes <= kMaxRecordedBytes;
   return may ? RecordedRows(launch.rows) : 0;
+}
+
+// Where a batch of one request lies.
+RequestPlace PlaceOf(const GemmBatch& batch) {
+  if (batch.segments.size() != 1) return {};
+  const RowSegment& segment = batch.segments[0];
+  return {segment.a, segment.c, segment.rows};
 }
 
 MovedValues RowsAt(uint8_t* device, int64_t row_bytes) {
@@ -43,52 +51,59 @@ absl::StatusOr<bool> RecordedGemms::Enqueue(
     const LaunchEnvironment& environment) {
   const int64_t room = RoomOf(launch, job.shape);
   if (room == 0) return false;
-  Entry* const entry = EntryOf(
-      {job.weights.get(), job.a_type, job.c_type, job.rounded_type, room}, job);
+  Key key = {job.weights.get(), job.a_type, job.c_type,
+             job.rounded_type,  room,       RequestPlace()};
+  Entry* entry = Find(key);
+  if (entry == nullptr) entry = Add(key, job);
   if (entry->batches < kBatchesBefore) {
     ++entry->batches;
     return false;
   }
-  if (!entry->graph.has_value()) {
-    ASSIGN_OR_RETURN(entry->graph, Record(job, room, environment));
+  RequestPlace place = PlaceOf(batch);
+  if (place.m == 0 || !entry->places.Observe(place) ||
+      !MakePlaced(place, job, key)) {
+    place = RequestPlace();  // the table says where
   }
-  FillTable(batch, room);
+  std::get<RequestPlace>(key) = place;
+  entry = Find(key);
+  if (!entry->graph.has_value()) {
+    ASSIGN_OR_RETURN(entry->graph, Record(job, room, place, environment));
+  }
+  if (place.m == 0) FillTable(batch, room);
   RETURN_IF_ERROR(entry->graph->Launch(stream_));
   end_.ExpectStamps();
   return true;
 }
 
-RecordedGemms::Entry* RecordedGemms::EntryOf(const Key& key,
-                                             const GemmJob& job) {
-  auto found = entries_.find(key);
-  if (found == entries_.end()) {
-    if (entries_.size() == kMax) DropOldest();
-    found = entries_.try_emplace(key).first;
-  }
-  Entry& entry = found->second;
-  if (entry.weights.expired()) {
-    entry = Entry();
-    entry.weights = job.weights;
-  }
-  entry.used = ++uses_;
-  return &entry;
+RecordedGemms::Entry* RecordedGemms::Find(const Key& key) {
+  Entry* const entry = entries_.Find(key);
+  return entry == nullptr || entry->weights.expired() ? nullptr : entry;
 }
 
-void RecordedGemms::DropOldest() {
-  entries_.erase(std::min_element(entries_.begin(), entries_.end(),
-                                  [](const auto& one, const auto& other) {
-                                    return one.second.used < other.second.used;
-                                  }));
+RecordedGemms::Entry* RecordedGemms::Add(const Key& key, const GemmJob& job) {
+  Entry entry;
+  entry.weights = job.weights;
+  return entries_.Add(key, std::move(entry));
+}
+
+bool RecordedGemms::MakePlaced(const RequestPlace& place, const GemmJob& job,
+                               Key key) {
+  std::get<RequestPlace>(key) = place;
+  if (Find(key) != nullptr) return true;
+  if (!entries_.HasRoom()) return false;
+  Add(key, job);
+  return true;
 }
 
 absl::StatusOr<Graph> RecordedGemms::Record(
-    const GemmJob& job, int64_t room, const LaunchEnvironment& environment) {
+    const GemmJob& job, int64_t room, const RequestPlace& place,
+    const LaunchEnvironment& environment) {
   rows_.assign(room, {1, nullptr, nullptr});
   plan_.Make(rows_, job.shape,
              [&](int64_t rows) { return job.PathOf(rows, environment); });
   RETURN_IF_ERROR(Reserve(plan_));
   return Graph::Record(stream_, [&] {
-    return EnqueueKernels(job, plan_.launches().front(), environment);
+    return EnqueueKernels(job, plan_.launches().front(), place, environment);
   });
 }
 
@@ -99,7 +114,7 @@ absl::Status RecordedGemms::Reserve(const LaunchPlan& plan) {
     new (table_.data()) RowTable();
   }
   if (plan.scratch_bytes() <= scratch_.size_bytes()) return absl::OkStatus();
-  for (auto& [key, entry] : entries_) entry.graph.reset();
+  entries_.ForEach([](Entry& entry) { entry.graph.reset(); });
   return cuda::Reserve(plan.scratch_bytes(), scratch_);
 }
 
@@ -112,16 +127,19 @@ void RecordedGemms::FillTable(const GemmBatch& batch, int64_t room) {
     }
   }
   std::fill(row, table->rows + room, HostRow());
-  table->sequence = end_.NextSequence();
 }
 
 absl::Status RecordedGemms::EnqueueKernels(
-    const GemmJob& job, const PlannedLaunch& launch,
+    const GemmJob& job, const PlannedLaunch& launch, const RequestPlace& place,
     const LaunchEnvironment& environment) {
   auto* const table = reinterpret_cast<RowTable*>(device_table_.data());
   uint8_t* const scratch = scratch_.data();
   BatchBeginArgs begin;
-  begin.host_table = reinterpret_cast<const RowTable*>(table_.data());
+  if (place.m > 0) {
+    begin.request = {place.inputs, place.outputs, place.m, 0};
+  } else {
+    begin.host_table = reinterpret_cast<const RowTable*>(table_.data());
+  }
   begin.table = table;
   begin.progress = end_.progress();
   RETURN_IF_ERROR(

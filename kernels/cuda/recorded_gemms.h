@@ -16,13 +16,14 @@
 #include <tuple>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/cuda/batch_end.h"
 #include "kernels/cuda/cublas_gemm.h"
 #include "kernels/cuda/gemm_launcher.h"
 #include "kernels/cuda/plan/launch_plan.h"
+#include "kernels/cuda/plan/recording_cache.h"
+#include "kernels/cuda/plan/recurring_places.h"
 #include "kernels/cuda/runtime/buffers.h"
 #include "kernels/cuda/runtime/graph.h"
 #include "kernels/matrix/backend.h"
@@ -33,8 +34,8 @@ namespace qgemm::cuda {
 // batches is under way.
 class RecordedGemms {
  public:
-  // Layers and numbers of rows that are counted or recorded. A graph of three
-  // nodes holds some 20 KiB.
+  // Layers, numbers of rows and places that are counted or recorded. A graph of
+  // three nodes holds some 20 KiB.
   static constexpr size_t kMax = 512;
   // Batches of a kind before it is recorded, which takes as long as some ten.
   static constexpr int kBatchesBefore = 8;
@@ -53,20 +54,26 @@ class RecordedGemms {
                                const LaunchEnvironment& environment);
 
  private:
-  // Weights, types of A and C, rounding, rows that there is room for.
-  using Key =
-      std::tuple<const CudaWeights*, FloatType, FloatType, FloatType, int64_t>;
+  // Weights, types of A and C, rounding, rows that there is room for, and where
+  // the one request of the batch lies; none: where a table says.
+  using Key = std::tuple<const CudaWeights*, FloatType, FloatType, FloatType,
+                         int64_t, RequestPlace>;
   struct Entry {
     // Expired: the address is another layer's, or nobody's.
     std::weak_ptr<const CudaWeights> weights;
     int batches = 0;
     std::optional<Graph> graph;  // after kBatchesBefore
-    uint64_t used = 0;
+    RecurringPlaces places;      // then, of batches of one request
   };
 
-  Entry* EntryOf(const Key& key, const GemmJob& job);
-  void DropOldest();
+  // Null: there is none, or one of weights that have gone.
+  Entry* Find(const Key& key);
+  Entry* Add(const Key& key, const GemmJob& job);
+  // Makes sure of an entry for the batches of `key` that lie at `place`; false
+  // if there is no room.
+  bool MakePlaced(const RequestPlace& place, const GemmJob& job, Key key);
   absl::StatusOr<Graph> Record(const GemmJob& job, int64_t room,
+                               const RequestPlace& place,
                                const LaunchEnvironment& environment);
   // Makes sure of memory for the plan, and of the table.
   absl::Status Reserve(const LaunchPlan& plan);
@@ -74,6 +81,7 @@ class RecordedGemms {
   // that it lacks are nobody's.
   void FillTable(const GemmBatch& batch, int64_t room);
   absl::Status EnqueueKernels(const GemmJob& job, const PlannedLaunch& launch,
+                              const RequestPlace& place,
                               const LaunchEnvironment& environment);
 
   const cudaStream_t stream_;
@@ -84,8 +92,7 @@ class RecordedGemms {
   DeviceBuffer scratch_;
   PinnedBuffer table_;         // a RowTable
   DeviceBuffer device_table_;  // another
-  absl::flat_hash_map<Key, Entry> entries_;
-  uint64_t uses_ = 0;
+  RecordingCache<Key, Entry> entries_{kMax};
 };
 
 }  // namespace qgemm::cuda

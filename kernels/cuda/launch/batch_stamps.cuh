@@ -31,25 +31,44 @@ __device__ __forceinline__ void StampGatherEnd(BatchProgress* progress) {
   if (threadIdx.x == 0) atomicMax(&progress->gather_end, NowNanos());
 }
 
-// The block has moved its part of a batch's results, whose last kernel began at
-// `begin`; the last block writes the stamps, with that sequence.
-__device__ __forceinline__ void StampScatter(
-    BatchProgress* progress, unsigned long long begin,  // NOLINT
-    BatchStamps* stamps, uint64_t sequence) {
+// The progress of a batch when its last kernel begins. Of a block's first
+// thread; read before the results are moved, so that nothing waits for it.
+struct ScatterStart {
+  unsigned long long gather_begin;   // NOLINT
+  unsigned long long gather_end;     // NOLINT
+  unsigned long long scatter_begin;  // NOLINT
+  uint64_t sequence;                 // of these stamps
+};
+
+__device__ __forceinline__ ScatterStart
+StartScatter(const BatchProgress* progress) {
+  if (threadIdx.x != 0) return {};
+  return {progress->gather_begin, progress->gather_end, NowNanos(),
+          progress->sequence + 1};
+}
+
+// The block has moved its part of a batch's results; the last block writes the
+// stamps. Each fence takes as long as a write over PCIe.
+__device__ __forceinline__ void StampScatter(BatchProgress* progress,
+                                             const ScatterStart& start,
+                                             BatchStamps* stamps) {
   __syncthreads();
   if (threadIdx.x != 0) return;
-  __threadfence_system();
   const unsigned int blocks = gridDim.x * gridDim.y;
-  if (atomicAdd(&progress->scattered_blocks, 1u) + 1 < blocks) return;
-  __threadfence_system();
-  stamps->gather_begin = progress->gather_begin;
-  stamps->gather_end = progress->gather_end;
-  stamps->scatter_begin = begin;
+  if (blocks > 1) {
+    __threadfence_system();
+    if (atomicAdd(&progress->scattered_blocks, 1u) + 1 < blocks) return;
+    progress->scattered_blocks = 0;
+  }
+  stamps->gather_begin = start.gather_begin;
+  stamps->gather_end = start.gather_end;
+  stamps->scatter_begin = start.scatter_begin;
   stamps->scatter_end = NowNanos();
   progress->gather_end = 0;
-  progress->scattered_blocks = 0;
+  progress->sequence = start.sequence;
+  // For the results of all blocks as well, of which the atomic has told.
   __threadfence_system();
-  *const_cast<volatile uint64_t*>(&stamps->sequence) = sequence;
+  *const_cast<volatile uint64_t*>(&stamps->sequence) = start.sequence;
 }
 
 }  // namespace qgemm::cuda

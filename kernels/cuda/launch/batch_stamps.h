@@ -9,8 +9,8 @@
 
 namespace qgemm::cuda {
 
-// Times of a batch in nanoseconds of the GPU's clock. `sequence` is written
-// last, so that the host may poll it.
+// Times of a batch in nanoseconds of the GPU's clock. `sequence`, the number of
+// batches so far, is written last, so that the host may poll it.
 struct BatchStamps {
   uint64_t gather_begin = 0;
   uint64_t gather_end = 0;
@@ -19,13 +19,14 @@ struct BatchStamps {
   uint64_t sequence = 0;
 };
 
-// Device memory that the two kernels of a batch share; zero at first, and
-// again after each scatter.
+// Device memory that the two kernels of a batch share; zero at first, and, but
+// for `sequence`, again after each scatter.
 struct BatchProgress {
   unsigned long long gather_begin;  // NOLINT: what atomics take
   unsigned long long gather_end;    // NOLINT
   unsigned int scattered_blocks;
   unsigned int padding;
+  uint64_t sequence;  // of the last stamps
 };
 
 }  // namespace qgemm::cuda

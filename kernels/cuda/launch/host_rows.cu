@@ -52,10 +52,10 @@ __global__ void __launch_bounds__(kThreads)
     ScatterRows(const __grid_constant__ HostRuns runs,
                 const __grid_constant__ ScatterRowsArgs args) {
   GridDependencyWait();
-  const unsigned long long begin = NowNanos();  // NOLINT
+  const ScatterStart start = StartScatter(args.progress);
   const HostRun& run = runs.runs[blockIdx.y];
   Move(args.device_buffer + run.offset, run.host, run.bytes);
-  StampScatter(args.progress, begin, args.stamps, args.sequence);
+  StampScatter(args.progress, start, args.stamps);
 }
 
 bool IsLegal(const HostRuns& runs, const uint8_t* device_buffer) {

@@ -37,12 +37,11 @@ cudaError_t LaunchGatherRows(const HostRuns& runs, uint8_t* device_buffer,
                              BatchProgress* progress, cudaStream_t stream);
 
 // Takes the runs out of `device_buffer`, then writes `stamps`, pinned
-// host memory, with that sequence. Errors: cudaErrorInvalidValue.
+// host memory. Errors: cudaErrorInvalidValue.
 struct ScatterRowsArgs {
   const uint8_t* device_buffer = nullptr;
   BatchProgress* progress = nullptr;
   BatchStamps* stamps = nullptr;
-  uint64_t sequence = 0;
 };
 cudaError_t LaunchScatterRows(const HostRuns& runs, const ScatterRowsArgs& args,
                               cudaStream_t stream);

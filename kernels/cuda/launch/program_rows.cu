@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Inputs: a block of threads has a row, so that each row of the host's table is
-// read once. Outputs: blocks in y are rows, in x their parts.
+// read once. Outputs: blocks in y are rows, in x their parts. Whatever does not
+// depend on the reads that take a microsecond is done while they are under way.
 
 #include <algorithm>
 
@@ -28,16 +29,9 @@ struct MovedElements {
   int count;
 };
 
-// Bytes from the start of the request to the row of a value.
-__device__ __forceinline__ int64_t HostOffset(const HostRow& row,
-                                              const MovedValue& value) {
-  return row.m * value.row_bytes_before + row.number * value.row_bytes;
-}
-
-// The table's row of this block, which the host has just written. One thread
-// reads it, and leaves it to the last kernel.
-__device__ __forceinline__ HostRow BringRow(const RowTable* host_table,
-                                            RowTable* table) {
+// The row of this block, from the table that the host has just written: one
+// thread reads it.
+__device__ __forceinline__ HostRow ReadRow(const RowTable* host_table) {
   __shared__ HostRow shared;
   if (threadIdx.x == 0) {
     const auto* const from =
@@ -48,82 +42,119 @@ __device__ __forceinline__ HostRow BringRow(const RowTable* host_table,
     shared.outputs = reinterpret_cast<uint8_t*>(pointers.y);
     shared.m = static_cast<int64_t>(numbers.x);
     shared.number = static_cast<int64_t>(numbers.y);
-    table->rows[blockIdx.x] = shared;
-  } else if (threadIdx.x == 32 && blockIdx.x == 0) {
-    table->sequence = __ldcv(&host_table->sequence);
   }
   __syncthreads();
   return shared;
 }
 
-// One element on both sides.
-struct Move {
-  const uint8_t* from;
-  uint8_t* to;
+// The row of this block, which it leaves to the last kernel.
+__device__ __forceinline__ HostRow FindRow(const BatchBeginArgs& begin) {
+  HostRow row;
+  if (begin.host_table != nullptr) {
+    row = ReadRow(begin.host_table);
+  } else if (blockIdx.x < begin.request.m) {
+    row = begin.request;
+    row.number = blockIdx.x;
+  }
+  if (threadIdx.x == 0) begin.table->rows[blockIdx.x] = row;
+  return row;
+}
+
+// An element of a row, as far as it is known without the host's table.
+struct Place {
+  uint8_t* device = nullptr;  // null: none
+  int64_t row_bytes_before;
+  int64_t row_bytes;
+  int64_t offset;  // in the row of its value
   bool is_16_bytes;
 };
 
-__device__ __forceinline__ uint4 Load(const Move& move) {
-  if (move.is_16_bytes)
-    return __ldcv(reinterpret_cast<const uint4*>(move.from));
-  return {__ldcv(reinterpret_cast<const unsigned*>(move.from)), 0, 0, 0};
-}
+// Elements of a thread that are under way together.
+struct Places {
+  Place at[kLoads];
+};
 
-__device__ __forceinline__ void Store(const Move& move, const uint4& element) {
-  if (move.is_16_bytes) {
-    *reinterpret_cast<uint4*>(move.to) = element;
-  } else {
-    *reinterpret_cast<unsigned*>(move.to) = element.x;
-  }
-}
-
-// Moves elements from `begin` on, as many as a block's threads have under way.
-// `move_of(value, offset in its row)` has the addresses.
-template <int kThreads, typename MoveOf>
-__device__ __forceinline__ void MoveElements(const MovedElements& elements,
-                                             int64_t begin,
-                                             const MoveOf& move_of) {
-  Move moves[kLoads];
-  uint4 loaded[kLoads];
+// Finds this thread's elements from `begin` on. Parameters of a kernel come
+// slowly when they are first read: called before the thread must wait.
+template <int kThreads>
+__device__ __forceinline__ Places Locate(const MovedElements& elements,
+                                         int64_t begin, int64_t row) {
+  Places places;
 #pragma unroll
   for (int i = 0; i < kLoads; ++i) {
     const int64_t at = begin + i * kThreads + threadIdx.x;
-    moves[i].from = nullptr;
     if (at >= elements.first[elements.count]) continue;
-    int value = 0;
-    while (at >= elements.first[value + 1]) ++value;
-    const bool are_16_bytes = elements.are_16_bytes[value];
-    const int64_t offset =
-        (at - elements.first[value]) * (are_16_bytes ? 16 : 4);
-    moves[i] = move_of(elements.values[value], offset);
-    moves[i].is_16_bytes = are_16_bytes;
-    loaded[i] = Load(moves[i]);
+    int number = 0;
+    while (at >= elements.first[number + 1]) ++number;
+    const MovedValue& value = elements.values[number];
+    Place& place = places.at[i];
+    place.is_16_bytes = elements.are_16_bytes[number];
+    place.offset = (at - elements.first[number]) * (place.is_16_bytes ? 16 : 4);
+    place.row_bytes_before = value.row_bytes_before;
+    place.row_bytes = value.row_bytes;
+    place.device = value.device + row * value.row_bytes + place.offset;
+  }
+  return places;
+}
+
+// Bytes from the start of the request to the element.
+__device__ __forceinline__ int64_t HostOffset(const HostRow& row,
+                                              const Place& place) {
+  return row.m * place.row_bytes_before + row.number * place.row_bytes +
+         place.offset;
+}
+
+__device__ __forceinline__ uint4 Load(const Place& place, const uint8_t* from) {
+  if (place.is_16_bytes) return __ldcv(reinterpret_cast<const uint4*>(from));
+  return {__ldcv(reinterpret_cast<const unsigned*>(from)), 0, 0, 0};
+}
+
+__device__ __forceinline__ void Store(const Place& place, const uint4& element,
+                                      uint8_t* to) {
+  if (place.is_16_bytes) {
+    *reinterpret_cast<uint4*>(to) = element;
+  } else {
+    *reinterpret_cast<unsigned*>(to) = element.x;
+  }
+}
+
+__device__ __forceinline__ void BringElements(const Places& places,
+                                              const HostRow& row) {
+  uint4 loaded[kLoads];
+#pragma unroll
+  for (int i = 0; i < kLoads; ++i) {
+    const Place& place = places.at[i];
+    if (place.device != nullptr) {
+      loaded[i] = Load(place, row.inputs + HostOffset(row, place));
+    }
   }
 #pragma unroll
   for (int i = 0; i < kLoads; ++i) {
-    if (moves[i].from != nullptr) Store(moves[i], loaded[i]);
+    const Place& place = places.at[i];
+    if (place.device != nullptr) Store(place, loaded[i], place.device);
   }
 }
 
 __global__ void __launch_bounds__(kGatherThreads)
     GatherProgramRows(const __grid_constant__ MovedElements inputs,
                       const __grid_constant__ BatchBeginArgs begin_args) {
+  constexpr int64_t kStep = kGatherThreads * kLoads;
   LaunchDependents();
   StampGatherBegin(begin_args.progress);
-  const HostRow row = BringRow(begin_args.host_table, begin_args.table);
+  const int64_t count = inputs.first[inputs.count];
+  const Places first = Locate<kGatherThreads>(inputs, 0, blockIdx.x);
+  const HostRow row = FindRow(begin_args);
+  if (row.inputs != nullptr) {
+    BringElements(first, row);
+    for (int64_t begin = kStep; begin < count; begin += kStep) {
+      BringElements(Locate<kGatherThreads>(inputs, begin, blockIdx.x), row);
+    }
+  }
   if (blockIdx.x == 0) {
     for (int i = threadIdx.x; i < begin_args.counter_count;
          i += kGatherThreads) {
       begin_args.counters[i] = 0;
     }
-  }
-  const int64_t end = row.inputs == nullptr ? 0 : inputs.first[inputs.count];
-  for (int64_t begin = 0; begin < end; begin += kGatherThreads * kLoads) {
-    MoveElements<kGatherThreads>(
-        inputs, begin, [&](const MovedValue& value, int64_t offset) {
-          return Move{row.inputs + HostOffset(row, value) + offset,
-                      value.device + blockIdx.x * value.row_bytes + offset};
-        });
   }
   StampGatherEnd(begin_args.progress);
 }
@@ -132,18 +163,25 @@ __global__ void __launch_bounds__(kScatterThreads)
     ScatterProgramRows(const __grid_constant__ MovedElements outputs,
                        const RowTable* table,
                        const __grid_constant__ BatchEndArgs end) {
+  const Places places = Locate<kScatterThreads>(
+      outputs, int64_t{blockIdx.x} * (kScatterThreads * kLoads), blockIdx.y);
   GridDependencyWait();
-  const unsigned long long begin = NowNanos();  // NOLINT
+  const ScatterStart start = StartScatter(end.progress);
   const HostRow row = table->rows[blockIdx.y];
-  if (row.outputs != nullptr) {
-    MoveElements<kScatterThreads>(
-        outputs, int64_t{blockIdx.x} * (kScatterThreads * kLoads),
-        [&](const MovedValue& value, int64_t offset) {
-          return Move{value.device + blockIdx.y * value.row_bytes + offset,
-                      row.outputs + HostOffset(row, value) + offset};
-        });
+  uint4 loaded[kLoads];
+#pragma unroll
+  for (int i = 0; i < kLoads; ++i) {
+    const Place& place = places.at[i];
+    if (place.device != nullptr) loaded[i] = Load(place, place.device);
   }
-  StampScatter(end.progress, begin, end.stamps, table->sequence);
+#pragma unroll
+  for (int i = 0; i < kLoads; ++i) {
+    const Place& place = places.at[i];
+    if (place.device != nullptr && row.outputs != nullptr) {
+      Store(place, loaded[i], row.outputs + HostOffset(row, place));
+    }
+  }
+  StampScatter(end.progress, start, end.stamps);
 }
 
 bool IsLegal(const MovedValues& moved, int64_t rows) {

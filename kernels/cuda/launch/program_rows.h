@@ -2,9 +2,9 @@
 //
 // Rows of a program's inputs and outputs between pinned host memory and values
 // on the device, moved by kernels whose parameters do not change from batch to
-// batch: where the host has the rows stands in a table. The first kernel brings
-// it to the device with the rows, since the GPU reads one address of the host a
-// microsecond after the other.
+// batch: where the host has the rows stands in a table, if it changes. The
+// first kernel brings it to the device with the rows, since the GPU reads one
+// address of the host a microsecond after the other.
 
 #ifndef QGEMM_KERNELS_CUDA_LAUNCH_PROGRAM_ROWS_H_
 #define QGEMM_KERNELS_CUDA_LAUNCH_PROGRAM_ROWS_H_
@@ -37,7 +37,6 @@ inline constexpr int64_t kMaxTableRows = 1024;
 // The rows of a batch.
 struct RowTable {
   HostRow rows[kMaxTableRows];
-  uint64_t sequence = 0;  // for the stamps
 };
 
 // A value as the host has it, behind m rows of the values before it, and as the
@@ -61,16 +60,17 @@ struct BatchEndArgs {
 
 // Places that the first kernel of a batch reads and writes to.
 struct BatchBeginArgs {
-  const RowTable* host_table = nullptr;  // pinned
-  RowTable* table = nullptr;             // on the device
-  unsigned* counters = nullptr;          // that it sets to 0
+  // Pinned; null: rows [0, m) of `request`, and no others, are the batch's.
+  const RowTable* host_table = nullptr;
+  HostRow request;
+  RowTable* table = nullptr;     // on the device
+  unsigned* counters = nullptr;  // that it sets to 0
   int counter_count = 0;
   BatchProgress* progress = nullptr;
 };
 
-// Brings the inputs of the first `rows` rows of the host's table to the device,
-// and the rows and the sequence to the table there. Errors:
-// cudaErrorInvalidValue.
+// Brings the inputs of the first `rows` rows to the device, and where the host
+// has them to the table there. Errors: cudaErrorInvalidValue.
 cudaError_t LaunchGatherProgramRows(const MovedValues& inputs, int64_t rows,
                                     const BatchBeginArgs& begin,
                                     cudaStream_t stream);

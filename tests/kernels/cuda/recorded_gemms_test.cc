@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A batch has the same bits before it is recorded and after; another layer at
-// the address of one that has gone has its own.
+// A batch has the same bits before it is recorded and after, where its rows lie
+// in the same memory again and where they do not; another layer at the address
+// of one that has gone has its own.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,8 +17,8 @@
 namespace qgemm::cuda {
 namespace {
 
-// Enough for every launch context to record it.
-constexpr int kBatches = 60;
+// Enough for every launch context to record it, then for its place.
+constexpr int kBatches = 80;
 
 // Rows of some requests with operands of their own.
 class Requests {
@@ -98,6 +99,31 @@ TEST_P(RecordedGemmsTest, HaveTheBitsOfOthers) {
         ASSERT_TRUE(requests.Run() == first)
             << rows.size() << " requests, first of " << rows[0] << " rows, run "
             << i;
+      }
+    }
+  }
+}
+
+TEST_P(RecordedGemmsTest, RequestsInOtherPlacesHaveTheirOwnBits) {
+  const std::unique_ptr<Backend> backend = NewBackend();
+  const auto weights = Load(backend.get());
+  const absl::Status offered =
+      backend->CheckSupport(*weights, MatmulSignature());
+  if (!offered.ok()) GTEST_SKIP() << offered;
+  // 3 rows use the recording of 4. More places than are told apart.
+  std::vector<std::unique_ptr<Requests>> requests;
+  std::vector<std::vector<uint8_t>> first;
+  for (int i = 0; i < 20; ++i) {
+    requests.push_back(std::make_unique<Requests>(
+        backend.get(), weights, std::vector<int64_t>{i % 2 == 0 ? 4 : 3},
+        FloatType::kFloat16, &random_));
+    first.push_back(requests.back()->Run());
+  }
+  for (const size_t places : {1, 4, 20, 2}) {
+    for (int run = 0; run < kBatches; ++run) {
+      for (size_t i = 0; i < places; ++i) {
+        ASSERT_TRUE(requests[i]->Run() == first[i])
+            << i << " of " << places << ", run " << run;
       }
     }
   }

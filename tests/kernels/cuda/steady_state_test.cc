@@ -111,10 +111,11 @@ class SteadyStateTest : public DeviceTest,
             after.host - before.host};
   }
 
-  // Each batch alone, so that every executor in turn has had it, then all.
+  // Each batch alone, so that every executor in turn has recorded it for its
+  // place, then all.
   void WarmUp() {
     for (const auto& batch : batches_) {
-      const absl::Status status = batch->Run(8);
+      const absl::Status status = batch->Run(60);
       ASSERT_TRUE(status.ok()) << status;
     }
     Run(25);
@@ -203,7 +204,7 @@ TEST_P(ProgramTest, TakesNoMemory) {
       std::make_shared<const CheckedProgram>(*std::move(checked)), weights);
   ASSERT_TRUE(program.ok()) << program.status();
   ProgramBatch batch = {*program, {{m, 0, m, inputs->data(), outputs->data()}}};
-  for (int i = 0; i < 20; ++i) Run(backend.get(), &batch);
+  for (int i = 0; i < 60; ++i) Run(backend.get(), &batch);
   const Counts before = CountsNow();
   for (int i = 0; i < 100; ++i) Run(backend.get(), &batch);
   const Counts after = CountsNow();
