@@ -75,7 +75,8 @@ TEST(BenchReportTest, TilesTakeThreeProductsOfFloat16) {
   EXPECT_NEAR(BoundOf(report, measured).fraction, 0.94, 0.001);
   measured.bench_case.dtype = FloatType::kBFloat16;
   EXPECT_STREQ(BoundOf(report, measured).name, "read");
-  report.peaks->splits_fp16 = false;
+  report.peaks = MultiplyPeaks{1'000, 400'000, 300'000, false};
+  measured.bench_case.dtype = FloatType::kFloat16;
   EXPECT_STREQ(BoundOf(report, measured).name, "fp32");
 }
 
