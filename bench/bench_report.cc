@@ -43,8 +43,8 @@ double JsonMicroseconds(absl::Duration duration) {
   return Rounded(Microseconds(duration), 3);
 }
 
-// The multiply-adds that a case consists of, and their peak. fp16 activations
-// are two bf16 parts, as the codebook is, which makes three products of tiles.
+// The multiply-adds that a case consists of, and their peak. On AMX fp16
+// activations are two bf16 parts, as the codebook is: three products of tiles.
 Bound MultiplyBound(const MultiplyPeaks& peaks, const MeasuredCase& measured) {
   constexpr double kProductsOfFloat16 = 3;
   const BenchCase& bench_case = measured.bench_case;
@@ -52,12 +52,12 @@ Bound MultiplyBound(const MultiplyPeaks& peaks, const MeasuredCase& measured) {
   if (bench_case.mode == ComputeMode::kA8) {
     return {"int8", rate / peaks.int8_gops};
   }
+  const bool is_fp16 = bench_case.dtype == FloatType::kFloat16;
   if (bench_case.mode != ComputeMode::kA16 || bench_case.format == "dense" ||
-      peaks.bf16_gflops == 0) {
+      peaks.bf16_gflops == 0 || (is_fp16 && !peaks.splits_fp16)) {
     return {"fp32", rate / peaks.fp32_gflops};
   }
-  const double products =
-      bench_case.dtype == FloatType::kFloat16 ? kProductsOfFloat16 : 1;
+  const double products = is_fp16 ? kProductsOfFloat16 : 1;
   return {"bf16", products * rate / peaks.bf16_gflops};
 }
 
@@ -134,7 +134,7 @@ nlohmann::json HeadToJson(const BenchReport& report) {
 std::string PeaksLine(const std::optional<MultiplyPeaks>& peaks) {
   if (!peaks.has_value()) return "";
   return absl::StrFormat(
-      "multiply-adds: fp32 %.0f GFLOP/s, int8 %.0f GOP/s, bf16 tiles %.0f "
+      "multiply-adds: fp32 %.0f GFLOP/s, int8 %.0f GOP/s, bf16 %.0f "
       "GFLOP/s\n",
       peaks->fp32_gflops, peaks->int8_gops, peaks->bf16_gflops);
 }

@@ -28,14 +28,16 @@ struct ReadRoof {
 struct MultiplyPeaks {
   double fp32_gflops = 0;
   double int8_gops = 0;
-  double bf16_gflops = 0;  // of tiles; 0 where there are none
+  double bf16_gflops = 0;    // of tiles or pairs; 0 where there are none
+  bool splits_fp16 = false;  // fp16 activations are multiplied as bf16 parts
 };
 
 // The higher rate of each kind.
 inline MultiplyPeaks BestOf(const MultiplyPeaks& a, const MultiplyPeaks& b) {
   return {std::max(a.fp32_gflops, b.fp32_gflops),
           std::max(a.int8_gops, b.int8_gops),
-          std::max(a.bf16_gflops, b.bf16_gflops)};
+          std::max(a.bf16_gflops, b.bf16_gflops),
+          a.splits_fp16 || b.splits_fp16};
 }
 
 // A GPU's clocks at their highest, in MHz.

@@ -86,6 +86,20 @@ __attribute__((target("avx512f,avx512vnni"))) void BytesOfAvx512Vnni() {
   for (__m512i& sum : sums) QGEMM_HIDE(sum);
 }
 
+// Pairs of bf16 by AVX512_BF16.
+__attribute__((target("avx512f,avx512bf16"))) void PairsOfAvx512Bf16() {
+  __m512 sums[kChains] = {};
+#pragma GCC unroll 10
+  for (__m512& sum : sums) QGEMM_HIDE(sum);
+  const __m512bh factor = (__m512bh)_mm512_set1_epi16(0x3f00);
+  for (int round = 0; round < kRounds; ++round) {
+#pragma GCC unroll 10
+    for (__m512& sum : sums) sum = _mm512_dpbf16_ps(sum, factor, factor);
+  }
+#pragma GCC unroll 10
+  for (__m512& sum : sums) QGEMM_HIDE(sum);
+}
+
 // Pairs of bf16 by tiles of 16 x 64 bytes: four sums of two by two operands.
 void TilesOfAmx() {
   struct {
@@ -134,7 +148,11 @@ std::optional<MultiplyPeaks> MeasureMultiplyPeaks(cpu::CpuIsa isa,
   const bool vnni = wide && isa != cpu::CpuIsa::kAvx512;
   peaks.int8_gops = vnni ? BestRate(pool, BytesOfAvx512Vnni, 64 * chained)
                          : BestRate(pool, BytesOfAvx2, 32 * chained);
+  if (isa == cpu::CpuIsa::kAvx512Bf16) {
+    peaks.bf16_gflops = BestRate(pool, PairsOfAvx512Bf16, 32 * chained);
+  }
   if (isa == cpu::CpuIsa::kAmx) {
+    peaks.splits_fp16 = true;
     constexpr double kTileProducts = 16 * 16 * 32;
     peaks.bf16_gflops =
         BestRate(pool, TilesOfAmx, 4 * kTileProducts * (kRounds / 16));

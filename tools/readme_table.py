@@ -8,6 +8,7 @@ markers in README.md (a few layers) and docs/performance.md (all of them); with
 or that a document has no markers for, is passed over.
 """
 
+import functools
 import json
 import pathlib
 import sys
@@ -62,7 +63,7 @@ def bound_cell(result):
             f"{result['bound']}")
 
 
-def cpu_bound_lines(report):
+def cpu_bound_lines(name, report):
     """Times of one layer beside its bounds, for a report that has them."""
     by_label = {}
     for result in report["results"]:
@@ -72,10 +73,12 @@ def cpu_bound_lines(report):
         by_label.setdefault(label, {})[result["m"]] = result
     first = report["results"][0]
     peaks = report["peaks"]
-    yield (f"{report['device']} (Zen 4), {report['threads']} threads, "
-           f"{report['isa']}, {first['k']}×{first['n']}, fp16; read roof "
-           f"{report['roof_gbps']:.1f} GB/s, fp32 "
-           f"{peaks['fp32_gflops']:.0f} GFLOP/s, int8 "
+    bf16 = (f"bf16 {peaks['bf16_gflops']:.0f} GFLOP/s, "
+            if peaks["bf16_gflops"] else "")
+    yield (f"{report['device']} ({name}), {report['threads']} threads, "
+           f"{report['isa']}, {first['k']}×{first['n']}, {first['dtype']}; "
+           f"read roof {report['roof_gbps']:.1f} GB/s, fp32 "
+           f"{peaks['fp32_gflops']:.0f} GFLOP/s, {bf16}int8 "
            f"{peaks['int8_gops']:.0f} GOP/s. Microseconds a GEMM, and the "
            "share of the nearer of these bounds:")
     yield ""
@@ -175,15 +178,16 @@ def short_gpu_lines(report):
 
 
 CPU_REPORT = "bench/results/cpu.json"
-CPU_ZEN4_REPORTS = ("bench/results/cpu-zen4-avx512.json",
-                    "bench/results/cpu-zen4-avx2.json")
+CPU_BOUND_REPORTS = (("bench/results/cpu-zen4-avx512.json", "Zen 4"),
+                     ("bench/results/cpu-zen4-avx2.json", "Zen 4"),
+                     ("bench/results/cpu-zen5-avx512bf16.json", "Zen 5"))
 GPU_REPORT = "bench/results/h100.json"
 TABLES = (
     ("README.md", CPU_REPORT, short_cpu_lines),
     ("README.md", GPU_REPORT, short_gpu_lines),
     ("docs/performance.md", CPU_REPORT, cpu_lines),
-    *(("docs/performance.md", report, cpu_bound_lines)
-      for report in CPU_ZEN4_REPORTS),
+    *(("docs/performance.md", report, functools.partial(cpu_bound_lines, name))
+      for report, name in CPU_BOUND_REPORTS),
     ("docs/performance.md", GPU_REPORT, gpu_lines),
 )
 

@@ -24,10 +24,10 @@ constexpr int64_t kItemsPerThread = 8;
 // microseconds of work, as long as it takes to wake a thread.
 constexpr int64_t kLeastItemWork = int64_t{32} << 10;
 
-// A multiple of the most tiles that a call takes.
+// As many as a call takes at least, if memory is the bound; an even number
+// where calls take more than one: these load activations for two.
 int64_t TilesPerItem(const PackedLayout& layout, int threads, int64_t rows,
                      absl::Span<const RowStrip> strips) {
-  const int64_t by_bytes = kItemBytes / layout.tile_code_bytes;
   const int64_t by_work = kLeastItemWork / (layout.tile_code_bytes * rows);
   const int64_t by_threads =
       std::max(layout.tiles / (threads * kItemsPerThread), by_work);
@@ -35,7 +35,10 @@ int64_t TilesPerItem(const PackedLayout& layout, int threads, int64_t rows,
   for (const RowStrip& strip : strips) {
     at_once = std::max<int64_t>(at_once, strip.kernel->tiles);
   }
-  return RoundUp(std::max<int64_t>(1, std::min(by_bytes, by_threads)), at_once);
+  const int64_t by_bytes =
+      std::max(kItemBytes / layout.tile_code_bytes, at_once);
+  return RoundUp(std::max<int64_t>(1, std::min(by_bytes, by_threads)),
+                 at_once > 1 ? 2 : 1);
 }
 
 }  // namespace
@@ -104,7 +107,7 @@ void BatchRunner::MultiplyTiles(const RowBlock& block, const RowStrip& strip,
   alignas(64) float sums[kMaxTiles * kMaxMr * kTileRows];
   TileArgs args = block.weights.ArgsOfTile(first, strip.kernel->family);
   prepared_.SetArgs(strip, args);
-  args.tiles = count < strip.kernel->tiles ? 1 : strip.kernel->tiles;
+  args.tiles = static_cast<int>(count);
   args.sums = sums;
   strip.kernel->run(&args);
   for (int64_t i = 0; i < args.tiles; ++i) {

@@ -65,8 +65,8 @@ class BatchRunner {
 
   absl::Status RunBlock(const RowBlock& block,
                         absl::Span<const RowFamily> families);
-  // `count` tiles from `first` on, as many as the strip's microkernel takes or
-  // one.
+  // `count` tiles from `first` on, at most as many as the strip's microkernel
+  // takes.
   void MultiplyTiles(const RowBlock& block, const RowStrip& strip,
                      int64_t first, int64_t count) const;
   void ReplaceRowsWithoutParts(const RowBlock& block, const RowStrip& strip,

@@ -17,6 +17,8 @@ absl::string_view Name(CpuIsa isa) {
       return "avx512";
     case CpuIsa::kAvx512Vnni:
       return "avx512vnni";
+    case CpuIsa::kAvx512Bf16:
+      return "avx512bf16";
     case CpuIsa::kAmx:
       return "amx";
   }

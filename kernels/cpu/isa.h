@@ -20,6 +20,7 @@ enum class CpuIsa : uint8_t {
   kAvx2,        // AVX2, FMA, F16C
   kAvx512,      // AVX-512 F, BW, DQ, VL on top of kAvx2
   kAvx512Vnni,  // kAvx512 and AVX512_VNNI
+  kAvx512Bf16,  // kAvx512Vnni and AVX512_BF16
   kAmx,         // kAvx512Vnni and AMX tiles with bf16 products
 };
 
@@ -28,11 +29,11 @@ enum class CpuIsa : uint8_t {
 std::vector<CpuIsa> SupportedCpuIsas();
 
 // All sets, worst first.
-inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::kScalar, CpuIsa::kAvx2,
-                                      CpuIsa::kAvx512, CpuIsa::kAvx512Vnni,
-                                      CpuIsa::kAmx};
+inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::kScalar,     CpuIsa::kAvx2,
+                                      CpuIsa::kAvx512,     CpuIsa::kAvx512Vnni,
+                                      CpuIsa::kAvx512Bf16, CpuIsa::kAmx};
 
-// "scalar", "avx2", "avx512", "avx512vnni", "amx".
+// "scalar", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx".
 absl::string_view Name(CpuIsa isa);
 
 // The set of that name, or nullopt.

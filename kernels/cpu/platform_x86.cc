@@ -36,7 +36,15 @@ bool HasAvx512() {
          __builtin_cpu_supports("avx512vl");
 }
 
-// Clang 14 and GCC 12 do not know the builtin's names for these.
+// Asked of cpuid itself, as Clang 14 and GCC 12 do not know the builtin's names
+// for all of these.
+bool ProcessorHasBf16Products() {
+  constexpr unsigned kAvx512Bf16 = 1u << 5;
+  unsigned eax, ebx, ecx, edx;
+  if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) == 0) return false;
+  return (eax & kAvx512Bf16) != 0;
+}
+
 bool ProcessorHasAmxBf16() {
   constexpr unsigned kAmxBf16 = 1u << 22;
   constexpr unsigned kAmxTile = 1u << 24;
@@ -75,6 +83,7 @@ std::vector<CpuIsa> SupportedCpuIsas() {
   if (HasAvx512()) isas.push_back(CpuIsa::kAvx512);
   if (HasAvx512() && __builtin_cpu_supports("avx512vnni")) {
     isas.push_back(CpuIsa::kAvx512Vnni);
+    if (ProcessorHasBf16Products()) isas.push_back(CpuIsa::kAvx512Bf16);
     if (ProcessorHasAmxBf16() && MayUseTiles()) isas.push_back(CpuIsa::kAmx);
   }
   return isas;
@@ -96,12 +105,21 @@ MicrokernelTable TableOf(CpuIsa isa) {
       return Join({QuantA32Avx512Rows(), W4A8Avx512VnniRows(),
                    W16A32Avx512Rows(), PanelA32Avx512Rows()},
                   F16cHalfConversions());
+    case CpuIsa::kAvx512Bf16: {
+      MicrokernelTable table =
+          Join({QuantA32Avx512Rows(), W4A8Avx512VnniRows(), W16A32Avx512Rows(),
+                PanelA32Avx512Rows(), QuantABFloat16Avx512Bf16Rows()},
+               F16cHalfConversions());
+      table.split_row = Avx512SplitRow();
+      return table;
+    }
     case CpuIsa::kAmx: {
-      MicrokernelTable table = Join(
-          {QuantA32Avx512Rows(), W4A8Avx512VnniRows(), W16A32Avx512Rows(),
-           PanelA32Avx512Rows(), QuantABFloat16Avx512Rows(), QuantA16AmxRows()},
-          F16cHalfConversions());
-      table.split_row = AmxSplitRow();
+      MicrokernelTable table =
+          Join({QuantA32Avx512Rows(), W4A8Avx512VnniRows(), W16A32Avx512Rows(),
+                PanelA32Avx512Rows(), QuantABFloat16Avx512Rows(),
+                QuantA16AmxRows(), PanelW4A8AmxRows()},
+               F16cHalfConversions());
+      table.split_row = Avx512SplitRow();
       return table;
     }
   }

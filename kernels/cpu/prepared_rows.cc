@@ -14,19 +14,27 @@ namespace qgemm::cpu {
 namespace {
 
 constexpr int64_t kBudgetBytes = int64_t{64} << 20;
+// Rows that are always taken at once.
+constexpr int64_t kLeastRows = 64;
 // A cache line between rows, so that rows of a power-of-two length do not
 // fall on one set of the cache.
 constexpr int64_t kRowGap = 16;
 
-// Rows of a tile of activations; of more, there are two tiles.
-constexpr int64_t kTileActivations = 16;
-
+// TileArgs::part_rows and part_block.
 int64_t PartRows(const RowStrip& strip) {
-  return strip.rows <= kTileActivations ? strip.rows : 2 * kTileActivations;
+  const int64_t group = strip.kernel->group;
+  return 2 * strip.rows <= group ? strip.rows : group;
 }
-
-int64_t PartsOf(const RowStrip& strip) {
-  return strip.kernel->family == kFamilyQuantAFloat16 ? 2 : 1;
+int64_t PartBlock(const RowStrip& strip) {
+  const int64_t rows = PartRows(strip);
+  switch (strip.kernel->family) {
+    case kFamilyQuantAFloat16:
+      return 2 * rows * kBlockElements;
+    case kFamilyW4A8:
+      return rows * kBlockElements + rows * 2;
+    default:
+      return rows * kBlockElements;
+  }
 }
 
 // Bytes of a strip's rows in parts or packed; 0 of one that is read as it is.
@@ -36,7 +44,7 @@ int64_t PlacedBytes(const RowStrip& strip, int64_t blocks) {
     return columns * RoundUp(strip.rows, strip.kernel->group) * 4;
   }
   if (!strip.reads_parts()) return 0;
-  return columns * PartRows(strip) * PartsOf(strip) * 2;
+  return CeilDiv(strip.rows, PartRows(strip)) * blocks * PartBlock(strip) * 2;
 }
 
 int64_t PlacedBytes(absl::Span<const RowStrip> strips, int64_t blocks) {
@@ -74,11 +82,13 @@ PreparedRows::Strides PreparedRows::StridesOf(const RowSource& source) {
 
 int64_t PreparedRows::RowsThatFit(const RowSource& source) {
   // Parts of a row, and a row packed, are as large as its floats at most, but
-  // for what pads the last group.
+  // for what pads the last group. Fewer rows than kMaxMr only where so many
+  // would take gigabytes.
   const Strides strides = StridesOf(source);
   const int64_t rows =
       kBudgetBytes / (strides.BytesPerRow() + strides.float_stride * 4);
-  return std::max<int64_t>(rows / kMaxMr, 1) * kMaxMr;
+  if (rows >= kMaxMr) return rows / kMaxMr * kMaxMr;
+  return std::max<int64_t>(rows / kLeastRows, 1) * kLeastRows;
 }
 
 absl::Status PreparedRows::Reset(const RowSource& source,
@@ -133,13 +143,24 @@ void PreparedRows::PlaceRows(absl::Span<const RowStrip> strips) {
 
 // Both return where the next strip's rows start.
 uint8_t* PreparedRows::PlaceParts(const RowStrip& strip, uint8_t* next) {
-  const int64_t low_offset = PartRows(strip) * kBlockElements;
+  const int64_t part_rows = PartRows(strip);
+  const int64_t part_block = PartBlock(strip);
+  uint16_t* parts = reinterpret_cast<uint16_t*>(next);
   for (int64_t i = 0; i < strip.rows; ++i) {
+    uint16_t* group = parts + i / part_rows * blocks_ * part_block;
+    uint16_t* behind = group + part_rows * kBlockElements;
     RowPlace& place = places_[strip.first + i];
-    place.high = reinterpret_cast<uint16_t*>(next) + i * kBlockElements;
-    if (PartsOf(strip) == 2) place.low = place.high + low_offset;
-    place.part_rows = PartRows(strip);
-    place.part_block = low_offset * PartsOf(strip);
+    place.high = group + i % part_rows * kBlockElements;
+    place.part_rows = part_rows;
+    place.part_block = part_block;
+    switch (strip.kernel->family) {
+      case kFamilyQuantAFloat16:
+        place.low = place.high + part_rows * kBlockElements;
+        break;
+      case kFamilyW4A8:
+        place.d8 = reinterpret_cast<float*>(behind) + i % part_rows;
+        break;
+    }
   }
   return next + PlacedBytes(strip, blocks_);
 }
@@ -182,17 +203,26 @@ void PreparedRows::PrepareOne(int64_t row, const uint8_t* elements) {
       scratch_ == nullptr ? nullptr : scratch_ + row * float_stride_;
   factors_[row] =
       PrepareRow(*source_, elements, blocks_ * kBlockElements, scratch, target);
-  if (places_[row].high != nullptr) Split(row, target);
-  if (source_->signature.mode != ComputeMode::kA8) return;
+  const RowPlace& place = places_[row];
+  if (source_->signature.mode != ComputeMode::kA8) {
+    if (place.high == nullptr) return;
+    lacks_parts_[row] =
+        AllFinite({target, static_cast<size_t>(source_->k)}) ? 0 : 1;
+    return Split(place, target);
+  }
+  const float* d8 = d8_ + row * block_stride_;
   QuantizeRow(target, blocks_,
               {q8_ + row * float_stride_, d8_ + row * block_stride_,
                q8_sum_ + row * block_stride_});
+  if (place.high == nullptr) return;
+  IntegersOf(q8_ + row * float_stride_, blocks_, target);
+  Split(place, target);
+  for (int64_t block = 0; block < blocks_; ++block) {
+    place.d8[block * place.part_block / 2] = d8[block];
+  }
 }
 
-void PreparedRows::Split(int64_t row, const float* floats) {
-  const RowPlace& place = places_[row];
-  lacks_parts_[row] =
-      AllFinite({floats, static_cast<size_t>(source_->k)}) ? 0 : 1;
+void PreparedRows::Split(const RowPlace& place, const float* floats) const {
   const RowParts parts = {floats,           blocks_,    pick_,
                           place.part_block, place.high, place.low};
   split_row_(&parts);

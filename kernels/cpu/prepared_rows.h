@@ -25,7 +25,7 @@ class PreparedRows {
   // `split_row` makes the parts that strips read; null if none does.
   explicit PreparedRows(SplitRowFunction split_row) : split_row_(split_row) {}
 
-  // Rows of this shape that fit in about 64 MiB, at least kMaxMr.
+  // Rows of this shape that fit in about 64 MiB, at least 64.
   static int64_t RowsThatFit(const RowSource& source);
 
   // Makes room for the rows of `strips`, without new memory where the last
@@ -63,6 +63,7 @@ class PreparedRows {
   struct RowPlace {
     uint16_t* high = nullptr;
     uint16_t* low = nullptr;
+    float* d8 = nullptr;  // of the first block, among the parts
     int64_t part_rows = 0;
     int64_t part_block = 0;
     float* packed = nullptr;
@@ -75,7 +76,7 @@ class PreparedRows {
   uint8_t* PlacePacked(const RowStrip& strip, uint8_t* next);
   void OrderElements(int bits);
   void PrepareOne(int64_t row, const uint8_t* elements);
-  void Split(int64_t row, const float* floats);
+  void Split(const RowPlace& place, const float* floats) const;
   void Pack(const Group& group) const;
 
   const SplitRowFunction split_row_;

@@ -49,15 +49,16 @@ absl::Status ProgramExecutor::RunTiles(const ProgramBatch& batch) {
   return tile_.empty() ? absl::OkStatus() : RunTile();
 }
 
-// Whole strips of the widest microkernel where they fit. Their scratch is
-// within the limit, or that of one row.
+// Whole strips of the microkernels for many rows where they fit. Their scratch
+// is within the limit, or that of one row.
 int64_t ProgramExecutor::TileRows(const ProgramBatch& batch) const {
   const int64_t row_bytes = program_->layout().scratch_bytes;
   const int64_t rows = batch.rows();
   if (row_bytes == 0) return rows;
   const int64_t fitting = scratch_limit_bytes_ / row_bytes;
   if (fitting >= rows) return rows;
-  if (fitting >= kMaxMr) return fitting / kMaxMr * kMaxMr;
+  constexpr int64_t kStripRows = 64;
+  if (fitting >= kStripRows) return fitting / kStripRows * kStripRows;
   return std::max<int64_t>(fitting, 1);
 }
 

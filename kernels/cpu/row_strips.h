@@ -35,8 +35,8 @@ struct RowStrip {
   // Replaces a kernel that reads parts for rows that have none.
   const Microkernel* single = nullptr;
 
-  bool reads_packed() const { return kernel->group > 0; }
-  bool reads_parts() const { return kernel->least_rows > 0 && !reads_packed(); }
+  bool reads_packed() const { return kernel->form == kFormPacked; }
+  bool reads_parts() const { return kernel->form == kFormParts; }
 };
 
 // Replaces `strips` by those of all rows, in order.

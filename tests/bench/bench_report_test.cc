@@ -69,12 +69,15 @@ TEST(BenchReportTest, TilesTakeThreeProductsOfFloat16) {
   BenchReport report = HostReport();
   MeasuredCase& measured = report.measured[0];
   measured.bench_case.mode = ComputeMode::kA16;
-  report.peaks = MultiplyPeaks{1'000, 400'000, 300'000};
+  report.peaks = MultiplyPeaks{1'000, 400'000, 300'000, true};
   measured.bench_case.dtype = FloatType::kFloat16;
   EXPECT_STREQ(BoundOf(report, measured).name, "bf16");
   EXPECT_NEAR(BoundOf(report, measured).fraction, 0.94, 0.001);
   measured.bench_case.dtype = FloatType::kBFloat16;
   EXPECT_STREQ(BoundOf(report, measured).name, "read");
+  report.peaks = MultiplyPeaks{1'000, 400'000, 300'000, false};
+  measured.bench_case.dtype = FloatType::kFloat16;
+  EXPECT_STREQ(BoundOf(report, measured).name, "fp32");
 }
 
 TEST(BenchReportTest, JsonHasPeaksWhereTheyAreMeasured) {

@@ -15,13 +15,16 @@
 // order. The order depends on nothing else, so a row's bits depend neither on
 // mr nor on the row's place.
 //
-// That also is what one instruction of AMX does with a block of bf16 pairs, to
-// the last bit: two chains of fused multiply-adds, without subnormals. So where
-// weights and activations both are bf16 (kFamilyQuantABFloat16), tiles and
-// vectors give the same bits. fp16 activations (kFamilyQuantAFloat16) are two
-// bf16 parts that add up to them, the table is two parts that nearly do, and a
-// block's products of high and high, high and low, low and high parts are
-// summed in this order.
+// AVX512_BF16 sums even and odd pairs of bf16 apart, in place of halves, the
+// two elements of a pair in the order of its instruction.
+//
+// The order of halves also is what one instruction of AMX does with a block of
+// bf16 pairs, to the last bit: two chains of fused multiply-adds, without
+// subnormals. So where weights and activations both are bf16
+// (kFamilyQuantABFloat16), tiles and vectors give the same bits. fp16
+// activations (kFamilyQuantAFloat16) are two bf16 parts that add up to them,
+// the table is two parts that nearly do, and a block's products of high and
+// high, high and low, low and high parts are summed in this order.
 
 #ifndef QGEMM_KERNELS_CPU_MICROKERNELS_MICROKERNEL_H_
 #define QGEMM_KERNELS_CPU_MICROKERNELS_MICROKERNEL_H_
@@ -35,9 +38,9 @@ constexpr int kBlockElements = 32;
 // Blocks whose sums are added in one fp32 chain: 256 elements of K.
 constexpr int kChunkBlocks = 8;
 // Activation rows that the widest microkernel takes.
-constexpr int kMaxMr = 64;
+constexpr int kMaxMr = 256;
 // Tiles that the widest microkernel takes at once.
-constexpr int kMaxTiles = 2;
+constexpr int kMaxTiles = 8;
 // Distance from a microkernel's reads to its prefetches of weights, in bytes.
 constexpr int kPrefetchBytes = 4096;
 
@@ -69,7 +72,7 @@ struct TileArgs {
   int group_shift;  // block >> group_shift is the block's group
   int64_t blocks;
   int64_t block_bytes;  // of codes or dense elements
-  // 1, or as many neighbouring tiles as the microkernel takes; bytes from one
+  // Neighbouring tiles, 1 to as many as the microkernel takes; bytes from one
   // to the next.
   int tiles;
   int64_t next_codes;
@@ -85,12 +88,14 @@ struct TileArgs {
   // in the order of its two halves.
   const float* packed;
 
-  // bf16 parts of activations: of each block [part_rows][32] high parts in the
-  // order of pairs, then low parts likewise, if the family has any.
+  // bf16 parts of activations, groups of part_rows rows: of each group and
+  // block [part_rows][32] high parts in the order of pairs, then low parts
+  // likewise, if the family has any. In mode A8 the parts are the integers,
+  // behind them is the block's scale of each row, in fp32.
   const uint16_t* parts;
   int rows;            // to be multiplied, of parts or packed ones
-  int64_t part_rows;   // `rows`, or 32 if that is above 16
-  int64_t part_block;  // elements of a block
+  int64_t part_rows;   // the microkernel's group, or `rows` up to half of it
+  int64_t part_block;  // elements of a block of a group
 
   // Q8_1 activations, [mr] rows. Each group of 8 elements is stored as
   // elements 0 2 4 6 1 3 5 7, beside the even and odd nibbles of a word.
@@ -112,6 +117,13 @@ enum TileFamily {
   kFamilyQuantAFloat16,   // codes x fp16 activations, both in bf16 parts
 };
 
+// Activation rows as a microkernel reads them.
+enum RowForm {
+  kFormFloats,  // `a`, or `q8` of mode A8
+  kFormPacked,  // `packed`
+  kFormParts,   // `parts`
+};
+
 struct Microkernel {
   const char* name;  // <family>_<mr>x<nr>_<isa>
   int family;        // TileFamily
@@ -119,10 +131,11 @@ struct Microkernel {
   int zeros;         // 1 if it subtracts zeros
   int mr;
   void (*run)(const TileArgs* args);
-  // It takes least_rows to mr rows, packed or in parts; 0: exactly mr of `a`.
+  // It takes least_rows to mr rows, packed or in parts; 0: exactly mr.
   int least_rows = 0;
-  int group = 0;  // rows of a group of packed ones; 0: it reads no packed ones
-  int tiles = 1;  // that it may take at once
+  int form = kFormFloats;  // RowForm
+  int group = 1;  // rows of a group of packed ones or of those in parts
+  int tiles = 1;  // the most that it takes at once
 };
 
 // One row of activations to be written as bf16 parts.
@@ -164,9 +177,12 @@ MicrokernelRows PanelA32Avx512Rows();
 
 MicrokernelRows W4A8Avx512VnniRows();
 
+MicrokernelRows QuantABFloat16Avx512Bf16Rows();
+
 MicrokernelRows QuantABFloat16Avx512Rows();
 MicrokernelRows QuantA16AmxRows();
-SplitRowFunction AmxSplitRow();
+MicrokernelRows PanelW4A8AmxRows();
+SplitRowFunction Avx512SplitRow();
 
 HalfConversions ScalarHalfConversions();
 HalfConversions F16cHalfConversions();

@@ -232,10 +232,10 @@ void Run(const TileArgs* args) {
   }
 }
 
-#define QGEMM_ROW(name, family, bits, zeros, least_rows, ...)                \
-  {                                                                          \
-    name "_64x16_avx2", family, bits, zeros, kMaxMr, Run<bits, __VA_ARGS__>, \
-        least_rows, kGroup                                                   \
+#define QGEMM_ROW(name, family, bits, zeros, least_rows, ...)            \
+  {                                                                      \
+    name "_64x16_avx2", family, bits, zeros, 64, Run<bits, __VA_ARGS__>, \
+        least_rows, kFormPacked, kGroup                                  \
   }
 #define QGEMM_ROWS(bits)                                                \
   QGEMM_ROW("w" #bits "a32", kFamilyQuantA32, bits, 0, kLeastRows,      \

@@ -20,6 +20,7 @@ namespace {
 // is more than two ports take.
 constexpr int kGroup = 6;
 constexpr int kMostTiles = 2;
+constexpr int kMostRows = 64;
 
 // Rows from which a panel is faster than decoding for each 8 rows. Measured.
 constexpr int kLeastRows = 24;
@@ -201,10 +202,10 @@ void Run(const TileArgs* args) {
   RunTiles<kDecode, kMostTiles>(*args);
 }
 
-#define QGEMM_ROW(name, family, bits, zeros, least_rows, ...)            \
-  {                                                                      \
-    name "_64x16_avx512", family, bits, zeros, kMaxMr, Run<__VA_ARGS__>, \
-        least_rows, kGroup, kMostTiles                                   \
+#define QGEMM_ROW(name, family, bits, zeros, least_rows, ...)               \
+  {                                                                         \
+    name "_64x16_avx512", family, bits, zeros, kMostRows, Run<__VA_ARGS__>, \
+        least_rows, kFormPacked, kGroup, kMostTiles                         \
   }
 #define QGEMM_ROWS(bits, least_rows)                                    \
   QGEMM_ROW("w" #bits "a32", kFamilyQuantA32, bits, 0, least_rows,      \

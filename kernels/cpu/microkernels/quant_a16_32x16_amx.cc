@@ -7,15 +7,14 @@
 
 #include <immintrin.h>
 
+#include "kernels/cpu/microkernels/amx_tiles.h"
 #include "kernels/cpu/microkernels/microkernel.h"
-#include "kernels/cpu/microkernels/quant_codes_avx512.h"
+#include "kernels/cpu/microkernels/quant_pairs_avx512.h"
 #include "kernels/cpu/microkernels/tile_scales_avx512.h"
 
 namespace qgemm::cpu {
 namespace {
 
-constexpr int kTileBytes = 1024;
-constexpr int kStripRows = 16;  // activation rows of a tile
 constexpr int kMostRows = 2 * kStripRows;
 // Blocks that decoding is ahead of multiplication by: stores of a tile reach
 // the cache before it is loaded. Measured 1 to 4: 2 and 3 are the fastest.
@@ -26,59 +25,12 @@ constexpr int kSlots = 4;  // of decoded blocks: a power of two above kAhead
 constexpr int kGroupBlocks = 4;
 static_assert(kChunkBlocks % kGroupBlocks == 0,
               "a group lies in one chain of blocks");
-// Flush to zero and denormals are zero, as in the tile unit.
-constexpr unsigned kFlushBits = 0x8040;
 
-// Tiles. Sums, activations and weights have two each, which blocks use in
-// turn, so that one block's loads do not wait for another's products.
+// Tiles. Blocks use the two pairs of tiles of sums in turn, so that one is
+// stored while the other gets its products.
 constexpr int kSumTile = 0;     // and 1: the second strip; 2, 3: odd blocks
 constexpr int kHighTile = 4;    // high parts of activations, then low ones
 constexpr int kWeightTile = 6;  // high parts of weights, then low ones
-
-struct TileConfig {
-  uint8_t palette;
-  uint8_t start_row;
-  uint8_t reserved[14];
-  uint16_t row_bytes[16];
-  uint8_t rows[16];
-};
-
-template <int kTile>
-QGEMM_INLINE void LoadTile(const void* from) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
-               :
-               : "r"(from), "r"(int64_t{64}), "i"(kTile),
-                 "m"(*static_cast<const uint8_t(*)[kTileBytes]>(from)));
-}
-
-template <int kTile>
-QGEMM_INLINE void StoreTile(void* to) {
-  asm volatile("tilestored %%tmm%c3, (%1,%2,1)"
-               : "=m"(*static_cast<uint8_t(*)[kTileBytes]>(to))
-               : "r"(to), "r"(int64_t{64}), "i"(kTile));
-}
-
-template <int kTile>
-QGEMM_INLINE void ZeroTile() {
-  asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
-}
-
-template <int kSum, int kA, int kB>
-QGEMM_INLINE void MultiplyTiles() {
-  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0"
-               :
-               : "i"(kSum), "i"(kA), "i"(kB));
-}
-
-void ConfigureTiles(int strip_rows) {
-  alignas(64) TileConfig config = {};
-  config.palette = 1;
-  for (int tile = 0; tile < 8; ++tile) {
-    config.row_bytes[tile] = 64;
-    config.rows[tile] = tile < kWeightTile ? strip_rows : 16;
-  }
-  asm volatile("ldtilecfg %0" : : "m"(config));
-}
 
 // A block's weights: [16 pairs of columns][16 rows][2] bf16.
 struct alignas(64) WeightTiles {
@@ -105,79 +57,62 @@ QGEMM_INLINE void StorePair(int pair, __m512i index,
   }
 }
 
-// A group's zeros, in both halves of each word.
-QGEMM_INLINE __m512i LoadZeroCodes(const TileArgs& args, int64_t block) {
-  const uint8_t* zeros = args.zeros + (block >> args.group_shift) * kTileRows;
-  const __m512i words = _mm512_cvtepu8_epi32(
-      _mm_loadu_si128(reinterpret_cast<const __m128i*>(zeros)));
-  return _mm512_or_si512(words, _mm512_slli_epi32(words, 16));
-}
-
-template <int kBits, bool kZeros>
-QGEMM_INLINE __m512i IndexOf(__m512i moved, __m512i zeros) {
-  if constexpr (kZeros) {
-    const __m512i code = _mm512_set1_epi16((1 << kBits) - 1);
-    return _mm512_sub_epi16(_mm512_and_si512(moved, code), zeros);
-  }
-  return moved;
-}
-
 template <int kBits, bool kZeros, int kTableParts>
 QGEMM_INLINE void DecodeBlock(const TileArgs& args, int64_t block,
                               const Codebook<kTableParts>& codebook,
                               WeightTiles& tiles) {
-  constexpr int kPerHalf = 16 / kBits;
-  const __m512i zeros =
-      kZeros ? LoadZeroCodes(args, block) : _mm512_setzero_si512();
-  const uint8_t* codes = args.codes + block * (64 * kBits);
-  __m512i words[kBits];
-#pragma GCC unroll 5
-  for (int w = 0; w < kBits; ++w) {
-    words[w] = _mm512_loadu_si512(codes + 64 * w);
-    _mm_prefetch(reinterpret_cast<const char*>(codes) + kPrefetchBytes + 64 * w,
-                 _MM_HINT_T0);
-#pragma GCC unroll 8
-    for (int j = 0; j < kPerHalf; ++j) {
-      const __m512i moved = _mm512_srli_epi32(words[w], kBits * j);
-      StorePair(w * kPerHalf + j, IndexOf<kBits, kZeros>(moved, zeros),
-                codebook, tiles);
-    }
-  }
-  if constexpr (kPerHalf * kBits < 16) {
-    StorePair(15, SpareCodes<kBits>(words), codebook, tiles);
-  }
+  const auto store = [&](int pair, __m512i index)
+      __attribute__((always_inline)) {
+    StorePair(pair, index, codebook, tiles);
+  };
+  VisitPairs<kBits, kZeros>(args, block, store);
 }
 
-// Sums of up to 16 activation rows, whose parts start at `a`.
-template <int kSum, int kTableParts, int kActivationParts>
-QGEMM_INLINE void MultiplyStrip(const uint16_t* a, int64_t low_offset,
-                                void* sums) {
+// Sums of a strip of activation rows, whose parts start at `a`. Another tile of
+// sums, of the block before, is stored meanwhile: a store waits for its
+// product.
+template <int kSum, int kStored, int kTableParts, int kActivationParts>
+QGEMM_INLINE void MultiplyStrip(const TileArgs& args, const uint16_t* a,
+                                float* stored) {
+  const int64_t low_offset = args.part_rows * kBlockElements;
   ZeroTile<kSum>();
   LoadTile<kHighTile>(a);
   MultiplyTiles<kSum, kHighTile, kWeightTile>();
   if constexpr (kTableParts == 2) {
     MultiplyTiles<kSum, kHighTile, kWeightTile + 1>();
   }
+  StoreTile<kStored>(stored);
   if constexpr (kActivationParts == 2) {
     LoadTile<kHighTile + 1>(a + low_offset);
     MultiplyTiles<kSum, kHighTile + 1, kWeightTile>();
   }
-  StoreTile<kSum>(sums);
+  // Measured: two parts, of twice the lines, gain nothing by it.
+  if constexpr (kActivationParts == 1) {
+    if (args.part_rows >= kStripRows) PrefetchStrip(a + args.part_block);
+  }
 }
 
-// One block of all rows; `kFirst` is the first of its two tiles of sums.
+// One block of all rows; `kFirst` is the first of its two tiles of sums, those
+// of the block before go to `stored`.
 template <int kFirst, int kTableParts, int kActivationParts>
 QGEMM_INLINE void MultiplyBlock(const TileArgs& args, int64_t block,
-                                const WeightTiles& tiles, float* sums) {
+                                const WeightTiles& tiles, float* stored) {
+  constexpr int kLast = kFirst ^ 2;
   const uint16_t* a = args.parts + block * args.part_block;
-  const int64_t low_offset = args.part_rows * kBlockElements;
   LoadTile<kWeightTile>(tiles.high);
   if constexpr (kTableParts == 2) LoadTile<kWeightTile + 1>(tiles.low);
-  MultiplyStrip<kFirst, kTableParts, kActivationParts>(a, low_offset, sums);
+  MultiplyStrip<kFirst, kLast, kTableParts, kActivationParts>(args, a, stored);
   if (args.rows <= kStripRows) return;
-  MultiplyStrip<kFirst + 1, kTableParts, kActivationParts>(
-      a + kStripRows * kBlockElements, low_offset,
-      sums + kStripRows * kTileRows);
+  MultiplyStrip<kFirst + 1, kLast + 1, kTableParts, kActivationParts>(
+      args, a + kStripRows * kBlockElements, stored + kStripRows * kTileRows);
+}
+
+// Stores what MultiplyBlock left in its tiles.
+template <int kFirst>
+QGEMM_INLINE void StoreBlock(const TileArgs& args, float* stored) {
+  StoreTile<kFirst>(stored);
+  if (args.rows <= kStripRows) return;
+  StoreTile<kFirst + 1>(stored + kStripRows * kTileRows);
 }
 
 // Sums that are not yet in those of rows: blocks of a group, chains of groups.
@@ -217,8 +152,9 @@ QGEMM_INLINE void AddGroup(const TileArgs& args, int64_t first,
   }
 }
 
-// The layer's last blocks, fewer than a group.
-void AddShortGroup(const TileArgs& args, int64_t first, PendingSums& pending) {
+// AddGroup of the layer's last blocks.
+void AddLastGroup(const TileArgs& args, PendingSums& pending) {
+  const int64_t first = (args.blocks - 1) & -kGroupBlocks;
   switch (args.blocks - first) {
     case 1:
       return AddGroup<1>(args, first, pending);
@@ -226,6 +162,8 @@ void AddShortGroup(const TileArgs& args, int64_t first, PendingSums& pending) {
       return AddGroup<2>(args, first, pending);
     case 3:
       return AddGroup<3>(args, first, pending);
+    default:
+      return AddGroup<kGroupBlocks>(args, first, pending);
   }
 }
 
@@ -243,23 +181,32 @@ void MultiplyAll(const TileArgs& args) {
     DecodeBlock<kBits, kZeros>(args, block, codebook,
                                slots[block & (kSlots - 1)]);
   };
+  const auto place_of = [](int64_t block) {
+    return block & (kGroupBlocks - 1);
+  };
   for (int64_t block = 0; block < kAhead; ++block) decode(block);
   for (int64_t block = 0; block < args.blocks; ++block) {
     decode(block + kAhead);
     const WeightTiles& tiles = slots[block & (kSlots - 1)];
-    const int place = block & (kGroupBlocks - 1);
-    if (place % 2 == 0) {
-      MultiplyBlock<kSumTile, kTableParts, kActivationParts>(
-          args, block, tiles, pending.blocks[place]);
+    float* stored = pending.blocks[place_of(block - 1)];
+    if (block % 2 == 0) {
+      MultiplyBlock<kSumTile, kTableParts, kActivationParts>(args, block, tiles,
+                                                             stored);
     } else {
-      MultiplyBlock<kSumTile + 2, kTableParts, kActivationParts>(
-          args, block, tiles, pending.blocks[place]);
+      MultiplyBlock<kSumTile + 2, kTableParts, kActivationParts>(args, block,
+                                                                 tiles, stored);
     }
-    if (place == kGroupBlocks - 1) {
-      AddGroup<kGroupBlocks>(args, block - place, pending);
+    if (block > 0 && place_of(block) == 0) {
+      AddGroup<kGroupBlocks>(args, block - kGroupBlocks, pending);
     }
   }
-  AddShortGroup(args, args.blocks & -kGroupBlocks, pending);
+  float* stored = pending.blocks[place_of(args.blocks - 1)];
+  if (args.blocks % 2 == 1) {
+    StoreBlock<kSumTile>(args, stored);
+  } else {
+    StoreBlock<kSumTile + 2>(args, stored);
+  }
+  AddLastGroup(args, pending);
 }
 
 template <int kBits, bool kZeros, int kTableParts, int kActivationParts>
@@ -269,9 +216,10 @@ void RunParts(const TileArgs* args) {
   for (int r = 0; r < args->rows; ++r) {
     _mm512_storeu_ps(args->sums + r * kTileRows, _mm512_setzero_ps());
   }
-  ConfigureTiles(args->rows < kStripRows ? args->rows : kStripRows);
+  ConfigureTiles<kWeightTile>(args->rows < kStripRows ? args->rows
+                                                      : kStripRows);
   MultiplyAll<kBits, kZeros, kTableParts, kActivationParts>(*args);
-  asm volatile("tilerelease");
+  ReleaseTiles();
   _mm_setcsr(control);
 }
 
@@ -281,38 +229,19 @@ void RunSplit(const TileArgs* args) {
   return RunParts<kBits, kZeros, 2, 2>(args);
 }
 
-void SplitRow(const RowParts* split) {
-  const __m512i pick = _mm512_loadu_si512(split->pick);
-  const __m512i high_bits = _mm512_set1_epi32(-0x10000);
-  for (int64_t block = 0; block < split->blocks; ++block) {
-    const float* from = split->row + block * kBlockElements;
-    const __m512 a = _mm512_loadu_ps(from);
-    const __m512 b = _mm512_loadu_ps(from + 16);
-    const int64_t to = block * split->part_block;
-    _mm512_storeu_si512(split->high + to,
-                        _mm512_permutex2var_epi16(_mm512_castps_si512(a), pick,
-                                                  _mm512_castps_si512(b)));
-    if (split->low == nullptr) continue;
-    const auto rest = [high_bits](__m512 x) {
-      const __m512i high = _mm512_and_si512(_mm512_castps_si512(x), high_bits);
-      return _mm512_castps_si512(_mm512_sub_ps(x, _mm512_castsi512_ps(high)));
-    };
-    _mm512_storeu_si512(split->low + to,
-                        _mm512_permutex2var_epi16(rest(a), pick, rest(b)));
-  }
-}
-
-#define QGEMM_ROW(bits, suffix, zeros, has_zeros)                     \
-  {"w" #bits "abf16" suffix "_32x16_amx",                             \
-   kFamilyQuantABFloat16,                                             \
-   bits,                                                              \
-   has_zeros,                                                         \
-   kMostRows,                                                         \
-   RunParts<bits, zeros, 1, 1>,                                       \
-   2},                                                                \
-  {                                                                   \
-    "w" #bits "af16" suffix "_32x16_amx", kFamilyQuantAFloat16, bits, \
-        has_zeros, kMostRows, RunSplit<bits, zeros>, 1                \
+#define QGEMM_ROW(bits, suffix, zeros, has_zeros)                             \
+  {"w" #bits "abf16" suffix "_32x16_amx",                                     \
+   kFamilyQuantABFloat16,                                                     \
+   bits,                                                                      \
+   has_zeros,                                                                 \
+   kMostRows,                                                                 \
+   RunParts<bits, zeros, 1, 1>,                                               \
+   2,                                                                         \
+   kFormParts,                                                                \
+   kMostRows},                                                                \
+  {                                                                           \
+    "w" #bits "af16" suffix "_32x16_amx", kFamilyQuantAFloat16, bits,         \
+        has_zeros, kMostRows, RunSplit<bits, zeros>, 1, kFormParts, kMostRows \
   }
 
 constexpr Microkernel kRows[] = {
@@ -325,7 +254,5 @@ constexpr Microkernel kRows[] = {
 MicrokernelRows QuantA16AmxRows() {
   return {kRows, sizeof(kRows) / sizeof(kRows[0])};
 }
-
-SplitRowFunction AmxSplitRow() { return SplitRow; }
 
 }  // namespace qgemm::cpu

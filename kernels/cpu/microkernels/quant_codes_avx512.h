@@ -85,6 +85,7 @@ QGEMM_INLINE void VisitCodes(const uint8_t* codes, const Add& add) {
     for (int i = 0; i < kBlocks; ++i) {
       const uint8_t* word = codes + 64 * (i * kBits + w);
       words[i][w] = _mm512_loadu_si512(word);
+      asm("" : "+v"(words[i][w]));  // or each shift would load it anew
       _mm_prefetch(reinterpret_cast<const char*>(word) + kPrefetchBytes,
                    _MM_HINT_T0);
     }

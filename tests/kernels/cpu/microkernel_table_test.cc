@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ bool TakesBFloat16(const Microkernel& kernel) {
 bool TakesFloat16(const Microkernel& kernel) {
   return kernel.family == kFamilyQuantAFloat16;
 }
+
+bool TakesQ8(const Microkernel& kernel) { return kernel.family == kFamilyW4A8; }
 
 int LeastRows(const Microkernel& kernel) {
   return kernel.least_rows == 0 ? kernel.mr : kernel.least_rows;
@@ -102,10 +105,10 @@ class Tile {
     args.sums = sums.data();
     std::vector<uint16_t> parts;
     std::vector<float> packed;
-    if (kernel.group > 0) {
+    if (kernel.form == kFormPacked) {
       packed = PackRows(kernel.group, first_row, rows, args);
-    } else if (kernel.least_rows > 0) {
-      parts = Split(first_row, rows, split, args);
+    } else if (kernel.form == kFormParts) {
+      parts = Split(kernel, first_row, rows, split, args);
     }
     kernel.run(&args);
     for (int i = 0; i < kernel.tiles * rows; ++i) {
@@ -166,7 +169,8 @@ class Tile {
   }
 
   // Rows as the kernel reads them in parts; points `args` at them.
-  std::vector<uint16_t> Split(int first_row, int rows, SplitRowFunction split,
+  std::vector<uint16_t> Split(const Microkernel& kernel, int first_row,
+                              int rows, SplitRowFunction split,
                               TileArgs& args) const {
     uint16_t pick[kBlockElements];
     for (int k = 0; k < kBlockElements; ++k) {
@@ -174,23 +178,47 @@ class Tile {
       pick[2 * place.pair + place.half] = static_cast<uint16_t>(2 * k + 1);
     }
     args.rows = rows;
-    args.part_rows = rows <= 16 ? rows : 32;
+    args.part_rows = 2 * rows <= kernel.group ? rows : kernel.group;
     const int64_t low_offset = args.part_rows * kBlockElements;
     args.part_block = low_offset * (TakesFloat16(kernel_) ? 2 : 1);
-    std::vector<uint16_t> parts(blocks_ * args.part_block);
+    if (TakesQ8(kernel_)) args.part_block += args.part_rows * 2;
+    const int64_t groups = (rows + args.part_rows - 1) / args.part_rows;
+    std::vector<uint16_t> parts(groups * blocks_ * args.part_block);
     for (int r = 0; r < rows; ++r) {
-      uint16_t* high = parts.data() + r * kBlockElements;
+      const int64_t in_group = r % args.part_rows;
+      uint16_t* group =
+          parts.data() + r / args.part_rows * blocks_ * args.part_block;
+      uint16_t* high = group + in_group * kBlockElements;
+      const std::vector<float> floats = FloatsOf(first_row + r);
       const RowParts row = {
-          a_.data() + (first_row + r) * blocks_ * kBlockElements,
-          blocks_,
-          pick,
-          args.part_block,
-          high,
-          TakesFloat16(kernel_) ? high + low_offset : nullptr};
+          floats.data(), blocks_,
+          pick,          args.part_block,
+          high,          TakesFloat16(kernel_) ? high + low_offset : nullptr};
       split(&row);
+      for (int64_t block = 0; TakesQ8(kernel_) && block < blocks_; ++block) {
+        const float d8 = d8_[(first_row + r) * blocks_ + block];
+        std::memcpy(group + block * args.part_block + low_offset + 2 * in_group,
+                    &d8, sizeof(d8));
+      }
     }
     args.parts = parts.data();
     return parts;
+  }
+
+  // The activations or the integers of a row, whichever are split.
+  std::vector<float> FloatsOf(int row) const {
+    const int64_t columns = blocks_ * kBlockElements;
+    std::vector<float> floats(columns);
+    for (int64_t k = 0; k < columns; ++k) {
+      floats[k] = TakesQ8(kernel_) ? q8_[row * columns + StoredAt(k)]
+                                   : a_[row * columns + k];
+    }
+    return floats;
+  }
+
+  // Position of column k in a row of q8.
+  static int64_t StoredAt(int64_t k) {
+    return k / 8 * 8 + k % 8 / 2 + k % 2 * 4;
   }
 
   // Rows in groups as the kernel reads them; points `args` at them. What pads
@@ -283,9 +311,8 @@ class Tile {
         unit * LoadScale(scale_type_, &scales_[group * SizeOf(scale_type_)]);
     const int code = codes_[lane * columns + k];
     if (kernel_.family == kFamilyW4A8) {
-      const int64_t stored = k / 8 * 8 + k % 8 / 2 + k % 2 * 4;
       return scale * d8_[row * blocks_ + block] * (code - 8) *
-             q8_[row * columns + stored];
+             q8_[row * columns + StoredAt(k)];
     }
     const double zero = kernel_.zeros ? zeros_[group] * kZeroUnit : 0;
     return scale * a * (double{table_[code]} - zero);
@@ -309,7 +336,7 @@ class MicrokernelTableTest : public testing::TestWithParam<CpuIsa> {
   // Row counts to try: small ones, the most, and those around a tile's 16.
   std::vector<int> SomeRows(const Microkernel& kernel) const {
     std::vector<int> counts;
-    for (const int rows : {1, 2, 3, 8, 15, 16, 17, 31, 32, 61, 64}) {
+    for (const int rows : {1, 2, 3, 8, 15, 16, 17, 31, 32, 61, 64, 81, 256}) {
       if (rows >= LeastRows(kernel) && rows <= kernel.mr) {
         counts.push_back(rows);
       }
@@ -410,6 +437,9 @@ TEST_P(MicrokernelTableTest, ChoosesTheWidestThatFits) {
 
 TEST_P(MicrokernelTableTest, TilesTakeAllRowsFromTheirLeastOn) {
   if (GetParam() != CpuIsa::kAmx) GTEST_SKIP() << "this set has no tiles";
+  const MicrokernelChoice integers = Choose(table_, {kFamilyW4A8, 4, false});
+  EXPECT_EQ(integers.by_rows[30]->mr, 8);
+  EXPECT_EQ(integers.by_rows[31]->mr, kMaxMr);
   const MicrokernelChoice choice =
       Choose(table_, {kFamilyQuantABFloat16, 4, false});
   EXPECT_EQ(choice.by_rows[0]->mr, 1);
@@ -429,14 +459,17 @@ TEST_P(MicrokernelTableTest, HasEveryFamilyAndWidth) {
   EXPECT_FALSE(Choose(table_, {kFamilyBFloat16}).empty());
 }
 
-TEST_P(MicrokernelTableTest, HasTilesOfEveryWidthOrOfNone) {
+TEST_P(MicrokernelTableTest, Has16BitFamiliesOfEveryWidthOrOfNone) {
   const bool has_tiles = GetParam() == CpuIsa::kAmx;
-  EXPECT_EQ(table_.split_row != nullptr, has_tiles);
+  const bool has_pairs = GetParam() == CpuIsa::kAvx512Bf16;
+  EXPECT_EQ(table_.split_row != nullptr, has_tiles || has_pairs);
   for (const int family : {kFamilyQuantABFloat16, kFamilyQuantAFloat16}) {
+    const bool has = family == kFamilyQuantABFloat16 && has_pairs;
     for (int bits = 2; bits <= 5; ++bits) {
-      EXPECT_EQ(Choose(table_, {family, bits, false}).empty(), !has_tiles);
+      EXPECT_EQ(Choose(table_, {family, bits, false}).empty(),
+                !has_tiles && !has);
     }
-    EXPECT_EQ(Choose(table_, {family, 4, true}).empty(), !has_tiles);
+    EXPECT_EQ(Choose(table_, {family, 4, true}).empty(), !has_tiles && !has);
   }
 }
 

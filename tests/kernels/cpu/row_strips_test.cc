@@ -17,9 +17,10 @@ void Nothing(const TileArgs*) {}
 // Single rows and fours of one family, tiles of another.
 MicrokernelTable SmallTable() {
   MicrokernelTable table;
-  table.rows = {{"base_4", kFamilyQuantA32, 4, 0, 4, Nothing},
-                {"base_1", kFamilyQuantA32, 4, 0, 1, Nothing},
-                {"tile", kFamilyQuantAFloat16, 4, 0, kMaxMr, Nothing, 1}};
+  table.rows = {
+      {"base_4", kFamilyQuantA32, 4, 0, 4, Nothing},
+      {"base_1", kFamilyQuantA32, 4, 0, 1, Nothing},
+      {"tile", kFamilyQuantAFloat16, 4, 0, kMaxMr, Nothing, 1, kFormParts}};
   return table;
 }
 
@@ -57,7 +58,7 @@ TEST_F(RowStripsTest, FewRowsTakeTheBaseWidestFirst) {
 
 TEST_F(RowStripsTest, ManyRowsTakeTilesAndTheRestOfATile) {
   EXPECT_EQ(Cut({kMaxMr + 3}),
-            (std::vector<std::string>{"0+64 tile", "64+3 tile"}));
+            (std::vector<std::string>{"0+256 tile", "256+3 tile"}));
 }
 
 TEST_F(RowStripsTest, NeighboursChangeNoFamily) {
