@@ -16,7 +16,7 @@
 
 namespace qgemm {
 
-// What the answers of one target take of late, from the publishing of a
+// Time that the answers of one target take of late, from the publishing of a
 // request to its end. Thread-safe.
 class AnswerEstimate {
  public:

@@ -130,7 +130,7 @@ void LaneReaper::Run() {
 
 LaneReaper::Expected LaneReaper::LookAhead() {
   Expected next;
-  // Who does not look for answers need not be awake before them.
+  // A thread that does not look for answers need not be awake before them.
   if (spin_ <= absl::ZeroDuration()) return next;
   bool any = false;
   MutexLock lock(&mutex_);

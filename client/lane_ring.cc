@@ -123,7 +123,7 @@ LaneRing::WaitEnd LaneRing::Wait(LaneSlot slot, absl::Time deadline,
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   ObservedWait wait;
-  // Who does not look for the answer need not be awake before it.
+  // A thread that does not look for the answer need not be awake before it.
   if (spin_ > absl::ZeroDuration()) {
     wait.slept_until =
         std::min(estimate->sleep_until(), deadline - absl::Now());

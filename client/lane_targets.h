@@ -56,7 +56,7 @@ class OpenLaneTarget {
   uint64_t c_row() const {
     return is_program() ? opened_.output_row_bytes : opened_.n;
   }
-  // Of its calls, whatever their rows: the shortest count.
+  // Times of its calls, whatever their rows: the shortest count.
   AnswerEstimate& answers() const { return answers_; }
 
  private:

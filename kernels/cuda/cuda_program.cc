@@ -18,6 +18,8 @@ namespace qgemm::cuda {
 namespace {
 
 constexpr int64_t kConstantAlignment = 64;
+// Device memory for the values of a pass, unless one row needs more.
+constexpr int64_t kPassBytes = int64_t{256} << 20;
 
 uint64_t NextSerial() {
   static std::atomic<uint64_t> last{0};
@@ -170,6 +172,14 @@ absl::Status CudaProgram::UploadConstants() {
         "copy a program's constant to the GPU"));
   }
   return stream.Synchronize();
+}
+
+// Whole tiles of cuBLASLt and the prefill kernel where they fit.
+int64_t CudaProgram::pass_rows() const {
+  const int64_t row_bytes = DeviceRowBytes(program(), layout_);
+  const int64_t fitting = kPassBytes / std::max<int64_t>(1, row_bytes);
+  if (fitting >= kPaddedRows) return fitting / kPaddedRows * kPaddedRows;
+  return std::max<int64_t>(1, fitting);
 }
 
 }  // namespace qgemm::cuda

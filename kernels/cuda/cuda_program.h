@@ -50,6 +50,8 @@ class CudaProgram final : public CompiledProgram {
   // A number that no other program of the process has.
   uint64_t serial() const { return serial_; }
 
+  // Rows whose values are in device memory at one time, at most; 1 or more.
+  int64_t pass_rows() const;
   // True if kernels can move its rows (program_rows.h).
   bool is_moved_by_kernels() const { return is_moved_by_kernels_; }
   // Rows of the longest request of a batch that may be recorded and launched

@@ -3,7 +3,6 @@
 #include "kernels/cuda/program_launcher.h"
 
 #include <algorithm>
-#include <new>
 #include <tuple>
 #include <utility>
 
@@ -14,16 +13,6 @@
 
 namespace qgemm::cuda {
 namespace {
-
-// Device memory for the values of a pass, unless one row needs more.
-constexpr int64_t kPassBytes = int64_t{256} << 20;
-// Whole tiles of cuBLASLt and the prefill kernel where they fit.
-int64_t PassRows(const CudaProgram& program) {
-  const int64_t row_bytes = DeviceRowBytes(program.program(), program.layout());
-  const int64_t fitting = kPassBytes / std::max<int64_t>(1, row_bytes);
-  if (fitting >= kPaddedRows) return fitting / kPaddedRows * kPaddedRows;
-  return std::max<int64_t>(1, fitting);
-}
 
 int CounterCount(const CudaProgram& program) {
   return static_cast<int>(program.fused_steps().size()) * kGroupCounters;
@@ -36,7 +25,7 @@ bool KernelsMove(const CudaProgram& program, int64_t rows) {
              kMaxMovedBytes;
 }
 
-// Where a batch of one whole request lies.
+// The place of a batch of one whole request.
 RequestPlace PlaceOf(const ProgramBatch& batch,
                      absl::Span<const RowPiece> pieces) {
   if (pieces.size() != 1) return {};
@@ -51,7 +40,7 @@ absl::Status ProgramLauncher::Enqueue(const ProgramBatch& batch,
                                       const LaunchEnvironment& environment) {
   program_ = static_cast<const CudaProgram*>(batch.program.get());
   layout_ = &program_->layout();
-  passes_.Make(batch.segments, PassRows(*program_));
+  passes_.Make(batch.segments, program_->pass_rows());
   const auto pass_of = [&](const RowPass& pass) {
     return Pass{batch, environment,
                 passes_.pieces().subspan(pass.first, pass.count), pass.rows};
@@ -120,20 +109,16 @@ absl::Status ProgramLauncher::ReserveFor(int64_t rows,
 }
 
 absl::Status ProgramLauncher::FillTable(const Pass& pass, int64_t rows) {
-  if (table_.data() == nullptr) {
-    ASSIGN_OR_RETURN(device_table_, DeviceBuffer::Allocate(sizeof(RowTable)));
-    ASSIGN_OR_RETURN(table_, PinnedBuffer::Allocate(sizeof(RowTable)));
-    new (table_.data()) RowTable();
-  }
-  auto* const table = reinterpret_cast<RowTable*>(table_.data());
+  RETURN_IF_ERROR(tables_.Reserve());
+  HostRow* const rows_of_table = tables_.rows();
   for (const RowPiece& piece : pass.pieces) {
     const ProgramSegment& segment = pass.batch.segments[piece.segment];
     for (int64_t i = 0; i < piece.rows; ++i) {
-      table->rows[piece.row + i] = {segment.inputs, segment.outputs, segment.m,
-                                    piece.number + i};
+      rows_of_table[piece.row + i] = {segment.inputs, segment.outputs,
+                                      segment.m, piece.number + i};
     }
   }
-  std::fill(table->rows + pass.rows, table->rows + rows, HostRow());
+  std::fill(rows_of_table + pass.rows, rows_of_table + rows, HostRow());
   return absl::OkStatus();
 }
 
@@ -174,18 +159,10 @@ absl::Status ProgramLauncher::EnqueueRecorded(const Pass& pass, int64_t rows) {
 absl::Status ProgramLauncher::EnqueueByKernels(
     const LaunchEnvironment& environment, int64_t rows,
     const RequestPlace& place) {
-  auto* const table = reinterpret_cast<RowTable*>(device_table_.data());
   const bool fuses = layout_ == &program_->fused_layout();
-  BatchBeginArgs begin;
-  if (place.m > 0) {
-    begin.request = {place.inputs, place.outputs, place.m, 0};
-  } else {
-    begin.host_table = reinterpret_cast<const RowTable*>(table_.data());
-  }
-  begin.table = table;
+  BatchBeginArgs begin = tables_.BeginAt(place, end_.progress());
   begin.counters = reinterpret_cast<unsigned*>(counters_.data());
   begin.counter_count = fuses ? CounterCount(*program_) : 0;
-  begin.progress = end_.progress();
   RETURN_IF_ERROR(
       ToStatus(LaunchGatherProgramRows(Moved(ValuePlace::Memory::kInputs), rows,
                                        begin, stream_),
@@ -193,7 +170,8 @@ absl::Status ProgramLauncher::EnqueueByKernels(
   RETURN_IF_ERROR(fuses ? EnqueueFusedSteps(environment, rows)
                         : EnqueueSteps(environment, rows));
   RETURN_IF_ERROR(ToStatus(
-      LaunchScatterProgramRows(Moved(ValuePlace::Memory::kOutputs), rows, table,
+      LaunchScatterProgramRows(Moved(ValuePlace::Memory::kOutputs), rows,
+                               tables_.device(),
                                {end_.progress(), end_.stamps()}, stream_),
       "scatter a program's outputs"));
   return absl::OkStatus();

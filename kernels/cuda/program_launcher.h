@@ -28,6 +28,7 @@
 #include "kernels/cuda/plan/program_plan.h"
 #include "kernels/cuda/plan/recording_cache.h"
 #include "kernels/cuda/plan/recurring_places.h"
+#include "kernels/cuda/row_tables.h"
 #include "kernels/cuda/runtime/buffers.h"
 #include "kernels/cuda/runtime/graph.h"
 #include "kernels/programs/program_runner.h"
@@ -123,9 +124,8 @@ class ProgramLauncher {
   std::vector<RowSegment> segments_;
   std::vector<int64_t> segment_rows_;  // where each begins
   DeviceBuffer gemm_scratch_;
-  PinnedBuffer table_;         // a RowTable
-  DeviceBuffer device_table_;  // another
-  DeviceBuffer counters_;      // of recorded batches' groups
+  RowTables tables_;
+  DeviceBuffer counters_;  // of recorded batches' groups
   RecordingCache<RecordedKey, RecordedBatch> recorded_{kMaxRecordings};
 };
 

@@ -5,7 +5,6 @@
 #include "kernels/cuda/recorded_gemms.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -17,7 +16,7 @@ namespace qgemm::cuda {
 namespace {
 
 // Bytes of the activations and results of a batch that is recorded, at most.
-// Where rows lie in new places, the GPU reads from a table in host memory where
+// If rows lie in new places, the GPU reads from a table in host memory where
 // they are, and only then the rows, which takes 3 to 5 us more. On an H100: 1
 // row of 4096x4096 25 us instead of 28, 64 rows of 8192x8192, 2 MiB, 94 instead
 // of 90.
@@ -31,7 +30,7 @@ int64_t RoomOf(const PlannedLaunch& launch, const BatchShape& shape) {
   return may ? RecordedRows(launch.rows) : 0;
 }
 
-// Where a batch of one request lies.
+// The place of a batch of one request.
 RequestPlace PlaceOf(const GemmBatch& batch) {
   if (batch.segments.size() != 1) return {};
   const RowSegment& segment = batch.segments[0];
@@ -108,45 +107,31 @@ absl::StatusOr<Graph> RecordedGemms::Record(
 }
 
 absl::Status RecordedGemms::Reserve(const LaunchPlan& plan) {
-  if (table_.data() == nullptr) {
-    ASSIGN_OR_RETURN(device_table_, DeviceBuffer::Allocate(sizeof(RowTable)));
-    ASSIGN_OR_RETURN(table_, PinnedBuffer::Allocate(sizeof(RowTable)));
-    new (table_.data()) RowTable();
-  }
+  RETURN_IF_ERROR(tables_.Reserve());
   if (plan.scratch_bytes() <= scratch_.size_bytes()) return absl::OkStatus();
   entries_.ForEach([](Entry& entry) { entry.graph.reset(); });
   return cuda::Reserve(plan.scratch_bytes(), scratch_);
 }
 
 void RecordedGemms::FillTable(const GemmBatch& batch, int64_t room) {
-  auto* const table = reinterpret_cast<RowTable*>(table_.data());
-  HostRow* row = table->rows;
+  HostRow* row = tables_.rows();
   for (const RowSegment& segment : batch.segments) {
     for (int64_t number = 0; number < segment.rows; ++number) {
       *row++ = {segment.a, segment.c, segment.rows, number};
     }
   }
-  std::fill(row, table->rows + room, HostRow());
+  std::fill(row, tables_.rows() + room, HostRow());
 }
 
 absl::Status RecordedGemms::EnqueueKernels(
     const GemmJob& job, const PlannedLaunch& launch, const RequestPlace& place,
     const LaunchEnvironment& environment) {
-  auto* const table = reinterpret_cast<RowTable*>(device_table_.data());
   uint8_t* const scratch = scratch_.data();
-  BatchBeginArgs begin;
-  if (place.m > 0) {
-    begin.request = {place.inputs, place.outputs, place.m, 0};
-  } else {
-    begin.host_table = reinterpret_cast<const RowTable*>(table_.data());
-  }
-  begin.table = table;
-  begin.progress = end_.progress();
-  RETURN_IF_ERROR(
-      ToStatus(LaunchGatherProgramRows(
-                   RowsAt(scratch + launch.a_offset, job.shape.a_row_bytes),
-                   launch.rows, begin, stream_),
-               "gather activations"));
+  RETURN_IF_ERROR(ToStatus(
+      LaunchGatherProgramRows(
+          RowsAt(scratch + launch.a_offset, job.shape.a_row_bytes), launch.rows,
+          tables_.BeginAt(place, end_.progress()), stream_),
+      "gather activations"));
   const LaunchMemory memory = {
       scratch + launch.a_offset, scratch + launch.rounded_offset,
       scratch + launch.prepared_offset, scratch + launch.c_offset};
@@ -155,7 +140,7 @@ absl::Status RecordedGemms::EnqueueKernels(
   return ToStatus(
       LaunchScatterProgramRows(
           RowsAt(scratch + launch.c_offset, job.shape.c_row_bytes), launch.rows,
-          table, {end_.progress(), end_.stamps()}, stream_),
+          tables_.device(), {end_.progress(), end_.stamps()}, stream_),
       "scatter results");
 }
 

@@ -24,6 +24,7 @@
 #include "kernels/cuda/plan/launch_plan.h"
 #include "kernels/cuda/plan/recording_cache.h"
 #include "kernels/cuda/plan/recurring_places.h"
+#include "kernels/cuda/row_tables.h"
 #include "kernels/cuda/runtime/buffers.h"
 #include "kernels/cuda/runtime/graph.h"
 #include "kernels/matrix/backend.h"
@@ -90,8 +91,7 @@ class RecordedGemms {
   LaunchPlan plan_;
   std::vector<RowSegment> rows_;  // of a recording
   DeviceBuffer scratch_;
-  PinnedBuffer table_;         // a RowTable
-  DeviceBuffer device_table_;  // another
+  RowTables tables_;
   RecordingCache<Key, Entry> entries_{kMax};
 };
 

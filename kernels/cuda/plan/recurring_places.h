@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the host has the rows of a batch of one request. Clients decode from
-// and to the same memory again and again: a recording may have its addresses
-// as parameters, and the GPU then need not read them from the host first.
+// Places at which the host has the rows of batches of one request. Clients
+// decode from and to the same memory again and again: a recording may have its
+// addresses as parameters, and the GPU then need not read them from the host
+// first.
 
 #ifndef QGEMM_KERNELS_CUDA_PLAN_RECURRING_PLACES_H_
 #define QGEMM_KERNELS_CUDA_PLAN_RECURRING_PLACES_H_
