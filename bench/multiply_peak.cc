@@ -155,7 +155,7 @@ std::optional<MultiplyPeaks> MeasureMultiplyPeaks(cpu::CpuIsa isa,
     peaks.splits_fp16 = true;
     constexpr double kTileProducts = 16 * 16 * 32;
     peaks.bf16_gflops =
-        BestRate(pool, TilesOfAmx, 4 * kTileProducts * (kRounds / 16));
+        BestRate(pool, TilesOfAmx, 4 * kTileProducts * kRounds / 16);
   }
   return peaks;
 }

@@ -103,6 +103,7 @@ absl::Status ProgramLauncher::ReserveFor(int64_t rows,
   }
   // Recordings have the addresses.
   recorded_.Clear();
+  placed_.Clear();
   RETURN_IF_ERROR(Reserve(counter_bytes, counters_));
   RETURN_IF_ERROR(Reserve(value_bytes, values_));
   return Reserve(scratch_bytes, gemm_scratch_);
@@ -128,9 +129,8 @@ RequestPlace ProgramLauncher::RecordedPlaceOf(const Pass& pass,
   RecordedBatch* const any = recorded_.Find(key);
   if (any == nullptr || place.m == 0 || !any->places.Observe(place)) return {};
   const RecordedKey placed = {std::get<0>(key), std::get<1>(key), place};
-  return recorded_.Find(placed) != nullptr || recorded_.HasRoom()
-             ? place
-             : RequestPlace();
+  return placed_.Find(placed) != nullptr || placed_.HasRoom() ? place
+                                                              : RequestPlace();
 }
 
 absl::Status ProgramLauncher::EnqueueRecorded(const Pass& pass, int64_t rows) {
@@ -141,13 +141,14 @@ absl::Status ProgramLauncher::EnqueueRecorded(const Pass& pass, int64_t rows) {
   const RequestPlace place = RecordedPlaceOf(pass, key);
   if (place.m == 0) RETURN_IF_ERROR(FillTable(pass, rows));
   std::get<RequestPlace>(key) = place;
-  RecordedBatch* recorded = recorded_.Find(key);
+  Recordings& recordings = place.m > 0 ? placed_ : recorded_;
+  RecordedBatch* recorded = recordings.Find(key);
   if (recorded == nullptr) {
     RecordedBatch made;
     ASSIGN_OR_RETURN(made.graph, Graph::Record(stream_, [&] {
                        return EnqueueByKernels(pass.environment, rows, place);
                      }));
-    recorded = recorded_.Add(key, std::move(made));
+    recorded = recordings.Add(key, std::move(made));
   } else {
     end_.SleepBy(&recorded->wait);
   }

@@ -51,9 +51,10 @@ class ProgramLauncher {
 
  private:
   // A model of 80 layers has 81 programs; each is recorded for up to eight
-  // numbers of rows, and, where there is room, for places. A graph of 20 nodes
-  // holds some 50 KiB.
+  // numbers of rows, and a walk's with their places while there is room. A
+  // graph of 20 nodes holds some 50 KiB of the process's heap.
   static constexpr size_t kMaxRecordings = 1024;
+  static constexpr size_t kMaxPlaced = 192;
 
   // A CudaProgram::serial(), a RecordedRows(), and where the one request of the
   // batch lies; none: where a table says.
@@ -126,7 +127,9 @@ class ProgramLauncher {
   DeviceBuffer gemm_scratch_;
   RowTables tables_;
   DeviceBuffer counters_;  // of recorded batches' groups
-  RecordingCache<RecordedKey, RecordedBatch> recorded_{kMaxRecordings};
+  using Recordings = RecordingCache<RecordedKey, RecordedBatch>;
+  Recordings recorded_{kMaxRecordings};  // without a place
+  Recordings placed_{kMaxPlaced};        // with one
 };
 
 }  // namespace qgemm::cuda

@@ -157,7 +157,7 @@ std::vector<size_t> TransitGuard::Choose(
     all_bytes += connection->bytes();
   }
   if (all_bytes < kLeastTotalBytes) return {};
-  const int64_t heap_bytes = heap_bytes_();
+  const int64_t heap_bytes = heap_bytes_() - bytes_before_;
   is_pressed_ = heap_bytes >= max_bytes_ / 4;
   if (!is_pressed_) {
     for (ConnectionTransit* const connection : connections) {

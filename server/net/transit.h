@@ -121,9 +121,12 @@ void SetTransitNotice(int event_fd);
 class TransitGuard {
  public:
   // `heap_bytes` tells what is allocated of the process's heap, where gRPC's
-  // buffers and calls are; it may take a millisecond.
+  // buffers and calls are; it may take a millisecond. What is there already is
+  // no connection's (a GPU's driver has hundreds of MiB), and does not count.
   TransitGuard(int64_t max_bytes, std::function<int64_t()> heap_bytes)
-      : max_bytes_(max_bytes), heap_bytes_(std::move(heap_bytes)) {}
+      : max_bytes_(max_bytes),
+        heap_bytes_(std::move(heap_bytes)),
+        bytes_before_(heap_bytes_()) {}
 
   // True if the heap was beyond a quarter of the limit at the last look.
   bool is_pressed() const { return is_pressed_; }
@@ -141,6 +144,7 @@ class TransitGuard {
  private:
   const int64_t max_bytes_;
   const std::function<int64_t()> heap_bytes_;
+  const int64_t bytes_before_;
   int64_t chosen_at_bytes_ = 0;
   bool is_pressed_ = false;
 };

@@ -260,7 +260,8 @@ TEST_F(TransitTest, OnlyThreadsThatPollRead) {
 // Connections that hold so many KiB, a limit of 100 MiB.
 class Holders {
  public:
-  explicit Holders(const std::vector<int64_t>& kib) : transits_(kib.size()) {
+  explicit Holders(const std::vector<int64_t>& kib, int64_t heap_mib_before = 0)
+      : transits_(kib.size()), heap_mib_(heap_mib_before) {
     for (size_t i = 0; i < kib.size(); ++i) {
       transits_[i].Begin({i, i}, /*inode=*/0);
       transits_[i].AddReceived(kib[i] << 10);
@@ -281,7 +282,7 @@ class Holders {
  private:
   std::vector<ConnectionTransit> transits_;
   std::vector<ConnectionTransit*> pointers_;
-  int64_t heap_mib_ = 0;
+  int64_t heap_mib_;
   TransitGuard guard_{100 * kMib, [this] { return heap_mib_ * kMib; }};
 };
 
@@ -289,6 +290,11 @@ TEST(TransitGuardTest, ChoosesTheHeaviestOnlyBeyondTheLimit) {
   EXPECT_THAT(Holders({}).Choose(1000), IsEmpty());
   EXPECT_THAT(Holders({300, 410, 100}).Choose(100), IsEmpty());
   EXPECT_THAT(Holders({300, 410, 100}).Choose(101), ElementsAre(1));
+}
+
+TEST(TransitGuardTest, HeapFromBeforeDoesNotCount) {
+  EXPECT_THAT(Holders({300, 410}, 400).Choose(500), IsEmpty());
+  EXPECT_THAT(Holders({300, 410}, 400).Choose(501), ElementsAre(1));
 }
 
 TEST(TransitGuardTest, ChoosesAsManyAsBringHalf) {
