@@ -17,7 +17,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN = "<!-- table: {} by tools/readme_table.py -->"
 END = "<!-- end of table -->"
 CPU_ROWS = (1, 16)  # M
-CPU_BOUND_ROWS = (1, 16, 64)
 GPU_ROWS = (1, 16, 32, 64)
 GPU_MANY_ROWS = (128, 256, 512, 1024, 4096)
 GATE_UP_70B = (8192, 28672)  # K, N
@@ -66,24 +65,27 @@ def bound_cell(result):
 def cpu_bound_lines(name, report):
     """Times of one layer beside its bounds, for a report that has them."""
     by_label = {}
+    dtypes = sorted({result["dtype"] for result in report["results"]})
     for result in report["results"]:
         label = result["format"]
         if result["mode"] != "A16":
             label += f" {result['mode']}"
+        if len(dtypes) > 1:
+            label += f" {result['dtype']}"
         by_label.setdefault(label, {})[result["m"]] = result
     first = report["results"][0]
     peaks = report["peaks"]
     bf16 = (f"bf16 {peaks['bf16_gflops']:.0f} GFLOP/s, "
             if peaks["bf16_gflops"] else "")
     yield (f"{report['device']} ({name}), {report['threads']} threads, "
-           f"{report['isa']}, {first['k']}×{first['n']}, {first['dtype']}; "
+           f"{report['isa']}, {first['k']}×{first['n']}, {' and '.join(dtypes)}; "
            f"read roof {report['roof_gbps']:.1f} GB/s, fp32 "
            f"{peaks['fp32_gflops']:.0f} GFLOP/s, {bf16}int8 "
            f"{peaks['int8_gops']:.0f} GOP/s. Microseconds a GEMM, and the "
            "share of the nearer of these bounds:")
     yield ""
-    yield from gpu_table("format", list(by_label.items()), CPU_BOUND_ROWS,
-                         bound_cell)
+    rows = sorted({result["m"] for result in report["results"]})
+    yield from gpu_table("format", list(by_label.items()), rows, bound_cell)
 
 
 def short_cpu_lines(report):
@@ -180,7 +182,8 @@ def short_gpu_lines(report):
 CPU_REPORT = "bench/results/cpu.json"
 CPU_BOUND_REPORTS = (("bench/results/cpu-zen4-avx512.json", "Zen 4"),
                      ("bench/results/cpu-zen4-avx2.json", "Zen 4"),
-                     ("bench/results/cpu-zen5-avx512bf16.json", "Zen 5"))
+                     ("bench/results/cpu-zen5-avx512bf16.json", "Zen 5"),
+                     ("bench/results/cpu-xeon-amx.json", "with AMX"))
 GPU_REPORT = "bench/results/h100.json"
 TABLES = (
     ("README.md", CPU_REPORT, short_cpu_lines),
