@@ -119,6 +119,7 @@ TEST_F(ScheduledExecutionTest, EveryRequestGetsItsOwnProduct) {
       scheduler.Enqueue(Request(number, m, doubles ? *two : *four));
     }
   }
+  dispatcher_.WaitForCompletions();
   EXPECT_EQ(answers_.failures(), 0);
   for (int64_t number = 0; number < kRequests; ++number) {
     EXPECT_EQ(answers_.Of(number), expected[number]) << "request " << number;
@@ -152,6 +153,7 @@ TEST_F(ScheduledExecutionTest, AllMemoryReturnsWhenLaunchesFail) {
       scheduler.Enqueue(Request(number, 1, *weights));
     }
   }
+  dispatcher_.WaitForCompletions();
   EXPECT_EQ(answers_.failures(), 10);
   EXPECT_EQ(backend_.leases(), 0);
   EXPECT_EQ(backend_.memory().weights_bytes, 0);
