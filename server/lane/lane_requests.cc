@@ -54,11 +54,12 @@ struct LaneRequests::Request {
   // The client by the table in force when the request came; null until then.
   std::shared_ptr<const Peer> peer;
   bool runs_program = false;
-  // Kept, once it has ended, for the thread that made it.
-  std::unique_ptr<AdmittedRequest> ended;
+  // The scheduler's request while that does not have it: kept, once it has
+  // ended, for the thread that made it, which uses it again.
+  std::unique_ptr<AdmittedRequest> admitted;
 
   void Clear() {
-    ended.reset();
+    if (admitted != nullptr) admitted->Clear();
     peer.reset();
     lane.reset();
   }
@@ -66,7 +67,12 @@ struct LaneRequests::Request {
   absl::string_view method() const {
     return runs_program ? "LaneRun" : "LaneGemm";
   }
-  // Borrows a region's memory, and keeps the lane.
+  // Borrows a region's memory.
+  static StagingLease Borrow(const LaneRegion& region, uint64_t offset,
+                             uint64_t bytes) {
+    return {region.data + offset, static_cast<int64_t>(bytes), nullptr};
+  }
+  // The same, and keeps the lane for as long as somebody may write there.
   StagingLease Lease(const LaneRegion& region, uint64_t offset,
                      uint64_t bytes) const {
     return {region.data + offset, static_cast<int64_t>(bytes),
@@ -89,8 +95,9 @@ void LaneRequests::ReleaseEnded() { requests_->Collect(); }
 void LaneRequests::Serve(absl::Span<const LaneArrival> arrivals) {
   // The thread that waits for a launch takes nothing from any lane meanwhile.
   const bool is_alone = arrivals.size() == 1 && !live_.any();
+  const absl::Time now = parts_.clock->Now();
   for (const LaneArrival& arrival : arrivals) {
-    Begin(arrival, is_alone);
+    Begin(arrival, now, is_alone);
     if (ready_.size() == kMostTogether) EnqueueReady();
   }
   EnqueueReady();
@@ -101,19 +108,21 @@ void LaneRequests::EnqueueReady() {
   ready_.clear();
 }
 
-void LaneRequests::Begin(const LaneArrival& arrival, bool is_alone) {
+void LaneRequests::Begin(const LaneArrival& arrival, absl::Time now,
+                         bool is_alone) {
   live_.Add();
   const lane::RequestEntry& entry = arrival.entry;
   Request* const request = requests_->Take();
   request->lane = arrival.lane;
   request->entry = entry;
-  request->arrival = parts_.clock->Now();
+  request->arrival = now;
   absl::StatusOr<GemmRequestBuilder> builder = Prepare(request);
   if (!builder.ok()) return End(request, builder.status(), {}, nullptr);
   GemmCaller caller;
   caller.arrival = request->arrival;
   caller.deadline = DeadlineAfter(request->arrival, entry.timeout_ns);
-  caller.cancelled = {arrival.lane, &arrival.lane->client_left()};
+  // Borrowed: the request keeps its lane until it has ended.
+  caller.cancelled = {std::shared_ptr<Lane>(), &arrival.lane->client_left()};
   caller.may_wait = is_alone;
   builder->SetCaller(
       std::move(caller),
@@ -151,20 +160,20 @@ absl::StatusOr<GemmRequestBuilder> LaneRequests::Prepare(Request* request) {
   ASSIGN_OR_RETURN(const LaneRegion c,
                    regions.Find("c_region", entry.c_region));
   RETURN_IF_ERROR(CheckEntry(entry, handle->kind, a.size_bytes, c.size_bytes));
-  ASSIGN_OR_RETURN(GemmRequestBuilder builder,
-                   Parse(*request, *handle, *request->peer));
+  ASSIGN_OR_RETURN(GemmRequestBuilder builder, Parse(request, *handle));
   RETURN_IF_ERROR(CheckResultBytes(entry.c_bytes, builder.sizes()));
-  builder.SetOperands(request->Lease(a, entry.a_offset, entry.a_bytes),
+  // Whoever keeps the result's memory keeps that of A beside it.
+  builder.SetOperands(Request::Borrow(a, entry.a_offset, entry.a_bytes),
                       request->Lease(c, entry.c_offset, entry.c_bytes));
   parts_.metrics->AddTransportBytes("lane", Direction::kReceived,
                                     builder.sizes().a_bytes);
   return builder;
 }
 
-absl::StatusOr<GemmRequestBuilder> LaneRequests::Parse(const Request& request,
-                                                       const LaneHandle& handle,
-                                                       const Peer& peer) {
-  const lane::RequestEntry& entry = request.entry;
+absl::StatusOr<GemmRequestBuilder> LaneRequests::Parse(
+    Request* request, const LaneHandle& handle) {
+  const lane::RequestEntry& entry = request->entry;
+  const Peer& peer = *request->peer;
   const auto a_bytes = static_cast<int64_t>(entry.a_bytes);
   const auto priority = static_cast<v1::Priority>(entry.priority);
   if (handle.kind == lane::HandleKind::kProgram) {
@@ -172,7 +181,8 @@ absl::StatusOr<GemmRequestBuilder> LaneRequests::Parse(const Request& request,
     run_.set_client_id(handle.client_id);
     run_.set_m(entry.m);
     run_.set_priority(priority);
-    return ParseRun(services_, run_, a_bytes, NoResultLimit(), peer);
+    return ParseRun(services_, run_, a_bytes, NoResultLimit(), peer,
+                    std::move(request->admitted));
   }
   gemm_.set_weights(handle.name);
   gemm_.set_client_id(handle.client_id);
@@ -182,7 +192,8 @@ absl::StatusOr<GemmRequestBuilder> LaneRequests::Parse(const Request& request,
   gemm_.set_c_type(static_cast<v1::FloatType>(entry.c_type));
   gemm_.set_mode(static_cast<v1::ComputeMode>(entry.mode));
   gemm_.set_rounding(static_cast<v1::FloatType>(entry.rounding));
-  return ParseGemm(services_, gemm_, a_bytes, NoResultLimit(), peer);
+  return ParseGemm(services_, gemm_, a_bytes, NoResultLimit(), peer,
+                   std::move(request->admitted));
 }
 
 LaneAnswer LaneRequests::AnswerOf(const Request& request,
@@ -229,7 +240,7 @@ void LaneRequests::End(Request* request, const absl::Status& status,
     ended->layer.reset();
   }
   WriteCompletion(*request, answer, timings.launch_requests);
-  request->ended = std::move(ended);
+  if (ended != nullptr) request->admitted = std::move(ended);
   requests_->Return(request);
   live_.Remove();
 }

@@ -77,16 +77,15 @@ class LaneRequests {
   struct Request;
 
   // Appends the request to those that are ready, or ends it.
-  void Begin(const LaneArrival& arrival, bool is_alone);
+  void Begin(const LaneArrival& arrival, absl::Time now, bool is_alone);
   void EnqueueReady();
   // OK, or what Refuse said.
   absl::Status CheckServing() const;
   // Finds the request's client and handle, checks all of it, and makes it ready
   // for the queue.
   absl::StatusOr<GemmRequestBuilder> Prepare(Request* request);
-  absl::StatusOr<GemmRequestBuilder> Parse(const Request& request,
-                                           const LaneHandle& handle,
-                                           const Peer& peer);
+  absl::StatusOr<GemmRequestBuilder> Parse(Request* request,
+                                           const LaneHandle& handle);
   // `ended` is null for a request that was refused here.
   void End(Request* request, const absl::Status& status,
            const GemmTimings& timings, std::unique_ptr<AdmittedRequest> ended);

@@ -190,12 +190,11 @@ absl::Status GemmRequestBuilder::SetClient(const Message& message,
   return absl::OkStatus();
 }
 
-absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
-                                             const v1::GemmRequest& message,
-                                             int64_t a_bytes,
-                                             const ResultLimit& result_limit,
-                                             const Peer& peer) {
-  GemmRequestBuilder builder(services);
+absl::StatusOr<GemmRequestBuilder> ParseGemm(
+    const GemmServices& services, const v1::GemmRequest& message,
+    int64_t a_bytes, const ResultLimit& result_limit, const Peer& peer,
+    std::unique_ptr<AdmittedRequest> blank) {
+  GemmRequestBuilder builder(services, std::move(blank));
   AdmittedRequest& request = *builder.request_;
   ASSIGN_OR_RETURN(request.signature, ToSignature(message));
   RETURN_IF_ERROR(builder.SetClient(message, peer));
@@ -221,12 +220,11 @@ absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
   return builder;
 }
 
-absl::StatusOr<GemmRequestBuilder> ParseRun(const GemmServices& services,
-                                            const v1::RunRequest& message,
-                                            int64_t a_bytes,
-                                            const ResultLimit& result_limit,
-                                            const Peer& peer) {
-  GemmRequestBuilder builder(services);
+absl::StatusOr<GemmRequestBuilder> ParseRun(
+    const GemmServices& services, const v1::RunRequest& message,
+    int64_t a_bytes, const ResultLimit& result_limit, const Peer& peer,
+    std::unique_ptr<AdmittedRequest> blank) {
+  GemmRequestBuilder builder(services, std::move(blank));
   AdmittedRequest& request = *builder.request_;
   RETURN_IF_ERROR(builder.SetClient(message, peer));
   ASSIGN_OR_RETURN(

@@ -12,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -144,10 +145,12 @@ class GemmRequestBuilder {
  private:
   friend absl::StatusOr<GemmRequestBuilder> ParseGemm(
       const GemmServices& services, const v1::GemmRequest& message,
-      int64_t a_bytes, const ResultLimit& result_limit, const Peer& peer);
+      int64_t a_bytes, const ResultLimit& result_limit, const Peer& peer,
+      std::unique_ptr<AdmittedRequest> blank);
   friend absl::StatusOr<GemmRequestBuilder> ParseRun(
       const GemmServices& services, const v1::RunRequest& message,
-      int64_t a_bytes, const ResultLimit& result_limit, const Peer& peer);
+      int64_t a_bytes, const ResultLimit& result_limit, const Peer& peer,
+      std::unique_ptr<AdmittedRequest> blank);
 
   // Takes over all that both messages have besides their work.
   template <typename Message>
@@ -158,8 +161,12 @@ class GemmRequestBuilder {
     return request_->weights == nullptr && request_->program == nullptr;
   }
 
-  explicit GemmRequestBuilder(const GemmServices& services)
-      : services_(&services), request_(std::make_unique<AdmittedRequest>()) {}
+  // Fills in `blank`, which is clear, or a request of its own without one.
+  GemmRequestBuilder(const GemmServices& services,
+                     std::unique_ptr<AdmittedRequest> blank)
+      : services_(&services),
+        request_(blank != nullptr ? std::move(blank)
+                                  : std::make_unique<AdmittedRequest>()) {}
 
   const GemmServices* services_ = nullptr;
   std::unique_ptr<AdmittedRequest> request_;
@@ -170,22 +177,21 @@ class GemmRequestBuilder {
 // `a_bytes` is the size of its A, which need not have come yet; `peer` is the
 // client, and one of many under its identity if the message names one. Of a
 // layer that is on the disk the backend is asked once it is in memory.
-// `services` must outlive the builder.
+// `services` must outlive the builder. `blank` is a clear request to be used
+// again, or null.
 // Errors: INVALID_ARGUMENT, NOT_FOUND (the weights), UNIMPLEMENTED (the
 // backend has no kernel for it), RESOURCE_EXHAUSTED (the result is beyond
 // `result_limit`).
-absl::StatusOr<GemmRequestBuilder> ParseGemm(const GemmServices& services,
-                                             const v1::GemmRequest& message,
-                                             int64_t a_bytes,
-                                             const ResultLimit& result_limit,
-                                             const Peer& peer);
+absl::StatusOr<GemmRequestBuilder> ParseGemm(
+    const GemmServices& services, const v1::GemmRequest& message,
+    int64_t a_bytes, const ResultLimit& result_limit, const Peer& peer,
+    std::unique_ptr<AdmittedRequest> blank);
 
 // The same for a program, whose inputs have `a_bytes`. NOT_FOUND: the program.
-absl::StatusOr<GemmRequestBuilder> ParseRun(const GemmServices& services,
-                                            const v1::RunRequest& message,
-                                            int64_t a_bytes,
-                                            const ResultLimit& result_limit,
-                                            const Peer& peer);
+absl::StatusOr<GemmRequestBuilder> ParseRun(
+    const GemmServices& services, const v1::RunRequest& message,
+    int64_t a_bytes, const ResultLimit& result_limit, const Peer& peer,
+    std::unique_ptr<AdmittedRequest> blank);
 
 }  // namespace qgemm
 

@@ -169,8 +169,9 @@ absl::StatusOr<GemmStreamCall::Arriving> GemmStreamCall::ParseRequest(
   Arriving arriving;
   ASSIGN_OR_RETURN(
       arriving.builder,
-      open.has_run() ? ParseRun(gemm, open.run(), a_bytes, result, *client_)
-                     : ParseGemm(gemm, open.gemm(), a_bytes, result, *client_));
+      open.has_run()
+          ? ParseRun(gemm, open.run(), a_bytes, result, *client_, nullptr)
+          : ParseGemm(gemm, open.gemm(), a_bytes, result, *client_, nullptr));
   RETURN_IF_ERROR(
       CheckQueueHolds(arriving.builder.sizes(), options.max_queued_bytes));
   return arriving;

@@ -49,7 +49,7 @@ class RowsHandler<Kind>::Call final : public RowsCall {
   absl::StatusOr<GemmRequestBuilder> Parse(int64_t operand_bytes,
                                            const Peer& peer) override {
     return Kind::kParse(handler_->gemm_, message_, operand_bytes,
-                        handler_->result_limit_, peer);
+                        handler_->result_limit_, peer, nullptr);
   }
 
   void AnswerRows(const GemmTimings& timings, absl::Duration total,

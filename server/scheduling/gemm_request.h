@@ -75,6 +75,17 @@ struct AdmittedRequest {
   // `done` always runs on the launch's thread. Must outlive the request.
   TaskRunner* completion_executor = nullptr;
 
+  // Makes it as new, but for the memory of its strings.
+  void Clear() {
+    std::string kept_identity = std::move(identity);
+    std::string kept_client = std::move(client);
+    *this = AdmittedRequest();
+    identity = std::move(kept_identity);
+    client = std::move(kept_client);
+    identity.clear();
+    client.clear();
+  }
+
   int64_t operand_bytes() const { return a.size_bytes() + c.size_bytes(); }
   int64_t row_multiply_adds() const {
     return program != nullptr ? program->row_multiply_adds()
