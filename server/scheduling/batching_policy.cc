@@ -167,6 +167,10 @@ int64_t RowCost(const AdmittedRequest& request) {
       CeilDiv(request.row_multiply_adds(), kRowMultiplyAdds), 1);
 }
 
+bool LaunchesAlone(const AdmittedRequest& request, BatchOrder order) {
+  return order != BatchOrder::kOldest && RowCost(request) > 1;
+}
+
 int64_t LeastLaunchCost(const AdmittedRequest& request,
                         const BatchingOptions& options, int64_t tile_rows) {
   const int64_t rows = std::min(tile_rows, MergedRows(request, options));

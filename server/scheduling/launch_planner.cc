@@ -94,6 +94,10 @@ PlannedLaunch LaunchPlanner::Next(absl::Time now,
     const std::optional<Decision> decision = Decide(now);
     if (!decision.has_value()) return {};
     const LaunchKind kind = decision->queue()->key().kind;
+    if (kind == LaunchKind::kMerged && launches_in_flight() > 0 &&
+        LaunchesAlone(*decision->start.last->request, options_.policy.order)) {
+      return {};
+    }
     TakeBatch(*decision);
     DropCancelled(dropped);
     if (batch_.empty()) continue;

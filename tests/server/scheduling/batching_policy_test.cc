@@ -321,6 +321,14 @@ TEST(RowCostTest, RowsOfAnEightBillionModelAreOrdinary) {
   EXPECT_EQ(RowCost(RequestOf(1, 65536, 65536)), 64);
 }
 
+TEST(LaunchesAloneTest, HeavyRowsDoUnderOrdersThatBringClientsTogether) {
+  const AdmittedRequest heavy = RequestOf(1, 8192, 8193);
+  EXPECT_FALSE(LaunchesAlone(heavy, BatchOrder::kOldest));
+  EXPECT_TRUE(LaunchesAlone(heavy, BatchOrder::kChase));
+  EXPECT_TRUE(LaunchesAlone(heavy, BatchOrder::kFullest));
+  EXPECT_FALSE(LaunchesAlone(RequestOf(1, 8192, 8192), BatchOrder::kFullest));
+}
+
 TEST(RowCostTest, ALaunchCostsATileOfTheRowsThatItMayHave) {
   BatchingOptions options;
   const AdmittedRequest heavy = RequestOf(1, 65536, 65536);

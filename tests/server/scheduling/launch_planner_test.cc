@@ -117,6 +117,20 @@ TEST_F(LaunchPlannerTest, WhatWaitsMeanwhileSharesTheNextLaunch) {
   EXPECT_THAT(Next(), ElementsAre(3, 4, 5));
 }
 
+TEST_F(LaunchPlannerTest, HeavyRowsWaitForOthersWhileALaunchIsInFlight) {
+  SchedulerOptions options = Batched();
+  options.policy.order = BatchOrder::kFullest;
+  Use(options);
+  weights_ = std::make_shared<Weights>(16384, 8192);
+  Add("a", 1);
+  EXPECT_THAT(Next(), ElementsAre(1));
+  Add("b", 1);
+  EXPECT_THAT(Next(), ElementsAre());
+  Add("c", 1);
+  EndLaunch();
+  EXPECT_THAT(Next(), ElementsAre(1, 1));
+}
+
 TEST_F(LaunchPlannerTest, BatchIsCutAtTilesIfMoreWaits) {
   Add("a", 1);
   Next();

@@ -39,7 +39,7 @@ class Simulation {
              const SimulatedDevice& device)
       : load_(load), device_(device), planner_(options), random_(load.seed) {
     for (int64_t i = 0; i < load.matrices; ++i) {
-      matrices_.push_back(std::make_shared<NoWeights>());
+      matrices_.push_back(std::make_shared<NoWeights>(load.row_work));
     }
     // The backlog's.
     matrices_.push_back(std::make_shared<NoWeights>(load.backlog.row_work));

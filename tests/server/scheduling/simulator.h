@@ -26,7 +26,7 @@ enum class AccessPattern {
 struct SimulatedBacklog {
   int64_t requests = 0;
   int64_t rows = 64;
-  // Work of each of its rows, in rows of the clients'.
+  // Work of each of its rows, in rows of ordinary weights.
   int64_t row_work = 1;
   int64_t client_ids = 1;  // that it takes in turn
   Priority priority = Priority::kNormal;
@@ -43,6 +43,8 @@ struct SimulatedLoad {
   // Each client is an identity of its own, or all are of one.
   bool clients_are_identities = false;
   int64_t rows = 1;  // of each of their requests
+  // Work of each row, in rows of ordinary weights.
+  int64_t row_work = 1;
   SimulatedBacklog backlog;
   // kOneMatrix.
   double requests_per_second = 0;

@@ -70,6 +70,23 @@ TEST_P(SimulatedWalkTest, FullestIsNotWorseThanOldest) {
   EXPECT_GE(fullest.requests_per_second, 0.95 * oldest.requests_per_second);
 }
 
+// Programs of a layer each, which take 80 us, whether for 64 rows or for one:
+// with two in flight a third of the clients each.
+TEST_P(SimulatedWalkTest, HeavyLaunchesHaveHalfOfTheClientsEach) {
+  SimulatedLoad load = Walk();
+  load.matrices = 33;
+  load.row_work = 4;
+  load.turnaround = absl::Microseconds(40);
+  SimulatedDevice device;
+  device.tile_rows = 64;
+  for (const BatchOrder order : {BatchOrder::kChase, BatchOrder::kFullest}) {
+    SchedulerOptions options = Ordered(order);
+    options.policy.age_cap = absl::Milliseconds(5);
+    const SimulatedRun run = Simulate(options, load, device);
+    EXPECT_GE(run.rows_per_launch, 0.45 * static_cast<double>(clients()));
+  }
+}
+
 class SimulatedRandomAccessTest : public SimulatedWalkTest {};
 
 TEST_P(SimulatedRandomAccessTest, ChaseIsNotWorseThanOldest) {
