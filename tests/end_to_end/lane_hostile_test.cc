@@ -227,7 +227,7 @@ TEST_F(HostileLaneTest, FlipsEveryFieldThatIsChecked) {
           words[field].store(legal);
         }
         // And numbers that are operands.
-        flipped->operands()[stop ? 0 : 5] ^= 0x7c;
+        reinterpret_cast<std::atomic<uint8_t>*>(flipped->operands())[5] ^= 0x7c;
       }
     });
     for (int i = 0; i < Steps() / 16; ++i) {
