@@ -56,13 +56,14 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t block = thread / kLanes % blocks;
   if (row >= args.rows.m) return;
   const In* const a = static_cast<const In*>(args.rows.a) + row * args.rows.k;
+  const A32Form form = args.rows.form;
   uint32_t words[kA32Parts][4] = {};
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     const int word = i / 2;
     const int half = i % 2;
     const int64_t column =
-        block * kA32Block + A32Column(t, word, half, args.rows.pairs);
+        block * kA32Block + A32ColumnIn(form, t, i, args.rows.pairs);
     const A32Float split =
         SplitA32(__float_as_uint(ElementOf(args.rows, a, column)));
 #pragma unroll
@@ -78,13 +79,15 @@ __global__ void __launch_bounds__(kThreads)
   for (int part = 0; part < kA32Parts; ++part) {
     const A32Place place = {static_cast<int>(row % tile_m),
                             static_cast<int>(block % kA32TileBlocks), t, part};
-    *reinterpret_cast<uint4*>(stage + A32Offset(place, tile_m)) = make_uint4(
+    *reinterpret_cast<uint4*>(stage + A32Offset(place, form)) = make_uint4(
         words[part][0], words[part][1], words[part][2], words[part][3]);
   }
 }
 
 bool IsLegal(const SplitRowsArgs& args) {
-  return args.m >= 0 && args.k >= 1 &&
+  const bool is_few = args.m <= kA32FewRows;
+  return args.m >= 0 && args.k >= 1 && (args.form == A32Form::kFew) == is_few &&
+         (args.form != A32Form::kPanels || A32TileM(args.m) == kA32BlockM) &&
          reinterpret_cast<uintptr_t>(args.out) % 16 == 0;
 }
 

@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Activations of mode A32: a float as the sum of three bf16 parts, and the
-// place of each part in device memory, fragment order of mma.m16n8k16.
+// place of each part in device memory, in the order that MMAs read.
 //
 // Rows are cut into row blocks of `tile_m` rows, the most that a block of
 // threads multiplies, columns into tiles of 128; a row block's part of a column
-// tile is a stage. Stages follow each other along K, then by row block.
+// tile is a stage. Stages follow each other along K, then by row block. A
+// stage's order (A32Form) goes by the instruction that multiplies it:
 //
-// A stage of more than kA32FewRows rows holds tiles of 8 rows, and of those, by
-// block b of 32 columns and part p (the largest first), a piece of 512 bytes:
-// 16 for lane 4 (row % 8) + t. In a stage of fewer rows a part of a row is a
-// column of the one MMA: it holds a piece for each block, in which lane
-// 4 (4 row + p) + t has 16 bytes; those of p = 3 are room that nobody sees.
+// kTiles: fragments of mma.m16n8k16. Tiles of 8 rows, and of those, by block b
+// of 32 columns and part p (the largest first), a piece of 512 bytes: 16 for
+// lane 4 (row % 8) + t.
+// kFew: the same for 2 rows, whose parts are columns of one MMA: a piece for
+// each block, in which lane 4 (4 row + p) + t has 16 bytes; those of p = 3 are
+// room that nobody sees.
+// kPanels: shared memory of wgmma, 128-byte swizzle. By half of 64 columns and
+// part, a panel of 32 rows of 128 bytes, whose eight pieces of 16 bytes stand
+// at piece ^ (row % 8). Pieces 4 (b % 2) + t are those of block b.
 //
-// A lane's 16 bytes are four operand registers, two for each of two steps of 16
-// columns, with two columns in each (A32Column). Which two depends on how the
-// weights' codes are unpacked: neighbours, or those that are 8 apart.
+// The 16 bytes of a row's part, block and t are 8 columns, of a lane in four
+// operand registers, two for each of two steps of 16 columns, or half of a
+// step. Which columns depends on how the weights' codes are unpacked: an
+// operand register has two neighbours, or two that are 8 apart.
 
 #ifndef QGEMM_KERNELS_CUDA_LAYOUT_A32_LAYOUT_H_
 #define QGEMM_KERNELS_CUDA_LAYOUT_A32_LAYOUT_H_
@@ -35,14 +41,20 @@ inline constexpr int kA32FewRows = 2;
 inline constexpr int kA32TileRows = 8;
 // Rows of a row block, at most.
 inline constexpr int kA32BlockM = 32;
-// Columns whose parts a lane has in 16 bytes: 8 of a block.
-inline constexpr int kA32Block = 32;
+inline constexpr int kA32Block = 32;  // columns
 inline constexpr int kA32TileBlocks = kTileColumns / kA32Block;
 inline constexpr int kA32PieceBytes = 32 * 16;
 // Bytes of a tile of 8 rows, and of a row in it.
 inline constexpr int kA32TileBytes =
     kA32TileBlocks * kA32Parts * kA32PieceBytes;
 inline constexpr int kA32RowBytes = kA32TileBytes / kA32TileRows;
+
+// Bytes of a panel, and of a row in it.
+inline constexpr int kA32PanelRowBytes = 128;
+inline constexpr int kA32PanelBytes = kA32BlockM * kA32PanelRowBytes;
+static_assert(2 * kA32Parts * kA32PanelBytes ==
+                  kA32BlockM / kA32TileRows * kA32TileBytes,
+              "a stage has as many bytes in panels as in tiles");
 
 // Bits of three bf16 numbers.
 struct A32Float {
@@ -89,13 +101,29 @@ QGEMM_HOST_DEVICE constexpr A32Pairs A32PairsOf(int codes) {
   return codes == kTernaryCodes ? A32Pairs::kNeighbours : A32Pairs::kEights;
 }
 
-// The column, of a block's 32, in half `half` of word `word` (0 to 3) of the 16
-// bytes of lanes with (lane % 4) = t.
+// The column, of a block's 32, in half `half` of register `word` (0 to 3) of
+// the two steps of lanes with (lane % 4) = t.
 QGEMM_HOST_DEVICE constexpr int A32Column(int t, int word, int half,
                                           A32Pairs pairs) {
   const bool eights = pairs == A32Pairs::kEights;
   return word / 2 * 16 + (eights ? half : word % 2) * 8 + 2 * t +
          (eights ? word % 2 : half);
+}
+
+enum class A32Form : uint8_t { kFew, kTiles, kPanels };
+
+// `groups` is TileLayout::groups.
+QGEMM_HOST_DEVICE constexpr A32Form A32FormOf(int tile_m, int groups) {
+  if (tile_m <= kA32FewRows) return A32Form::kFew;
+  return tile_m == kA32BlockM && groups == 1 ? A32Form::kPanels
+                                             : A32Form::kTiles;
+}
+
+// The same for element i (0 to 7) of the 16 bytes of t.
+QGEMM_HOST_DEVICE constexpr int A32ColumnIn(A32Form form, int t, int i,
+                                            A32Pairs pairs) {
+  return form == A32Form::kPanels ? A32Column(i / 2, t, i % 2, pairs)
+                                  : A32Column(t, i / 2, i % 2, pairs);
 }
 
 // Rows of a row block, where there are m in all: 2, 8, 16 or 32.
@@ -112,18 +140,22 @@ QGEMM_HOST_DEVICE constexpr int A32StageBytes(int tile_m) {
                                : tile_m / kA32TileRows * kA32TileBytes;
 }
 
-// Offset in a stage of the 16 bytes of a row's part: those of block `block`
-// and lanes with (lane % 4) = t.
+// Offset in a stage of the 16 bytes of a row's part, block and t.
 struct A32Place {
   int row;  // of the row block
   int block;
   int t;
   int part;
 };
-QGEMM_HOST_DEVICE constexpr int A32Offset(const A32Place& place, int tile_m) {
-  if (tile_m <= kA32FewRows) {
+QGEMM_HOST_DEVICE constexpr int A32Offset(const A32Place& place, A32Form form) {
+  if (form == A32Form::kFew) {
     return place.block * kA32PieceBytes +
            ((place.row * 4 + place.part) * 4 + place.t) * 16;
+  }
+  if (form == A32Form::kPanels) {
+    const int piece = place.block % 2 * 4 + place.t;
+    return (place.block / 2 * kA32Parts + place.part) * kA32PanelBytes +
+           place.row * kA32PanelRowBytes + (piece ^ place.row % 8) * 16;
   }
   return place.row / kA32TileRows * kA32TileBytes +
          (place.block * kA32Parts + place.part) * kA32PieceBytes +

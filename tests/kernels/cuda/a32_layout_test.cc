@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Activations of mode A32: parts add up to a float; each has a place, in the
-// order of the weights that it multiplies; a block's shared memory holds them.
+// order of the weights that it multiplies.
 
 #include "kernels/cuda/layout/a32_layout.h"
 
@@ -15,14 +15,21 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/layout/tile_address.h"
-#include "kernels/cuda/plan/a32_plan.h"
-#include "kernels/cuda/plan/tile_plan.h"
 #include "tests/support/seeds.h"
 
 namespace qgemm::cuda {
 namespace {
 
-constexpr int kTileMs[] = {2, 8, 16, 32};
+// Heights of row blocks and the forms that their stages have.
+struct Stage {
+  int tile_m;
+  A32Form form;
+};
+constexpr Stage kStages[] = {{2, A32Form::kFew},
+                             {8, A32Form::kTiles},
+                             {16, A32Form::kTiles},
+                             {32, A32Form::kTiles},
+                             {32, A32Form::kPanels}};
 
 float PartOf(const A32Float& split, int part) {
   return A32FloatOf(static_cast<uint32_t>(split.parts[part]) << 16);
@@ -85,31 +92,44 @@ TEST(SplitA32Test, OneOfTheFirstPartAloneIsNotFinite) {
 }
 
 TEST(A32LayoutTest, HasAPlaceForEachPart) {
-  for (const int tile_m : kTileMs) {
+  for (const auto& [tile_m, form] : kStages) {
     std::set<int> offsets;
     for (int row = 0; row < tile_m; ++row) {
       for (int block = 0; block < kA32TileBlocks; ++block) {
         for (int t = 0; t < 4; ++t) {
           for (int part = 0; part < kA32Parts; ++part) {
-            offsets.insert(A32Offset({row, block, t, part}, tile_m));
+            offsets.insert(A32Offset({row, block, t, part}, form));
           }
         }
       }
     }
     EXPECT_EQ(offsets.size(), tile_m * kA32TileBlocks * 4u * kA32Parts);
-    EXPECT_EQ(*offsets.begin() % 16, 0);
+    EXPECT_GE(*offsets.begin(), 0);
     EXPECT_LE(*offsets.rbegin() + 16, A32StageBytes(tile_m));
     for (const int offset : offsets) EXPECT_EQ(offset % 16, 0);
   }
-  for (const A32Pairs pairs : {A32Pairs::kNeighbours, A32Pairs::kEights}) {
-    std::set<int> columns;
-    for (int i = 0; i < 32; ++i) {
-      columns.insert(A32Column(i / 8, i / 2 % 4, i % 2, pairs));
+}
+
+TEST(A32LayoutTest, HasAPlaceForEachColumn) {
+  for (const A32Form form : {A32Form::kTiles, A32Form::kPanels}) {
+    for (const A32Pairs pairs : {A32Pairs::kNeighbours, A32Pairs::kEights}) {
+      std::set<int> columns;
+      for (int i = 0; i < 32; ++i) {
+        columns.insert(A32ColumnIn(form, i / 8, i % 8, pairs));
+      }
+      EXPECT_EQ(columns.size(), 32u);
+      EXPECT_EQ(*columns.begin(), 0);
+      EXPECT_EQ(*columns.rbegin(), 31);
     }
-    EXPECT_EQ(columns.size(), 32u);
-    EXPECT_EQ(*columns.begin(), 0);
-    EXPECT_EQ(*columns.rbegin(), 31);
   }
+}
+
+TEST(A32LayoutTest, HasPanelsInTallBlocksOfLayersWithoutGroups) {
+  EXPECT_EQ(A32FormOf(2, 1), A32Form::kFew);
+  EXPECT_EQ(A32FormOf(16, 1), A32Form::kTiles);
+  EXPECT_EQ(A32FormOf(32, 1), A32Form::kPanels);
+  EXPECT_EQ(A32FormOf(32, 2), A32Form::kTiles);
+  EXPECT_EQ(A32FormOf(2, 4), A32Form::kFew);
 }
 
 TEST(A32LayoutTest, RowBlocksFollowEachOther) {
@@ -133,7 +153,6 @@ TEST(A32LayoutTest, RowBlocksFollowEachOther) {
 class A32TileTest : public testing::TestWithParam<int> {
  protected:
   static constexpr int kLanes = 32;
-  using Fragment = std::array<std::array<int, 2>, 4>;  // registers, halves
 
   void SetUp() override {
     for (auto& row : codes_) {
@@ -168,22 +187,28 @@ class A32TileTest : public testing::TestWithParam<int> {
     return value;
   }
 
-  // The A operand of a step of a block: codes of 4 bits, numbers of ternary
-  // ones (decode.cuh has the shift).
-  Fragment Weights(int lane, int block, int step) const {
-    Fragment a;
-    const LaneHalf owner = {lane, block / 2};
-    for (int r = 0; r < 4; ++r) {
+  using WeightRows = std::array<std::array<int, 16>, kTileRows>;
+
+  // The A operand of a step of a block, by 16 of K, from lanes' registers:
+  // codes of 4 bits, numbers of ternary ones (decode.cuh has the shift).
+  WeightRows Weights(int block, int step) const {
+    WeightRows a;
+    for (int i = 0; i < kLanes * 4; ++i) {
+      const int lane = i / 4;
+      const int r = i % 4;
+      int* const pair = &a[lane / 4 + r % 2 * 8][r / 2 * 8 + lane % 4 * 2];
+      const LaneHalf owner = {lane, block / 2};
       if (GetParam() == kTernaryCodes) {
         const uint32_t kept = Word(owner, block % 2) << (14 - 8 * step - 2 * r);
         for (int half = 0; half < 2; ++half) {
-          a[r][half] = static_cast<int16_t>(kept >> 16 * half & 0xc000) >> 14;
+          pair[half] = static_cast<int16_t>(kept >> 16 * half & 0xc000) >> 14;
         }
         continue;
       }
       const uint32_t kept =
           Word(owner, 2 * (block % 2) + step) >> A32CodeShift(r) & kA32CodeMask;
-      a[r] = {static_cast<int>(kept & 0xffff), static_cast<int>(kept >> 16)};
+      pair[0] = static_cast<int>(kept & 0xffff);
+      pair[1] = static_cast<int>(kept >> 16);
     }
     return a;
   }
@@ -197,87 +222,120 @@ class A32TileTest : public testing::TestWithParam<int> {
   std::vector<uint8_t> tile_;
 };
 
-// d[row][column] += A * B as mma.m16n8k16 has its operands.
-template <typename Fragment>
-void MultiplyStep(const std::array<Fragment, 32>& a,
-                  const std::array<Fragment, 32>& b,
-                  std::array<std::array<int64_t, 8>, kTileRows>& d) {
-  int w[kTileRows][16];
-  int x[16][8];
+// Columns of an MMA by 16 of K.
+using Matrix = std::array<std::array<int, 16>, 8>;
+
+// The B operand of mma.m16n8k16 from lanes' registers, 16 bytes for two steps.
+Matrix FragmentAt(const std::vector<int>& stage, int piece, int step) {
+  Matrix b;
   for (int lane = 0; lane < 32; ++lane) {
-    const int g = lane / 4;
-    const int t = lane % 4;
-    for (int r = 0; r < 4; ++r) {
-      for (int half = 0; half < 2; ++half) {
-        w[g + r % 2 * 8][r / 2 * 8 + 2 * t + half] = a[lane][r][half];
-        if (r < 2) x[r * 8 + 2 * t + half][g] = b[lane][r][half];
-      }
+    for (int i = 0; i < 4; ++i) {
+      b[lane / 4][i / 2 * 8 + lane % 4 * 2 + i % 2] =
+          stage[(piece + lane * 16) / 2 + step * 4 + i];
     }
   }
-  for (int row = 0; row < kTileRows; ++row) {
-    for (int column = 0; column < 8; ++column) {
-      for (int k = 0; k < 16; ++k) d[row][column] += w[row][k] * x[k][column];
+  return b;
+}
+
+// Eight rows of the B operand of wgmma from a panel in the 128-byte swizzle.
+Matrix RowsOfPanel(const std::vector<int>& stage, int panel, int first_row,
+                   int step) {
+  Matrix b;
+  for (int row = 0; row < 8; ++row) {
+    for (int k = 0; k < 16; ++k) {
+      const int piece = (2 * step + k / 8) ^ row;
+      b[row][k] =
+          stage[(panel + (first_row + row) * kA32PanelRowBytes + piece * 16) /
+                    2 +
+                k % 8];
     }
   }
+  return b;
+}
+
+// The columns of one MMA: 8 rows of A and one part of each, or two rows with
+// their parts.
+struct MmaColumns {
+  Stage stage;
+  int m_tile;
+  int part;
+
+  Matrix Operand(const std::vector<int>& bytes, int block, int step) const {
+    switch (stage.form) {
+      case A32Form::kFew:
+        return FragmentAt(bytes, block * kA32PieceBytes, step);
+      case A32Form::kTiles:
+        return FragmentAt(bytes,
+                          m_tile * kA32TileBytes +
+                              (block * kA32Parts + part) * kA32PieceBytes,
+                          step);
+      case A32Form::kPanels:
+        break;
+    }
+    return RowsOfPanel(bytes, (block / 2 * kA32Parts + part) * kA32PanelBytes,
+                       m_tile * 8, block % 2 * 2 + step);
+  }
+  int RowOf(int column) const {
+    return stage.form == A32Form::kFew ? column / 4 : m_tile * 8 + column;
+  }
+  int PartOf(int column) const {
+    return stage.form == A32Form::kFew ? column % 4 : part;
+  }
+};
+
+std::vector<MmaColumns> ColumnsOf(const Stage& stage) {
+  if (stage.form == A32Form::kFew) return {{stage, 0, 0}};
+  std::vector<MmaColumns> all;
+  for (int m_tile = 0; m_tile < stage.tile_m / 8; ++m_tile) {
+    for (int part = 0; part < kA32Parts; ++part) {
+      all.push_back({stage, m_tile, part});
+    }
+  }
+  return all;
 }
 
 TEST_P(A32TileTest, OperandsMeet) {
   const A32Pairs pairs = A32PairsOf(GetParam());
-  for (const int tile_m : kTileMs) {
+  for (const Stage& stage : kStages) {
     // A number for each row, column and part, at its place.
-    std::vector<int> x(tile_m * kTileColumns * kA32Parts);
+    std::vector<int> x(stage.tile_m * kTileColumns * kA32Parts);
     for (int& value : x) value = static_cast<int>(RandomInt(-99, 99, &random_));
     const auto number = [&](int row, int column, int part) {
       return x[(row * kTileColumns + column) * kA32Parts + part];
     };
-    std::vector<int> stage(A32StageBytes(tile_m) / 2);
-    for (int row = 0; row < tile_m; ++row) {
+    std::vector<int> elements(A32StageBytes(stage.tile_m) / 2);
+    for (int row = 0; row < stage.tile_m; ++row) {
       for (int part = 0; part < kA32Parts; ++part) {
         for (int i = 0; i < kTileColumns; ++i) {
           const A32Place place = {row, i / 32, i / 8 % 4, part};
-          const int word = i / 2 % 4;
           const int column =
-              place.block * kA32Block + A32Column(place.t, word, i % 2, pairs);
-          stage[A32Offset(place, tile_m) / 2 + 2 * word + i % 2] =
+              i / 32 * 32 + A32ColumnIn(stage.form, place.t, i % 8, pairs);
+          elements[A32Offset(place, stage.form) / 2 + i % 8] =
               number(row, column, part);
         }
       }
     }
-    const bool few = tile_m <= kA32FewRows;
-    const int m_tiles = few ? 1 : tile_m / kA32TileRows;
-    const int mma_parts = few ? 1 : kA32Parts;
-    for (int m_tile = 0; m_tile < m_tiles; ++m_tile) {
-      for (int piece = 0; piece < mma_parts; ++piece) {
-        std::array<std::array<int64_t, 8>, kTileRows> d = {};
-        for (int block = 0; block < kA32TileBlocks; ++block) {
-          const int from = m_tile * kA32TileBytes +
-                           (block * mma_parts + piece) * kA32PieceBytes;
-          for (int step = 0; step < 2; ++step) {
-            std::array<Fragment, kLanes> a;
-            std::array<Fragment, kLanes> b;
-            for (int lane = 0; lane < kLanes; ++lane) {
-              a[lane] = Weights(lane, block, step);
-              for (int i = 0; i < 4; ++i) {
-                b[lane][i / 2][i % 2] =
-                    stage[(from + lane * 16) / 2 + step * 4 + i];
-              }
-            }
-            MultiplyStep(a, b, d);
+    for (const MmaColumns& columns : ColumnsOf(stage)) {
+      int64_t d[kTileRows][8] = {};
+      for (int i = 0; i < 2 * kA32TileBlocks; ++i) {
+        const WeightRows w = Weights(i / 2, i % 2);
+        const Matrix b = columns.Operand(elements, i / 2, i % 2);
+        for (int row = 0; row < kTileRows; ++row) {
+          for (int n = 0; n < 8; ++n) {
+            for (int k = 0; k < 16; ++k) d[row][n] += w[row][k] * b[n][k];
           }
         }
-        for (int n = 0; n < 8; ++n) {
-          const int part = few ? n % 4 : piece;
-          if (part == kA32Parts) continue;
-          const int row = few ? n / 4 : m_tile * kA32TileRows + n;
-          for (int w_row = 0; w_row < kTileRows; ++w_row) {
-            int64_t expected = 0;
-            for (int column = 0; column < kTileColumns; ++column) {
-              expected +=
-                  Number(codes_[w_row][column]) * number(row, column, part);
-            }
-            ASSERT_EQ(d[w_row][n], expected)
-                << "tile_m " << tile_m << ", row " << row << ", part " << part;
+      }
+      for (int n = 0; n < 8; ++n) {
+        if (columns.PartOf(n) == kA32Parts) continue;
+        for (int w_row = 0; w_row < kTileRows; ++w_row) {
+          int64_t expected = 0;
+          for (int column = 0; column < kTileColumns; ++column) {
+            expected += Number(codes_[w_row][column]) *
+                        number(columns.RowOf(n), column, columns.PartOf(n));
           }
+          ASSERT_EQ(d[w_row][n], expected)
+              << "tile_m " << stage.tile_m << ", column " << n;
         }
       }
     }
@@ -288,114 +346,6 @@ INSTANTIATE_TEST_SUITE_P(Codes, A32TileTest, testing::Values(kTernaryCodes, 4),
                          [](const testing::TestParamInfo<int>& info) {
                            return info.param == 4 ? "Int4" : "Ternary";
                          });
-
-// Tries every makeup of a block, with few and with very many stages.
-TEST(A32SmemTest, PartsLieApartWithinTheBlock) {
-  constexpr int kTileBytes = 1024 + 256 + 64;  // 4 bits, fp32 scales, zeros
-  for (const int block_bytes : {kMinBlockBytes, kMaxBlockBytes}) {
-    for (const int tile_m : kTileMs) {
-      for (const int n_tiles : {1, 2, 3, 4, 8, 9, 16}) {
-        for (const int split_k : {1, 2, 8}) {
-          // Chips with so little have no clusters.
-          if (split_k > 1 && block_bytes == kMinBlockBytes) continue;
-          for (const int stages : {1, 5, 64, 5000}) {
-            const int k_warps = n_tiles <= 4 ? 4 : n_tiles <= 8 ? 2 : 1;
-            const A32SmemShape shape = {tile_m,  n_tiles * kTileBytes,
-                                        stages,  n_tiles,
-                                        split_k, k_warps};
-            const int slots = A32Slots(shape, block_bytes, kMaxA32Slots);
-            if (slots == 0) {  // not offered
-              EXPECT_EQ(block_bytes, kMinBlockBytes);
-              continue;
-            }
-            ASSERT_GE(slots, std::min(stages, k_warps));
-            const DecodeSmemLayout plan = A32SmemLayoutOf(shape, slots);
-            const int sums = SumBytes(SumsShapeOf(shape));
-            EXPECT_EQ(plan.activations, 0);
-            EXPECT_EQ(plan.weights, slots * A32StageBytes(tile_m));
-            EXPECT_GE(plan.barriers, plan.weights + slots * shape.stage_bytes);
-            EXPECT_GE(plan.barriers, sums);
-            EXPECT_EQ(plan.barriers % 16, 0);
-            EXPECT_GE(plan.received,
-                      plan.barriers + (slots + 1) * kBarrierBytes);
-            EXPECT_EQ(plan.received % 16, 0);
-            EXPECT_EQ(plan.total - plan.received,
-                      ReceivedBytes(SumsShapeOf(shape)));
-            EXPECT_LE(plan.total, block_bytes);
-          }
-        }
-      }
-    }
-  }
-}
-
-WeightsShape ShapeOf(int bits, int64_t group_size, ScaleType scale_type) {
-  WeightsShape shape;
-  shape.n = 5000;
-  shape.k = 4096;
-  shape.bits = bits;
-  shape.group_size = group_size == 0 ? shape.k : group_size;
-  shape.scale_type = scale_type;
-  shape.ternary_codes = bits == 2;
-  return shape;
-}
-
-TEST(OffersA32Test, LayersOfWholeNumbers) {
-  DeviceTraits hopper;
-  hopper.compute_capability = 90;
-  hopper.sm_count = 132;
-  hopper.shared_bytes_per_block = 227 << 10;
-  const auto offers = [&](const WeightsShape& shape) {
-    return OffersA32(*PlanTileLayout(shape, hopper));
-  };
-  EXPECT_TRUE(offers(ShapeOf(2, 0, ScaleType::kFloat32)));
-  for (const int64_t group : {0, 32, 64, 128}) {
-    for (const ScaleType type :
-         {ScaleType::kFloat16, ScaleType::kBFloat16, ScaleType::kFloat32}) {
-      WeightsShape shape = ShapeOf(4, group, type);
-      EXPECT_TRUE(offers(shape));
-      shape.integer_codes = true;
-      shape.has_zeros = true;
-      EXPECT_TRUE(offers(shape));
-    }
-  }
-  EXPECT_FALSE(offers(ShapeOf(4, 32, ScaleType::kE4m4)));
-  EXPECT_FALSE(offers(ShapeOf(2, 32, ScaleType::kE4m4)));
-  EXPECT_FALSE(offers(ShapeOf(3, 0, ScaleType::kFloat32)));
-}
-
-// Whatever the tile config: a layer that is offered has room for every height.
-TEST(OffersA32Test, HasSlotsForEveryHeight) {
-  for (const int compute_capability : {80, 89, 90}) {
-    DeviceTraits device;
-    device.compute_capability = compute_capability;
-    device.sm_count = compute_capability == 90 ? 132 : 108;
-    device.shared_bytes_per_block = compute_capability == 90   ? 227 << 10
-                                    : compute_capability == 80 ? 163 << 10
-                                                               : 99 << 10;
-    for (const int64_t n : {1, 100, 1000, 4096, 14336, 28672}) {
-      for (const int64_t k : {32, 1000, 4096, 28672}) {
-        for (const int bits : {2, 4}) {
-          WeightsShape shape = ShapeOf(bits, 0, ScaleType::kFloat32);
-          shape.n = n;
-          shape.k = k;
-          shape.group_size = bits == 2 ? k : 32;
-          const TileLayout layout = *PlanTileLayout(shape, device);
-          if (!OffersA32(layout)) {
-            EXPECT_NE(compute_capability, 90);
-            continue;
-          }
-          for (const int tile_m : kTileMs) {
-            const A32SmemShape smem = A32ShapeOf(layout, tile_m);
-            const int slots = A32Slots(smem, layout.block_bytes, kMaxA32Slots);
-            ASSERT_GE(slots, 1);
-            EXPECT_LE(A32SmemLayoutOf(smem, slots).total, layout.block_bytes);
-          }
-        }
-      }
-    }
-  }
-}
 
 }  // namespace
 }  // namespace qgemm::cuda

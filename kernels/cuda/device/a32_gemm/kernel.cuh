@@ -7,9 +7,9 @@
 // A block owns a row block of W, a part of K and up to 32 rows of A, as one of
 // the decode kernel does of up to 64. Two warps bring stages of 128 columns
 // through a ring in shared memory; the others multiply, a row tile of W each;
-// warps of the same row tiles alternate along K. Blocks of a cluster share K
-// and send each other sums. Weights come before the kernel before this one is
-// done.
+// warps of the same row tiles alternate along K, with 32 rows of A in groups of
+// four warps that multiply together. Blocks of a cluster share K and send each
+// other sums. Weights come before the kernel before this one is done.
 //
 // The order of arithmetic depends on the layer's tile config alone, so a row's
 // bits depend neither on M nor on its neighbours.
@@ -18,23 +18,48 @@
 #define QGEMM_KERNELS_CUDA_DEVICE_A32_GEMM_KERNEL_CUH_
 
 #include <cstdint>
+#include <type_traits>
 
+#include "base/host_device.h"
 #include "kernels/cuda/device/a32_gemm/mainloop.cuh"
 #include "kernels/cuda/device/a32_gemm/weights.cuh"
+#include "kernels/cuda/device/a32_gemm/wide.cuh"
 #include "kernels/cuda/device/decode_gemm/epilogue.cuh"
 #include "kernels/cuda/device/gemm_arguments.cuh"
 #include "kernels/cuda/device/pipeline.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/device/w4a8_gemm/producer.cuh"
 #include "kernels/cuda/layout/a32_layout.h"
+#include "kernels/cuda/layout/tile_config.h"
+#include "kernels/cuda/layout/tile_layout.h"
 #include "kernels/cuda/plan/a32_plan.h"
 
 namespace qgemm::cuda {
 
-// Warps that bring stages: one the weights, one the activations.
-inline constexpr int kA32ProducerWarps = 2;
-// With those that multiply, at most.
-inline constexpr int kA32MaxThreads = (kMaxNTiles + kA32ProducerWarps) * 32;
+// True for layers of that kind of scales (A32Consumer) in blocks of that many
+// rows of A if warps multiply in groups (wide.cuh).
+QGEMM_HOST_DEVICE constexpr bool IsA32Wide(ScaleKind scale, int tile_m) {
+  return A32FormOf(tile_m, scale == ScaleKind::kRow ? 1 : 4) ==
+         A32Form::kPanels;
+}
+
+// Warps that bring stages, one the weights, one the activations; beside groups
+// of four warps two more, since a group changes its registers together.
+QGEMM_HOST_DEVICE constexpr int A32ProducerWarps(bool wide) {
+  return wide ? kGroupWarps : 2;
+}
+// Warps that multiply.
+QGEMM_HOST_DEVICE int A32ConsumerWarps(const TileConfig& config, bool wide) {
+  const int of_turn =
+      wide ? NGroups(config.n_tiles) * kGroupWarps : config.n_tiles;
+  return of_turn * config.k_warps;
+}
+static_assert(kMaxNTiles == kMaxGroups * kGroupWarps,
+              "whole groups of warps are no more than row tiles");
+// Threads of a block, at most.
+QGEMM_HOST_DEVICE constexpr int A32MaxThreads(bool wide) {
+  return (kMaxNTiles + A32ProducerWarps(wide)) * 32;
+}
 
 // The work of a block: of the decode kernel's, but for the rows of A.
 __device__ __forceinline__ BlockWork A32WorkOf(const GemmArguments& args) {
@@ -45,26 +70,31 @@ __device__ __forceinline__ BlockWork A32WorkOf(const GemmArguments& args) {
 }
 
 // The makeup of a block of threads, its work, and its shared memory.
+template <ScaleKind kScale, int kTileM>
 struct A32Block {
+  static constexpr bool kWide = IsA32Wide(kScale, kTileM);
+  static constexpr int kProducers = A32ProducerWarps(kWide) * 32;
+
   BlockWork work;
   DecodeSmemLayout smem;
   Ring ring;
   char* shared;
-  int consumers;  // threads that multiply; the warps behind bring stages
+  int turn_warps;  // warps that take a stage
+  int consumers;   // threads that multiply; those behind bring stages
 
-  __device__ __forceinline__ A32Block(const GemmArguments& args, int tile_m,
-                                      char* memory)
+  __device__ __forceinline__ A32Block(const GemmArguments& args, char* memory)
       : work(A32WorkOf(args)),
-        smem(A32SmemLayoutOf({tile_m, args.stage_bytes,
+        smem(A32SmemLayoutOf({kTileM, args.stage_bytes,
                               (args.k_tiles + args.split_k - 1) / args.split_k,
                               args.n_tiles, args.split_k, args.k_warps},
                              args.slots)),
         ring{SharedAddress(memory) + smem.barriers, args.slots},
         shared(memory),
-        consumers(args.n_tiles * args.k_warps * 32) {}
+        turn_warps(A32ConsumerWarps({args.n_tiles, 1, 1, 1}, kWide)),
+        consumers(turn_warps * args.k_warps * 32) {}
 
   __device__ __forceinline__ int threads() const {
-    return consumers + kA32ProducerWarps * 32;
+    return consumers + kProducers;
   }
   __device__ __forceinline__ int stages() const {
     return work.end - work.begin;
@@ -72,13 +102,14 @@ struct A32Block {
 };
 
 // Called by the first warp that brings stages.
-__device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
-                                              const A32Block& block) {
+template <typename Block>
+__device__ __forceinline__ void SetUpA32Barriers(const GemmArguments& args,
+                                                 const Block& block) {
   const int lane = threadIdx.x % 32;
   const Ring& ring = block.ring;
   for (int slot = lane; slot < args.slots; slot += 32) {
-    BarrierInit(ring.Full(slot), W4A8Arrivals(kA32ProducerWarps));
-    BarrierInit(ring.Empty(slot), args.n_tiles * kReleasingLanes);
+    BarrierInit(ring.Full(slot), W4A8Arrivals(2));
+    BarrierInit(ring.Empty(slot), block.turn_warps * kReleasingLanes);
   }
   if (lane == 0 && args.split_k > 1) {
     BarrierInit(ring.Full(args.slots), 1);
@@ -90,14 +121,14 @@ __device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
 }
 
 // The part of the warps that bring stages.
-template <int kTileM>
-__device__ __forceinline__ void Produce(const GemmArguments& args,
-                                        const A32Block& block) {
+template <ScaleKind kScale, int kTileM>
+__device__ __forceinline__ void ProduceA32(
+    const GemmArguments& args, const A32Block<kScale, kTileM>& block) {
   constexpr int kActivationBytes = A32StageBytes(kTileM);
   const int warp = (threadIdx.x - block.consumers) / 32;
-  if (warp == 0) SetUpBarriers(args, block);
+  if (warp == 0) SetUpA32Barriers(args, block);
   NamedBarrierArrive(kBlockBarrier, block.threads());
-  NamedBarrier(kProducersBarrier, kA32ProducerWarps * 32);
+  NamedBarrier(kProducersBarrier, block.kProducers);
   if (args.split_k > 1) ClusterArrive();
   const uint32_t shared = SharedAddress(block.shared);
   if (warp == 0) {
@@ -106,7 +137,7 @@ __device__ __forceinline__ void Produce(const GemmArguments& args,
                  shared + block.smem.weights, args.stage_bytes},
                 block.ring, block.stages(),
                 args.stage_bytes + kActivationBytes);
-  } else {
+  } else if (warp == 1) {
     const int64_t first = int64_t{blockIdx.y} * args.k_tiles + block.work.begin;
     GridDependencyWait();
     BringStages({static_cast<const uint8_t*>(args.a) + first * kActivationBytes,
@@ -117,16 +148,18 @@ __device__ __forceinline__ void Produce(const GemmArguments& args,
 
 // The part of the warps that multiply, up to the epilogue.
 template <int kCodes, ScaleKind kScale, int kTileM>
-__device__ __forceinline__ void Multiply(const A32Arguments& args,
-                                         const A32Block& block) {
+__device__ __forceinline__ void MultiplyA32(
+    const A32Arguments& args, const A32Block<kScale, kTileM>& block) {
+  using Consumer = std::conditional_t<A32Block<kScale, kTileM>::kWide,
+                                      A32WideConsumer<kCodes>,
+                                      A32Consumer<kCodes, kScale, kTileM>>;
   const GemmArguments& gemm = args.gemm;
   if (gemm.split_k > 1) ClusterArrive();
   NamedBarrier(kBlockBarrier, block.threads());
   // Taken from one lane, so that the compiler knows it for all.
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
-  const int turn = warp / gemm.n_tiles;
-  A32Consumer<kCodes, kScale, kTileM> consumer(args, block.smem, block.shared,
-                                               warp % gemm.n_tiles);
+  const int turn = warp / block.turn_warps;
+  Consumer consumer(args, block.smem, block.shared, warp % block.turn_warps);
   consumer.Run(block.ring, {turn, gemm.k_warps, block.stages()});
   NamedBarrier(kConsumersBarrier, block.consumers);
   consumer.StoreSums(reinterpret_cast<float*>(block.shared) +
@@ -135,20 +168,23 @@ __device__ __forceinline__ void Multiply(const A32Arguments& args,
 }
 
 template <int kCodes, ScaleKind kScale, int kTileM>
-__global__ void __launch_bounds__(kA32MaxThreads, 1)
+__global__ void __launch_bounds__(A32MaxThreads(IsA32Wide(kScale, kTileM)), 1)
     A32Gemm(const __grid_constant__ A32Arguments args) {
-  extern __shared__ __align__(128) char shared[];
+  extern __shared__ __align__(1024) char shared[];
+  constexpr bool kWide = IsA32Wide(kScale, kTileM);
   const GemmArguments& gemm = args.gemm;
-  const A32Block block(gemm, kTileM, shared);
+  const A32Block<kScale, kTileM> block(gemm, shared);
   LaunchDependents();
   if (static_cast<int>(threadIdx.x) >= block.consumers) {
-    Produce<kTileM>(gemm, block);
-    return;
+    if constexpr (kWide) ShrinkRegisters<24>();
+    ProduceA32(gemm, block);
+  } else {
+    if constexpr (kWide) GrowRegisters<112>();
+    MultiplyA32<kCodes>(args, block);
+    DecodeEpilogue<kTileM, StoreResults>(gemm, block.work, block.smem, shared,
+                                         {block.consumers, false}, {})
+        .Run();
   }
-  Multiply<kCodes, kScale, kTileM>(args, block);
-  DecodeEpilogue<kTileM, StoreResults>(gemm, block.work, block.smem, shared,
-                                       {block.consumers, false}, {})
-      .Run();
 }
 
 }  // namespace qgemm::cuda
