@@ -87,7 +87,6 @@ cudaError_t SplitAll(const A32Operands& operands, cudaStream_t stream) {
   args.k = weights.layout.k;
   if (weights.has_permutation) args.permutation = weights.permutation();
   args.pairs = A32PairsOf(weights.layout.codes);
-  args.form = A32FormOf(A32TileM(operands.m), weights.layout.groups);
   args.out = operands.split;
   return LaunchSplitRows(args, stream);
 }
@@ -120,7 +119,7 @@ cudaError_t LaunchA32Gemm(const A32Operands& operands, cudaStream_t stream) {
   cudaLaunchConfig_t launch = {};
   launch.gridDim = dim3(static_cast<unsigned>(config.n_blocks * config.split_k),
                         CeilDiv(operands.m, kA32BlockM));
-  const bool wide = A32FormOf(tile_m, layout.groups) == A32Form::kPanels;
+  const bool wide = A32FormOf(tile_m) == A32Form::kPanels;
   launch.blockDim =
       dim3((A32ConsumerWarps(config, wide) + A32ProducerWarps(wide)) * 32);
   launch.dynamicSmemBytes = A32SmemLayoutOf(shape, args.gemm.slots).total;

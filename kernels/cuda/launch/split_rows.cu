@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t block = thread / kLanes % blocks;
   if (row >= args.rows.m) return;
   const In* const a = static_cast<const In*>(args.rows.a) + row * args.rows.k;
-  const A32Form form = args.rows.form;
+  const A32Form form = A32FormOf(args.layout.tile_m);
   uint32_t words[kA32Parts][4] = {};
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
@@ -85,9 +85,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 bool IsLegal(const SplitRowsArgs& args) {
-  const bool is_few = args.m <= kA32FewRows;
-  return args.m >= 0 && args.k >= 1 && (args.form == A32Form::kFew) == is_few &&
-         (args.form != A32Form::kPanels || A32TileM(args.m) == kA32BlockM) &&
+  return args.m >= 0 && args.k >= 1 &&
          reinterpret_cast<uintptr_t>(args.out) % 16 == 0;
 }
 

@@ -24,8 +24,7 @@ struct SplitRowsArgs {
   int64_t k = 0;
   const int32_t* permutation = nullptr;  // device, [k], or null for none
   A32Pairs pairs = A32Pairs::kNeighbours;
-  A32Form form = A32Form::kFew;  // A32FormOf(A32TileM(m), groups)
-  uint8_t* out = nullptr;        // device, 16-byte aligned, not within a
+  uint8_t* out = nullptr;  // device, 16-byte aligned, not within a
 };
 
 // Enqueues on `stream` and returns. Starts while the kernel before runs, waits

@@ -112,11 +112,9 @@ QGEMM_HOST_DEVICE constexpr int A32Column(int t, int word, int half,
 
 enum class A32Form : uint8_t { kFew, kTiles, kPanels };
 
-// `groups` is TileLayout::groups.
-QGEMM_HOST_DEVICE constexpr A32Form A32FormOf(int tile_m, int groups) {
+QGEMM_HOST_DEVICE constexpr A32Form A32FormOf(int tile_m) {
   if (tile_m <= kA32FewRows) return A32Form::kFew;
-  return tile_m == kA32BlockM && groups == 1 ? A32Form::kPanels
-                                             : A32Form::kTiles;
+  return tile_m < kA32BlockM ? A32Form::kTiles : A32Form::kPanels;
 }
 
 // The same for element i (0 to 7) of the 16 bytes of t.

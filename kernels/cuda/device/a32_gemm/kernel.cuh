@@ -36,13 +36,6 @@
 
 namespace qgemm::cuda {
 
-// True for layers of that kind of scales (A32Consumer) in blocks of that many
-// rows of A if warps multiply in groups (wide.cuh).
-QGEMM_HOST_DEVICE constexpr bool IsA32Wide(ScaleKind scale, int tile_m) {
-  return A32FormOf(tile_m, scale == ScaleKind::kRow ? 1 : 4) ==
-         A32Form::kPanels;
-}
-
 // Warps that bring stages, one the weights, one the activations; beside groups
 // of four warps two more, since a group changes its registers together.
 QGEMM_HOST_DEVICE constexpr int A32ProducerWarps(bool wide) {
@@ -70,9 +63,10 @@ __device__ __forceinline__ BlockWork A32WorkOf(const GemmArguments& args) {
 }
 
 // The makeup of a block of threads, its work, and its shared memory.
-template <ScaleKind kScale, int kTileM>
+template <int kTileM>
 struct A32Block {
-  static constexpr bool kWide = IsA32Wide(kScale, kTileM);
+  // Warps multiply in groups (wide.cuh).
+  static constexpr bool kWide = A32FormOf(kTileM) == A32Form::kPanels;
   static constexpr int kProducers = A32ProducerWarps(kWide) * 32;
 
   BlockWork work;
@@ -121,9 +115,9 @@ __device__ __forceinline__ void SetUpA32Barriers(const GemmArguments& args,
 }
 
 // The part of the warps that bring stages.
-template <ScaleKind kScale, int kTileM>
-__device__ __forceinline__ void ProduceA32(
-    const GemmArguments& args, const A32Block<kScale, kTileM>& block) {
+template <int kTileM>
+__device__ __forceinline__ void ProduceA32(const GemmArguments& args,
+                                           const A32Block<kTileM>& block) {
   constexpr int kActivationBytes = A32StageBytes(kTileM);
   const int warp = (threadIdx.x - block.consumers) / 32;
   if (warp == 0) SetUpA32Barriers(args, block);
@@ -148,10 +142,10 @@ __device__ __forceinline__ void ProduceA32(
 
 // The part of the warps that multiply, up to the epilogue.
 template <int kCodes, ScaleKind kScale, int kTileM>
-__device__ __forceinline__ void MultiplyA32(
-    const A32Arguments& args, const A32Block<kScale, kTileM>& block) {
-  using Consumer = std::conditional_t<A32Block<kScale, kTileM>::kWide,
-                                      A32WideConsumer<kCodes>,
+__device__ __forceinline__ void MultiplyA32(const A32Arguments& args,
+                                            const A32Block<kTileM>& block) {
+  using Consumer = std::conditional_t<A32Block<kTileM>::kWide,
+                                      A32WideConsumer<kCodes, kScale>,
                                       A32Consumer<kCodes, kScale, kTileM>>;
   const GemmArguments& gemm = args.gemm;
   if (gemm.split_k > 1) ClusterArrive();
@@ -168,19 +162,19 @@ __device__ __forceinline__ void MultiplyA32(
 }
 
 template <int kCodes, ScaleKind kScale, int kTileM>
-__global__ void __launch_bounds__(A32MaxThreads(IsA32Wide(kScale, kTileM)), 1)
+__global__ void __launch_bounds__(A32MaxThreads(A32Block<kTileM>::kWide), 1)
     A32Gemm(const __grid_constant__ A32Arguments args) {
   extern __shared__ __align__(1024) char shared[];
-  constexpr bool kWide = IsA32Wide(kScale, kTileM);
+  constexpr bool kWide = A32Block<kTileM>::kWide;
   const GemmArguments& gemm = args.gemm;
-  const A32Block<kScale, kTileM> block(gemm, shared);
+  const A32Block<kTileM> block(gemm, shared);
   LaunchDependents();
   if (static_cast<int>(threadIdx.x) >= block.consumers) {
     if constexpr (kWide) ShrinkRegisters<24>();
     ProduceA32(gemm, block);
   } else {
     if constexpr (kWide) GrowRegisters<112>();
-    MultiplyA32<kCodes>(args, block);
+    MultiplyA32<kCodes, kScale>(args, block);
     DecodeEpilogue<kTileM, StoreResults>(gemm, block.work, block.smem, shared,
                                          {block.consumers, false}, {})
         .Run();

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A warp's row tile in mode A32 with 32 rows of A, where scales do not change
-// within a stage: four warps multiply together by wgmma, others by mma.sync
-// (tile_multiplier.cuh). Both have the bits of A32Consumer, since wgmma adds
-// as mma.sync does.
+// A warp's row tile in mode A32 with 32 rows of A: four warps multiply together
+// by wgmma, on chips without it each alone by mma.sync (tile_multiplier.cuh).
+// Both have the bits of A32Consumer, since wgmma adds as mma.sync does.
 
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_A32_GEMM_WIDE_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_A32_GEMM_WIDE_CUH_
@@ -21,7 +20,8 @@
 
 namespace qgemm::cuda {
 
-template <int kCodes>
+// The parameters are those of A32Consumer.
+template <int kCodes, ScaleKind kScale>
 class A32WideConsumer {
  public:
   // A warp for which there is no row tile multiplies the last for nobody.
@@ -73,60 +73,109 @@ class A32WideConsumer {
                                             const KSlice& slice) {
     RingReader reader(ring, slice);
     Operands operands[2] = {};
+    Parts parts = {};
     for (int stage = slice.first; stage < slice.stages; stage += slice.step) {
       reader.Wait();
       const A32Tile<kCodes, kZeros> tile(
           args_, shared_ + reader.slot() * args_.gemm.stage_bytes, weights_);
-      Parts parts;
+      const ActivationPanel panels =
+          panels_.At(reader.slot() * A32StageBytes(kA32BlockM));
+      if constexpr (kScale == ScaleKind::kRow) {
+        MultiplyStage(tile, panels, operands, parts);
+        const float2 scales = tile.Scales();
+        ReleaseSlot(reader.empty(), lane_);
+        AddJoined(parts, scales, sums_);
+      } else {
+        float of_stage[kSums] = {};
+        AddBlocks(tile, panels, operands[0], parts, of_stage);
+        ReleaseSlot(reader.empty(), lane_);
 #pragma unroll
-      for (auto& part : parts) {
-#pragma unroll
-        for (float& product : part) product = 0;
+        for (int i = 0; i < kSums; ++i) sums_[i] += of_stage[i];
       }
-      MultiplyStage(tile, panels_.At(reader.slot() * A32StageBytes(kA32BlockM)),
-                    operands, parts);
-      const float2 scales = tile.Scales();
-      ReleaseSlot(reader.empty(), lane_);
       reader.Next();
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) {
-        parts[0][i] = parts[0][i] + (parts[1][i] + parts[2][i]);
-      }
-      AddScaled(parts[0], scales, sums_);
     }
   }
 
-  // parts += the stage. The next block is decoded while one is multiplied;
+  // parts = the stage. A block is decoded while the one before is multiplied;
   // operands are written when the multiplication that read them is done.
   template <typename Tile>
-  __device__ __forceinline__ void MultiplyStage(const Tile& tile,
-                                                const ActivationPanel& panels,
-                                                Operands (&operands)[2],
-                                                Parts& parts) const {
+  static __device__ __forceinline__ void MultiplyStage(
+      const Tile& tile, const ActivationPanel& panels, Operands (&operands)[2],
+      Parts& parts) {
 #pragma unroll
     for (int block = 0; block < kA32TileBlocks; ++block) {
       Operands& a = operands[block & 1];
       WaitForSteps<1>();
       Pin(a);
       tile.Decode(block, a);
-      Pin(a);
-      Pin(parts);
-      BeginSteps();
-#pragma unroll
-      for (int s = 0; s < 2; ++s) {
-#pragma unroll
-        for (int part = 0; part < kA32Parts; ++part) {
-          panels.At((block / 2 * kA32Parts + part) * kA32PanelBytes)
-              .template Multiply<__nv_bfloat16, kMTiles, true>(
-                  parts[part], a[s], 2 * (block & 1) + s);
-        }
+      if (block == 0) {
+        Multiply<false>(panels, block, a, parts);
+      } else {
+        Multiply<true>(panels, block, a, parts);
       }
-      CommitSteps();
     }
     WaitForSteps<0>();
     Pin(operands[0]);
     Pin(operands[1]);
     Pin(parts);
+  }
+
+  // sums += the blocks of the stage, each scaled. There are no registers for
+  // another block's operands: other groups of warps keep the tensor cores busy.
+  template <typename Tile>
+  static __device__ __forceinline__ void AddBlocks(
+      const Tile& tile, const ActivationPanel& panels, Operands& a,
+      Parts& parts, float (&sums)[kSums]) {
+#pragma unroll
+    for (int block = 0; block < kA32TileBlocks; ++block) {
+      tile.Decode(block, a);
+      Multiply<false>(panels, block, a, parts);
+      const float2 scales = tile.template ScalesOf<kScale>(block);
+      WaitForSteps<0>();
+      Pin(a);
+      Pin(parts);
+      AddJoined(parts, scales, sums);
+    }
+  }
+
+  // Begins parts = (kAdd ? parts : 0) + block `block` of the stage.
+  template <bool kAdd>
+  static __device__ __forceinline__ void Multiply(const ActivationPanel& panels,
+                                                  int block, Operands& a,
+                                                  Parts& parts) {
+    Pin(a);
+    Pin(parts);
+    BeginSteps();
+#pragma unroll
+    for (int part = 0; part < kA32Parts; ++part) {
+      PanelOf(panels, block, part)
+          .template Multiply<__nv_bfloat16, kMTiles, kAdd>(parts[part], a[0],
+                                                           2 * (block & 1));
+    }
+#pragma unroll
+    for (int part = 0; part < kA32Parts; ++part) {
+      PanelOf(panels, block, part)
+          .template Multiply<__nv_bfloat16, kMTiles, true>(parts[part], a[1],
+                                                           2 * (block & 1) + 1);
+    }
+    CommitSteps();
+  }
+
+  static __device__ __forceinline__ ActivationPanel
+  PanelOf(const ActivationPanel& panels, int block, int part) {
+    return panels.At((block / 2 * kA32Parts + part) * kA32PanelBytes);
+  }
+
+  // sums += the parts together, scaled.
+  static __device__ __forceinline__ void AddJoined(const Parts& parts,
+                                                   float2 scales,
+                                                   float (&sums)[kSums]) {
+    float joined[kSums];
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      joined[i] = parts[0][i] + (parts[1][i] + parts[2][i]);
+    }
+    AddScaled(joined, scales, sums);
   }
 
   static __device__ __forceinline__ void Pin(Operands& a) {
