@@ -56,7 +56,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t block = thread / kLanes % blocks;
   if (row >= args.rows.m) return;
   const In* const a = static_cast<const In*>(args.rows.a) + row * args.rows.k;
-  const A32Form form = A32FormOf(args.layout.tile_m);
+  const int tile_m = args.layout.tile_m;
+  const A32Form form = A32FormOf(tile_m);
   uint32_t words[kA32Parts][4] = {};
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
@@ -74,12 +75,11 @@ __global__ void __launch_bounds__(kThreads)
   }
   uint8_t* const stage =
       args.rows.out + args.layout.StageOffset(row, block / kA32TileBlocks);
-  const int tile_m = args.layout.tile_m;
 #pragma unroll
   for (int part = 0; part < kA32Parts; ++part) {
     const A32Place place = {static_cast<int>(row % tile_m),
                             static_cast<int>(block % kA32TileBlocks), t, part};
-    *reinterpret_cast<uint4*>(stage + A32Offset(place, form)) = make_uint4(
+    *reinterpret_cast<uint4*>(stage + A32Offset(place, tile_m)) = make_uint4(
         words[part][0], words[part][1], words[part][2], words[part][3]);
   }
 }

@@ -8,15 +8,14 @@
 // tile is a stage. Stages follow each other along K, then by row block. A
 // stage's order (A32Form) goes by the instruction that multiplies it:
 //
-// kTiles: fragments of mma.m16n8k16. Tiles of 8 rows, and of those, by block b
-// of 32 columns and part p (the largest first), a piece of 512 bytes: 16 for
-// lane 4 (row % 8) + t.
+// kTile: fragments of mma.m16n8k16 for 8 rows. By block b of 32 columns and
+// part p (the largest first), a piece of 512 bytes: 16 for lane 4 row + t.
 // kFew: the same for 2 rows, whose parts are columns of one MMA: a piece for
 // each block, in which lane 4 (4 row + p) + t has 16 bytes; those of p = 3 are
 // room that nobody sees.
-// kPanels: shared memory of wgmma, 128-byte swizzle. By half of 64 columns and
-// part, a panel of 32 rows of 128 bytes, whose eight pieces of 16 bytes stand
-// at piece ^ (row % 8). Pieces 4 (b % 2) + t are those of block b.
+// kPanels: shared memory of wgmma for more rows, 128-byte swizzle. By half of
+// 64 columns and part, a panel of 128 bytes a row, whose eight pieces of 16
+// bytes stand at piece ^ (row % 8). Pieces 4 (b % 2) + t are those of block b.
 //
 // The 16 bytes of a row's part, block and t are 8 columns, of a lane in four
 // operand registers, two for each of two steps of 16 columns, or half of a
@@ -44,17 +43,14 @@ inline constexpr int kA32BlockM = 32;
 inline constexpr int kA32Block = 32;  // columns
 inline constexpr int kA32TileBlocks = kTileColumns / kA32Block;
 inline constexpr int kA32PieceBytes = 32 * 16;
-// Bytes of a tile of 8 rows, and of a row in it.
-inline constexpr int kA32TileBytes =
-    kA32TileBlocks * kA32Parts * kA32PieceBytes;
-inline constexpr int kA32RowBytes = kA32TileBytes / kA32TileRows;
-
-// Bytes of a panel, and of a row in it.
+// Bytes of a row in a stage, but of few rows.
+inline constexpr int kA32RowBytes = kA32Parts * kTileColumns * 2;
 inline constexpr int kA32PanelRowBytes = 128;
-inline constexpr int kA32PanelBytes = kA32BlockM * kA32PanelRowBytes;
-static_assert(2 * kA32Parts * kA32PanelBytes ==
-                  kA32BlockM / kA32TileRows * kA32TileBytes,
-              "a stage has as many bytes in panels as in tiles");
+static_assert(kA32TileRows * kA32RowBytes ==
+                  kA32TileBlocks * kA32Parts * kA32PieceBytes,
+              "a tile is pieces without gaps");
+static_assert(kA32RowBytes == 2 * kA32Parts * kA32PanelRowBytes,
+              "two halves of a row are panel rows without gaps");
 
 // Bits of three bf16 numbers.
 struct A32Float {
@@ -110,11 +106,17 @@ QGEMM_HOST_DEVICE constexpr int A32Column(int t, int word, int half,
          (eights ? word % 2 : half);
 }
 
-enum class A32Form : uint8_t { kFew, kTiles, kPanels };
+enum class A32Form : uint8_t { kFew, kTile, kPanels };
 
 QGEMM_HOST_DEVICE constexpr A32Form A32FormOf(int tile_m) {
-  if (tile_m <= kA32FewRows) return A32Form::kFew;
-  return tile_m < kA32BlockM ? A32Form::kTiles : A32Form::kPanels;
+  return tile_m <= kA32FewRows    ? A32Form::kFew
+         : tile_m <= kA32TileRows ? A32Form::kTile
+                                  : A32Form::kPanels;
+}
+
+// Bytes of a panel.
+QGEMM_HOST_DEVICE constexpr int A32PanelBytes(int tile_m) {
+  return tile_m * kA32PanelRowBytes;
 }
 
 // The same for element i (0 to 7) of the 16 bytes of t.
@@ -135,7 +137,7 @@ QGEMM_HOST_DEVICE constexpr int A32TileM(int64_t m) {
 
 QGEMM_HOST_DEVICE constexpr int A32StageBytes(int tile_m) {
   return tile_m <= kA32FewRows ? kA32TileBlocks * kA32PieceBytes
-                               : tile_m / kA32TileRows * kA32TileBytes;
+                               : tile_m * kA32RowBytes;
 }
 
 // Offset in a stage of the 16 bytes of a row's part, block and t.
@@ -145,19 +147,20 @@ struct A32Place {
   int t;
   int part;
 };
-QGEMM_HOST_DEVICE constexpr int A32Offset(const A32Place& place, A32Form form) {
-  if (form == A32Form::kFew) {
-    return place.block * kA32PieceBytes +
-           ((place.row * 4 + place.part) * 4 + place.t) * 16;
+QGEMM_HOST_DEVICE constexpr int A32Offset(const A32Place& place, int tile_m) {
+  switch (A32FormOf(tile_m)) {
+    case A32Form::kFew:
+      return place.block * kA32PieceBytes +
+             ((place.row * 4 + place.part) * 4 + place.t) * 16;
+    case A32Form::kTile:
+      return (place.block * kA32Parts + place.part) * kA32PieceBytes +
+             (place.row * 4 + place.t) * 16;
+    case A32Form::kPanels:
+      break;
   }
-  if (form == A32Form::kPanels) {
-    const int piece = place.block % 2 * 4 + place.t;
-    return (place.block / 2 * kA32Parts + place.part) * kA32PanelBytes +
-           place.row * kA32PanelRowBytes + (piece ^ place.row % 8) * 16;
-  }
-  return place.row / kA32TileRows * kA32TileBytes +
-         (place.block * kA32Parts + place.part) * kA32PieceBytes +
-         (place.row % kA32TileRows * 4 + place.t) * 16;
+  const int piece = place.block % 2 * 4 + place.t;
+  return (place.block / 2 * kA32Parts + place.part) * A32PanelBytes(tile_m) +
+         place.row * kA32PanelRowBytes + (piece ^ place.row % 8) * 16;
 }
 
 // Split activations of m rows and k_tiles column tiles. Rows up to the next

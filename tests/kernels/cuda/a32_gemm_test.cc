@@ -88,7 +88,7 @@ class SplitRowsTest : public A32Test {
  protected:
   // Splits `a` on the device and compares with SplitA32.
   void ExpectSplit(FloatType type, const std::vector<uint8_t>& a, int64_t m,
-                   int64_t k, A32Pairs pairs, int groups) {
+                   int64_t k, A32Pairs pairs) {
     std::vector<int32_t> permutation(k);
     std::iota(permutation.begin(), permutation.end(), 0);
     const bool permutes = RandomInt(0, 1, &random_) == 1;
@@ -110,7 +110,6 @@ class SplitRowsTest : public A32Test {
           reinterpret_cast<const int32_t*>(device_permutation.data());
     }
     args.pairs = pairs;
-    args.form = A32FormOf(layout.tile_m, groups);
     args.out = out.data();
     ASSERT_EQ(LaunchSplitRows(args, nullptr), cudaSuccess);
     const std::vector<uint8_t> split = Download(out);
@@ -118,8 +117,9 @@ class SplitRowsTest : public A32Test {
       for (int64_t i = 0; i < layout.k_tiles * kTileColumns; ++i) {
         const int in_tile = static_cast<int>(i % kTileColumns);
         const int t = in_tile / 8 % 4;
-        const int64_t column = i / kA32Block * kA32Block +
-                               A32ColumnIn(args.form, t, in_tile % 8, pairs);
+        const int64_t column =
+            i / kA32Block * kA32Block +
+            A32ColumnIn(A32FormOf(layout.tile_m), t, in_tile % 8, pairs);
         float x = 0;
         if (column < k) {
           x = LoadFloat(type,
@@ -132,7 +132,7 @@ class SplitRowsTest : public A32Test {
           uint16_t actual;
           std::memcpy(&actual,
                       &split[layout.StageOffset(row, i / kTileColumns) +
-                             A32Offset(place, args.form) + in_tile % 8 * 2],
+                             A32Offset(place, layout.tile_m) + in_tile % 8 * 2],
                       2);
           ASSERT_EQ(actual, expected.parts[part])
               << "x = " << x << ", row " << row << ", column " << column
@@ -148,8 +148,7 @@ TEST_F(SplitRowsTest, SplitsToTheBit) {
     for (const int64_t k : {1, 31, 128, 1000, 4096}) {
       for (const A32Pairs pairs : {A32Pairs::kNeighbours, A32Pairs::kEights}) {
         for (const int64_t m : {2, 7, 16, 33, 70}) {
-          ExpectSplit(type, RandomMatrix(type, m, k, &random_), m, k, pairs,
-                      RandomInt(0, 1, &random_) == 1 ? 1 : 4);
+          ExpectSplit(type, RandomMatrix(type, m, k, &random_), m, k, pairs);
         }
       }
     }
@@ -167,7 +166,7 @@ TEST_F(SplitRowsTest, SplitsAnyBits) {
                                 0x0080ffff, 0x7f7fffff, 0x7f800000, 0xff800000,
                                 0x7f800001, 0xffc00000, 0x80000000, 0x0000ffff};
   std::memcpy(a.data(), kHard, sizeof(kHard));
-  ExpectSplit(FloatType::kFloat32, a, kM, kK, A32Pairs::kEights, 4);
+  ExpectSplit(FloatType::kFloat32, a, kM, kK, A32Pairs::kEights);
 }
 
 class A32GemmTest : public A32Test {

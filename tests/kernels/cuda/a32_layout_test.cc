@@ -20,16 +20,7 @@
 namespace qgemm::cuda {
 namespace {
 
-// Heights of row blocks and the forms that their stages have.
-struct Stage {
-  int tile_m;
-  A32Form form;
-};
-constexpr Stage kStages[] = {{2, A32Form::kFew},
-                             {8, A32Form::kTiles},
-                             {16, A32Form::kTiles},
-                             {32, A32Form::kTiles},
-                             {32, A32Form::kPanels}};
+constexpr int kTileMs[] = {2, 8, 16, 32};
 
 float PartOf(const A32Float& split, int part) {
   return A32FloatOf(static_cast<uint32_t>(split.parts[part]) << 16);
@@ -92,13 +83,13 @@ TEST(SplitA32Test, OneOfTheFirstPartAloneIsNotFinite) {
 }
 
 TEST(A32LayoutTest, HasAPlaceForEachPart) {
-  for (const auto& [tile_m, form] : kStages) {
+  for (const int tile_m : kTileMs) {
     std::set<int> offsets;
     for (int row = 0; row < tile_m; ++row) {
       for (int block = 0; block < kA32TileBlocks; ++block) {
         for (int t = 0; t < 4; ++t) {
           for (int part = 0; part < kA32Parts; ++part) {
-            offsets.insert(A32Offset({row, block, t, part}, form));
+            offsets.insert(A32Offset({row, block, t, part}, tile_m));
           }
         }
       }
@@ -111,7 +102,7 @@ TEST(A32LayoutTest, HasAPlaceForEachPart) {
 }
 
 TEST(A32LayoutTest, HasAPlaceForEachColumn) {
-  for (const A32Form form : {A32Form::kTiles, A32Form::kPanels}) {
+  for (const A32Form form : {A32Form::kTile, A32Form::kPanels}) {
     for (const A32Pairs pairs : {A32Pairs::kNeighbours, A32Pairs::kEights}) {
       std::set<int> columns;
       for (int i = 0; i < 32; ++i) {
@@ -122,14 +113,6 @@ TEST(A32LayoutTest, HasAPlaceForEachColumn) {
       EXPECT_EQ(*columns.rbegin(), 31);
     }
   }
-}
-
-TEST(A32LayoutTest, HasPanelsInTallBlocksOfLayersWithoutGroups) {
-  EXPECT_EQ(A32FormOf(2, 1), A32Form::kFew);
-  EXPECT_EQ(A32FormOf(16, 1), A32Form::kTiles);
-  EXPECT_EQ(A32FormOf(32, 1), A32Form::kPanels);
-  EXPECT_EQ(A32FormOf(32, 2), A32Form::kTiles);
-  EXPECT_EQ(A32FormOf(2, 4), A32Form::kFew);
 }
 
 TEST(A32LayoutTest, RowBlocksFollowEachOther) {
@@ -256,39 +239,37 @@ Matrix RowsOfPanel(const std::vector<int>& stage, int panel, int first_row,
 // The columns of one MMA: 8 rows of A and one part of each, or two rows with
 // their parts.
 struct MmaColumns {
-  Stage stage;
+  int tile_m;
   int m_tile;
   int part;
 
-  Matrix Operand(const std::vector<int>& bytes, int block, int step) const {
-    switch (stage.form) {
+  Matrix Operand(const std::vector<int>& stage, int block, int step) const {
+    switch (A32FormOf(tile_m)) {
       case A32Form::kFew:
-        return FragmentAt(bytes, block * kA32PieceBytes, step);
-      case A32Form::kTiles:
-        return FragmentAt(bytes,
-                          m_tile * kA32TileBytes +
-                              (block * kA32Parts + part) * kA32PieceBytes,
+        return FragmentAt(stage, block * kA32PieceBytes, step);
+      case A32Form::kTile:
+        return FragmentAt(stage, (block * kA32Parts + part) * kA32PieceBytes,
                           step);
       case A32Form::kPanels:
         break;
     }
-    return RowsOfPanel(bytes, (block / 2 * kA32Parts + part) * kA32PanelBytes,
+    return RowsOfPanel(stage,
+                       (block / 2 * kA32Parts + part) * A32PanelBytes(tile_m),
                        m_tile * 8, block % 2 * 2 + step);
   }
+  bool is_few() const { return tile_m <= kA32FewRows; }
   int RowOf(int column) const {
-    return stage.form == A32Form::kFew ? column / 4 : m_tile * 8 + column;
+    return is_few() ? column / 4 : m_tile * 8 + column;
   }
-  int PartOf(int column) const {
-    return stage.form == A32Form::kFew ? column % 4 : part;
-  }
+  int PartOf(int column) const { return is_few() ? column % 4 : part; }
 };
 
-std::vector<MmaColumns> ColumnsOf(const Stage& stage) {
-  if (stage.form == A32Form::kFew) return {{stage, 0, 0}};
+std::vector<MmaColumns> ColumnsOf(int tile_m) {
+  if (tile_m <= kA32FewRows) return {{tile_m, 0, 0}};
   std::vector<MmaColumns> all;
-  for (int m_tile = 0; m_tile < stage.tile_m / 8; ++m_tile) {
+  for (int m_tile = 0; m_tile < tile_m / 8; ++m_tile) {
     for (int part = 0; part < kA32Parts; ++part) {
-      all.push_back({stage, m_tile, part});
+      all.push_back({tile_m, m_tile, part});
     }
   }
   return all;
@@ -296,26 +277,26 @@ std::vector<MmaColumns> ColumnsOf(const Stage& stage) {
 
 TEST_P(A32TileTest, OperandsMeet) {
   const A32Pairs pairs = A32PairsOf(GetParam());
-  for (const Stage& stage : kStages) {
+  for (const int tile_m : kTileMs) {
     // A number for each row, column and part, at its place.
-    std::vector<int> x(stage.tile_m * kTileColumns * kA32Parts);
+    std::vector<int> x(tile_m * kTileColumns * kA32Parts);
     for (int& value : x) value = static_cast<int>(RandomInt(-99, 99, &random_));
     const auto number = [&](int row, int column, int part) {
       return x[(row * kTileColumns + column) * kA32Parts + part];
     };
-    std::vector<int> elements(A32StageBytes(stage.tile_m) / 2);
-    for (int row = 0; row < stage.tile_m; ++row) {
+    std::vector<int> elements(A32StageBytes(tile_m) / 2);
+    for (int row = 0; row < tile_m; ++row) {
       for (int part = 0; part < kA32Parts; ++part) {
         for (int i = 0; i < kTileColumns; ++i) {
           const A32Place place = {row, i / 32, i / 8 % 4, part};
-          const int column =
-              i / 32 * 32 + A32ColumnIn(stage.form, place.t, i % 8, pairs);
-          elements[A32Offset(place, stage.form) / 2 + i % 8] =
+          const int column = i / 32 * 32 + A32ColumnIn(A32FormOf(tile_m),
+                                                       place.t, i % 8, pairs);
+          elements[A32Offset(place, tile_m) / 2 + i % 8] =
               number(row, column, part);
         }
       }
     }
-    for (const MmaColumns& columns : ColumnsOf(stage)) {
+    for (const MmaColumns& columns : ColumnsOf(tile_m)) {
       int64_t d[kTileRows][8] = {};
       for (int i = 0; i < 2 * kA32TileBlocks; ++i) {
         const WeightRows w = Weights(i / 2, i % 2);
@@ -335,7 +316,7 @@ TEST_P(A32TileTest, OperandsMeet) {
                         number(columns.RowOf(n), column, columns.PartOf(n));
           }
           ASSERT_EQ(d[w_row][n], expected)
-              << "tile_m " << stage.tile_m << ", column " << n;
+              << "tile_m " << tile_m << ", column " << n;
         }
       }
     }

@@ -41,7 +41,7 @@ TEST(A32SmemTest, PartsLieApartWithinTheBlock) {
             const int sums = SumBytes(SumsShapeOf(shape));
             // Panels stand on 1024 bytes.
             EXPECT_EQ(plan.activations, 0);
-            if (tile_m == kA32BlockM) {
+            if (A32FormOf(tile_m) == A32Form::kPanels) {
               EXPECT_EQ(A32StageBytes(tile_m) % 1024, 0);
             }
             EXPECT_EQ(plan.weights, slots * A32StageBytes(tile_m));

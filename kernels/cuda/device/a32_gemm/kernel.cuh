@@ -7,9 +7,9 @@
 // A block owns a row block of W, a part of K and up to 32 rows of A, as one of
 // the decode kernel does of up to 64. Two warps bring stages of 128 columns
 // through a ring in shared memory; the others multiply, a row tile of W each;
-// warps of the same row tiles alternate along K, with 32 rows of A in groups of
-// four warps that multiply together. Blocks of a cluster share K and send each
-// other sums. Weights come before the kernel before this one is done.
+// warps of the same row tiles alternate along K, with 16 or 32 rows of A in
+// groups of four warps that multiply together. Blocks of a cluster share K and
+// send each other sums. Weights come before the kernel before this one is done.
 //
 // The order of arithmetic depends on the layer's tile config alone, so a row's
 // bits depend neither on M nor on its neighbours.
@@ -145,7 +145,7 @@ template <int kCodes, ScaleKind kScale, int kTileM>
 __device__ __forceinline__ void MultiplyA32(const A32Arguments& args,
                                             const A32Block<kTileM>& block) {
   using Consumer = std::conditional_t<A32Block<kTileM>::kWide,
-                                      A32WideConsumer<kCodes, kScale>,
+                                      A32WideConsumer<kCodes, kScale, kTileM>,
                                       A32Consumer<kCodes, kScale, kTileM>>;
   const GemmArguments& gemm = args.gemm;
   if (gemm.split_k > 1) ClusterArrive();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A warp's row tile in mode A32: products of whole numbers and of the three
-// parts of activations, exact in the tensor cores, which add 128 columns of a
-// part, or 32 where scales change within them; all else is fp32.
+// A warp's row tile in mode A32 with up to 8 rows of A (wide.cuh has more):
+// products of whole numbers and of the three parts of activations, exact in the
+// tensor cores, which add 128 columns of a part, or 32 where scales change
+// within them; all else is fp32.
 //
 // A result's arithmetic is the same in both classes: sums of each part, then
 // first + (second + third), scaled and added, stage by stage in the order of K.
@@ -115,14 +116,11 @@ class A32Consumer {
       : args_(args),
         shared_(shared),
         lane_(KeepInRegister(threadIdx.x % 32)),
-        activations_(smem.activations + lane_ * 16),
+        activations_(KeepInRegister(smem.activations + lane_ * 16)),
         weights_(args, smem.weights, tile, lane_),
         tile_(tile) {
 #pragma unroll
-    for (auto& tile_sums : sums_) {
-#pragma unroll
-      for (float& sum : tile_sums) sum = 0;
-    }
+    for (float& sum : sums_) sum = 0;
   }
 
   // Adds the products of those stages up.
@@ -141,20 +139,16 @@ class A32Consumer {
     if (!Products::HasSums(lane_)) return;
     const int stride = SumStride(args_.gemm.n_tiles);
 #pragma unroll
-    for (int m_tile = 0; m_tile < kMTiles; ++m_tile) {
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) {
-        const int m = m_tile * kA32TileRows + Products::RowOfA(lane_, i);
-        const int row = tile_ * kTileRows + Products::RowOfTile(lane_, i);
-        all[m * stride + row] = sums_[m_tile][i];
-      }
+    for (int i = 0; i < kSums; ++i) {
+      const int row = tile_ * kTileRows + Products::RowOfTile(lane_, i);
+      all[Products::RowOfA(lane_, i) * stride + row] = sums_[i];
     }
   }
 
  private:
-  static constexpr bool kFew = kTileM <= kA32FewRows;
-  using Products = std::conditional_t<kFew, A32FewProducts, A32TileProducts>;
-  static constexpr int kMTiles = kFew ? 1 : kTileM / kA32TileRows;
+  static_assert(A32FormOf(kTileM) != A32Form::kPanels, "wide.cuh has those");
+  using Products = std::conditional_t<A32FormOf(kTileM) == A32Form::kFew,
+                                      A32FewProducts, A32TileProducts>;
   static constexpr int kSums = Products::kSums;
 
   template <bool kZeros>
@@ -181,21 +175,14 @@ class A32Consumer {
   template <typename Tile>
   __device__ __forceinline__ void AddStage(const Tile& tile,
                                            const char* activations) {
-    uint32_t a[kA32TileBlocks][2][4];
+    Products products;
 #pragma unroll
     for (int block = 0; block < kA32TileBlocks; ++block) {
-      tile.Decode(block, a[block]);
+      uint32_t a[2][4];
+      tile.Decode(block, a);
+      products.Add(block, a, activations);
     }
-    const float2 scales = tile.Scales();
-#pragma unroll
-    for (int m_tile = 0; m_tile < kMTiles; ++m_tile) {
-      Products products;
-#pragma unroll
-      for (int block = 0; block < kA32TileBlocks; ++block) {
-        products.Add(block, a[block], activations + m_tile * kA32TileBytes);
-      }
-      AddScaled(products, scales, sums_[m_tile]);
-    }
+    AddScaled(products, tile.Scales(), sums_);
   }
 
   // Adds a stage of another layer. Its products are added up by themselves
@@ -203,24 +190,18 @@ class A32Consumer {
   template <typename Tile>
   __device__ __forceinline__ void AddBlocks(const Tile& tile,
                                             const char* activations) {
-    float of_stage[kMTiles][kSums] = {};
+    float of_stage[kSums] = {};
 #pragma unroll
     for (int block = 0; block < kA32TileBlocks; ++block) {
       uint32_t a[2][4];
       tile.Decode(block, a);
       const float2 scales = tile.template ScalesOf<kScale>(block);
-#pragma unroll
-      for (int m_tile = 0; m_tile < kMTiles; ++m_tile) {
-        Products products;
-        products.Add(block, a, activations + m_tile * kA32TileBytes);
-        AddScaled(products, scales, of_stage[m_tile]);
-      }
+      Products products;
+      products.Add(block, a, activations);
+      AddScaled(products, scales, of_stage);
     }
 #pragma unroll
-    for (int m_tile = 0; m_tile < kMTiles; ++m_tile) {
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) sums_[m_tile][i] += of_stage[m_tile][i];
-    }
+    for (int i = 0; i < kSums; ++i) sums_[i] += of_stage[i];
   }
 
   // sums += products, scaled by row: `scales` are those of a lane's two.
@@ -242,7 +223,7 @@ class A32Consumer {
   const int activations_;  // the lane's place in slot 0
   const A32WeightPlace weights_;
   const int tile_;
-  float sums_[kMTiles][kSums];
+  float sums_[kSums];
 };
 
 }  // namespace qgemm::cuda

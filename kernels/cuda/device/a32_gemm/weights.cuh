@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/device/decode.cuh"
 #include "kernels/cuda/device/gemm_arguments.cuh"
+#include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/device/weight_tile.cuh"
 #include "kernels/cuda/layout/a32_layout.h"
 #include "kernels/cuda/layout/tile_layout.h"
@@ -39,7 +40,7 @@ __device__ __forceinline__ uint32_t AndOr(uint32_t word, uint32_t mask,
 }
 
 // The places of a lane's part of a row tile in slot 0, in bytes from the start
-// of shared memory.
+// of shared memory. Worked out once, not with every stage.
 struct A32WeightPlace {
   int codes;
   int scales;
@@ -52,10 +53,10 @@ struct A32WeightPlace {
     const int pair_bytes = args.scale_kind == ScaleKind::kFloat32 ? 8 : 4;
     const int first_scale = weights + gemm.n_tiles * gemm.tile_code_bytes;
     const int first_zero = first_scale + gemm.n_tiles * gemm.tile_scale_bytes;
-    codes = weights + tile * gemm.tile_code_bytes + lane * 16;
-    scales = first_scale + tile * gemm.tile_scale_bytes +
-             g * gemm.groups * pair_bytes;
-    zeros = first_zero + 2 * (tile * 8 + g) * gemm.groups;
+    codes = KeepInRegister(weights + tile * gemm.tile_code_bytes + lane * 16);
+    scales = KeepInRegister(first_scale + tile * gemm.tile_scale_bytes +
+                            g * gemm.groups * pair_bytes);
+    zeros = KeepInRegister(first_zero + 2 * (tile * 8 + g) * gemm.groups);
   }
 };
 

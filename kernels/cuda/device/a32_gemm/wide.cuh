@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A warp's row tile in mode A32 with 32 rows of A: four warps multiply together
-// by wgmma, on chips without it each alone by mma.sync (tile_multiplier.cuh).
-// Both have the bits of A32Consumer, since wgmma adds as mma.sync does.
+// A warp's row tile in mode A32 with 16 or 32 rows of A: four warps multiply
+// together by wgmma, on chips without it each alone by mma.sync
+// (tile_multiplier.cuh). Both have the bits of A32Consumer, since wgmma adds as
+// mma.sync does.
 
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_A32_GEMM_WIDE_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_A32_GEMM_WIDE_CUH_
@@ -21,7 +22,7 @@
 namespace qgemm::cuda {
 
 // The parameters are those of A32Consumer.
-template <int kCodes, ScaleKind kScale>
+template <int kCodes, ScaleKind kScale, int kTileM>
 class A32WideConsumer {
  public:
   // A warp for which there is no row tile multiplies the last for nobody.
@@ -63,8 +64,9 @@ class A32WideConsumer {
   }
 
  private:
-  static constexpr int kMTiles = kA32BlockM / 8;
+  static constexpr int kMTiles = kTileM / 8;
   static constexpr int kSums = kMTiles * 4;
+  static_assert(A32PanelBytes(kTileM) % 1024 == 0, "the swizzle's unit");
   using Operands = uint32_t[2][4];  // of a block
   using Parts = float[kA32Parts][kSums];
 
@@ -79,7 +81,7 @@ class A32WideConsumer {
       const A32Tile<kCodes, kZeros> tile(
           args_, shared_ + reader.slot() * args_.gemm.stage_bytes, weights_);
       const ActivationPanel panels =
-          panels_.At(reader.slot() * A32StageBytes(kA32BlockM));
+          panels_.At(reader.slot() * A32StageBytes(kTileM));
       if constexpr (kScale == ScaleKind::kRow) {
         MultiplyStage(tile, panels, operands, parts);
         const float2 scales = tile.Scales();
@@ -163,7 +165,7 @@ class A32WideConsumer {
 
   static __device__ __forceinline__ ActivationPanel
   PanelOf(const ActivationPanel& panels, int block, int part) {
-    return panels.At((block / 2 * kA32Parts + part) * kA32PanelBytes);
+    return panels.At((block / 2 * kA32Parts + part) * A32PanelBytes(kTileM));
   }
 
   // sums += the parts together, scaled.
