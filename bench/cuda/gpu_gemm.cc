@@ -8,9 +8,11 @@
 
 #include "base/status_macros.h"
 #include "bench/cuda/random_arena.h"
+#include "kernels/cuda/launch/a32_gemm.h"
 #include "kernels/cuda/launch/gemm.h"
 #include "kernels/cuda/launch/rows.h"
 #include "kernels/cuda/launch/w4a8_gemm.h"
+#include "kernels/cuda/layout/a32_layout.h"
 #include "kernels/cuda/layout/q8_layout.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/matrix/backend.h"
@@ -67,16 +69,29 @@ CublasGemmCall CallOf(const GemmScheme& scheme, const PlannedLaunch& launch,
   return call;
 }
 
-// All launches of mode A8 are shared ones of its only kernel.
-void PlanW4A8(const CudaWeights& weights, GemmScheme& scheme) {
-  scheme.choice = {KernelPath::kW4A8, ChoiceReason::kOnlyKernel};
+// Bytes of a row of mode A8 or A32 as the mode's kernel reads it.
+int64_t PreparedRowBytes(KernelPath path, const CudaWeights& weights) {
+  return weights.tiled().layout.k_tiles *
+         (path == KernelPath::kW4A8 ? kQ8RowBytes : kA32RowBytes);
+}
+
+bool IsOnlyKernel(KernelPath path) {
+  return path == KernelPath::kW4A8 || path == KernelPath::kA32;
+}
+
+// All launches of modes A8 and A32 are shared ones of the mode's only kernel.
+void PlanOnlyKernel(const CudaWeights& weights, GemmScheme& scheme) {
+  const KernelPath path = scheme.bench_case.mode == ComputeMode::kA8
+                              ? KernelPath::kW4A8
+                              : KernelPath::kA32;
+  scheme.choice = {path, ChoiceReason::kOnlyKernel};
   BatchShape shape = ShapeOf(scheme, weights);
-  shape.prepared_row_bytes = weights.tiled().layout.k_tiles * kQ8RowBytes;
+  shape.prepared_row_bytes = PreparedRowBytes(path, weights);
   shape.max_shared_rows = std::numeric_limits<int64_t>::max();
-  shape.shared_path = KernelPath::kW4A8;
+  shape.shared_path = path;
   LaunchPlan plan;
   const RowSegment segment = {scheme.bench_case.m, nullptr, nullptr};
-  plan.Make({&segment, 1}, shape, [](int64_t) { return KernelPath::kW4A8; });
+  plan.Make({&segment, 1}, shape, [path](int64_t) { return path; });
   scheme.launches.assign(plan.launches().begin(), plan.launches().end());
 }
 
@@ -93,8 +108,8 @@ GemmScheme GpuGemm::SchemeOf(const BenchCase& bench_case,
                              const DeviceTraits& device) {
   GemmScheme scheme;
   scheme.bench_case = bench_case;
-  if (bench_case.mode == ComputeMode::kA8) {
-    PlanW4A8(weights, scheme);
+  if (bench_case.mode != ComputeMode::kA16) {
+    PlanOnlyKernel(weights, scheme);
     return scheme;
   }
   const MatmulSignature signature = bench_case.signature();
@@ -130,10 +145,10 @@ absl::Status GpuGemm::WarmUp(const GemmScheme& scheme,
                    prepared_));
   }
   for (const PlannedLaunch& launch : scheme.launches) {
-    if (launch.path != KernelPath::kW4A8) continue;
-    RETURN_IF_ERROR(GrowBuffer(
-        launch.padded_rows * weights->tiled().layout.k_tiles * kQ8RowBytes,
-        prepared_));
+    if (!IsOnlyKernel(launch.path)) continue;
+    RETURN_IF_ERROR(
+        GrowBuffer(launch.padded_rows * PreparedRowBytes(launch.path, *weights),
+                   prepared_));
   }
   RETURN_IF_ERROR(Enqueue(scheme, weights, memory, stream));
   return ToStatus(cudaStreamSynchronize(stream), "warm up");
@@ -155,20 +170,22 @@ absl::Status GpuGemm::Prepare(const GemmScheme& scheme,
   return ToStatus(LaunchPrepareRows(args, stream), "prepare activations");
 }
 
-absl::Status GpuGemm::EnqueueW4A8(const GemmScheme& scheme,
-                                  const PlannedLaunch& launch,
-                                  const CudaWeights& weights,
-                                  const GemmMemory& memory,
-                                  cudaStream_t stream) {
+absl::Status GpuGemm::EnqueueOnlyKernel(const GemmScheme& scheme,
+                                        const PlannedLaunch& launch,
+                                        const CudaWeights& weights,
+                                        const GemmMemory& memory,
+                                        cudaStream_t stream) {
   const FloatType dtype = scheme.bench_case.dtype;
-  W4A8Operands operands;
-  operands.weights = weights.tiled();
-  operands.a = memory.a + launch.row * weights.k() * SizeOf(dtype);
-  operands.a_type = dtype;
-  operands.quantized = prepared_.data();
-  operands.c = memory.c + launch.row * weights.n() * SizeOf(dtype);
-  operands.c_type = dtype;
-  operands.m = launch.rows;
+  const uint8_t* const a = memory.a + launch.row * weights.k() * SizeOf(dtype);
+  uint8_t* const c = memory.c + launch.row * weights.n() * SizeOf(dtype);
+  if (launch.path == KernelPath::kA32) {
+    const A32Operands operands = {
+        weights.tiled(), a, dtype, prepared_.data(), c, dtype, launch.rows};
+    return ToStatus(LaunchA32Gemm(operands, stream),
+                    "launch the kernel of mode A32");
+  }
+  const W4A8Operands operands = {
+      weights.tiled(), a, dtype, prepared_.data(), c, dtype, launch.rows};
   return ToStatus(LaunchW4A8Gemm(operands, stream),
                   "launch the kernel of mode A8");
 }
@@ -181,8 +198,9 @@ absl::Status GpuGemm::Enqueue(const GemmScheme& scheme,
       OperandStride(weights->k()) * SizeOf(scheme.operand_type);
   const int64_t c_row_bytes = weights->n() * SizeOf(scheme.bench_case.dtype);
   for (const PlannedLaunch& launch : scheme.launches) {
-    if (launch.path == KernelPath::kW4A8) {
-      RETURN_IF_ERROR(EnqueueW4A8(scheme, launch, *weights, memory, stream));
+    if (IsOnlyKernel(launch.path)) {
+      RETURN_IF_ERROR(
+          EnqueueOnlyKernel(scheme, launch, *weights, memory, stream));
       continue;
     }
     if (scheme.prepares) {

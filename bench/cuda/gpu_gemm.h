@@ -73,11 +73,11 @@ class GpuGemm {
 
   absl::Status Prepare(const GemmScheme& scheme, const PlannedLaunch& launch,
                        const GemmMemory& memory, cudaStream_t stream);
-  // Quantizes and multiplies a launch of mode A8.
-  absl::Status EnqueueW4A8(const GemmScheme& scheme,
-                           const PlannedLaunch& launch,
-                           const CudaWeights& weights, const GemmMemory& memory,
-                           cudaStream_t stream);
+  // Quantizes or splits the rows of a launch of mode A8 or A32, and multiplies.
+  absl::Status EnqueueOnlyKernel(const GemmScheme& scheme,
+                                 const PlannedLaunch& launch,
+                                 const CudaWeights& weights,
+                                 const GemmMemory& memory, cudaStream_t stream);
 
   const Device device_;
   const std::unique_ptr<CublasGemm> cublas_;

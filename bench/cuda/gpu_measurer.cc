@@ -193,7 +193,8 @@ absl::Status GpuMeasurer::AddBaselines(const GemmScheme& scheme, uint8_t* c,
   // Few rows are bound by memory, whatever the clocks.
   const int64_t launches = bench_case.m > kMaxFusedRows ? result.copies : 1;
   ASSIGN_OR_RETURN(result.cublas, cublas_->Dense(bench_case, launches, c));
-  if (bench_case.format == "ternary" && bench_case.m <= kMaxFusedRows) {
+  if (bench_case.mode == ComputeMode::kA32 ||
+      (bench_case.format == "ternary" && bench_case.m <= kMaxFusedRows)) {
     ASSIGN_OR_RETURN(result.cublas_fp32, cublas_->DenseInFp32(bench_case));
   }
   if (bench_case.m <= kMaxFusedRows || bench_case.format == "dense" ||

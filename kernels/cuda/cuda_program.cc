@@ -148,7 +148,8 @@ void CudaProgram::MakeJobs(const LaunchEnvironment& environment) {
         std::max(read_ahead_bytes_, kPaddedRows * shape.a_row_bytes);
     shape.a_row_bytes = 0;
     if (environment.cublas == nullptr ||
-        shape.shared_path == KernelPath::kW4A8) {
+        shape.shared_path == KernelPath::kW4A8 ||
+        shape.shared_path == KernelPath::kA32) {
       shape.c_row_bytes = 0;
     }
   }

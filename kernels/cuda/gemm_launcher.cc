@@ -3,15 +3,19 @@
 #include "kernels/cuda/gemm_launcher.h"
 
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "kernels/cuda/launch/a32_gemm.h"
 #include "kernels/cuda/launch/gemm.h"
 #include "kernels/cuda/launch/rows.h"
 #include "kernels/cuda/launch/w4a8_gemm.h"
+#include "kernels/cuda/layout/a32_layout.h"
 #include "kernels/cuda/layout/q8_layout.h"
+#include "kernels/cuda/plan/a32_plan.h"
 #include "kernels/cuda/plan/n_chunk_plan.h"
 #include "kernels/cuda/plan/w4a8_plan.h"
 #include "kernels/cuda/runtime/cuda_status.h"
@@ -85,25 +89,82 @@ absl::Status MultiplyInIntegers(const GemmJob& job, const PlannedLaunch& launch,
                   "launch the kernel of mode A8");
 }
 
+// Splits the launch's rows into parts, and multiplies those.
+absl::Status MultiplyParts(const GemmJob& job, const PlannedLaunch& launch,
+                           const LaunchMemory& memory, cudaStream_t stream) {
+  A32Operands operands;
+  operands.weights = job.weights->tiled();
+  operands.a = memory.a;
+  operands.a_type = job.a_type;
+  operands.split = memory.prepared;
+  operands.c = memory.c;
+  operands.c_type = job.c_type;
+  operands.m = launch.rows;
+  return ToStatus(LaunchA32Gemm(operands, stream),
+                  "launch the kernel of mode A32");
+}
+
+// True if codes of 4 bits are the numbers that the kernel of mode A32 takes
+// them for.
+bool CodesAreNumbers(const CudaWeights& weights) {
+  const TiledWeights& tiled = weights.tiled();
+  if (tiled.layout.codes != 4) return true;
+  float number = tiled.layout.has_zeros ? 0 : -8;
+  for (const float value : weights.codebook()) {
+    if (value != number * tiled.zero_unit) return false;
+    number += 1;
+  }
+  return true;
+}
+
+bool OffersA32(const CudaWeights& weights) {
+  return !weights.shape().dense && weights.shape().integer_codes &&
+         OffersA32(weights.tiled().layout) && CodesAreNumbers(weights);
+}
+
 bool OffersA8(const CudaWeights& weights) {
   return !weights.shape().dense && weights.shape().supports_a8 &&
          !weights.shape().has_permutation && OffersW4A8(weights.tiled().layout);
 }
 
-// The job of mode A8, whose rows have the same bits whatever their number: all
-// requests share launches.
-GemmJob MakeIntegerJob(std::shared_ptr<const CudaWeights> weights,
-                       const MatmulSignature& signature) {
+bool Offers(const CudaWeights& weights, ComputeMode mode) {
+  switch (mode) {
+    case ComputeMode::kA16:
+      return true;
+    case ComputeMode::kA8:
+      return OffersA8(weights);
+    case ComputeMode::kA32:
+      return OffersA32(weights);
+  }
+  return false;
+}
+
+std::string OfferedModes(const CudaWeights& weights) {
+  std::string modes;
+  for (const ComputeMode mode :
+       {ComputeMode::kA16, ComputeMode::kA8, ComputeMode::kA32}) {
+    if (!Offers(weights, mode)) continue;
+    absl::StrAppend(&modes, modes.empty() ? "" : ", ", Name(mode));
+  }
+  return modes;
+}
+
+// The job of mode A8 or A32, whose rows have the same bits whatever their
+// number: all requests share launches.
+GemmJob MakeOnlyKernelJob(std::shared_ptr<const CudaWeights> weights,
+                          const MatmulSignature& signature) {
+  const bool is_a8 = signature.mode == ComputeMode::kA8;
   GemmJob job;
-  job.mode = ComputeMode::kA8;
+  job.mode = signature.mode;
   job.a_type = signature.a_type;
   job.c_type = signature.c_type;
   job.layer = weights->layer_shape(/*needs_fp32_sums=*/false);
   job.shape.a_row_bytes = weights->k() * SizeOf(job.a_type);
-  job.shape.prepared_row_bytes = weights->tiled().layout.k_tiles * kQ8RowBytes;
+  job.shape.prepared_row_bytes =
+      weights->tiled().layout.k_tiles * (is_a8 ? kQ8RowBytes : kA32RowBytes);
   job.shape.c_row_bytes = weights->n() * SizeOf(job.c_type);
   job.shape.max_shared_rows = std::numeric_limits<int64_t>::max();
-  job.shape.shared_path = KernelPath::kW4A8;
+  job.shape.shared_path = is_a8 ? KernelPath::kW4A8 : KernelPath::kA32;
   job.weights = std::move(weights);
   return job;
 }
@@ -112,13 +173,11 @@ GemmJob MakeIntegerJob(std::shared_ptr<const CudaWeights> weights,
 
 absl::Status CheckSignature(const CudaWeights& weights,
                             const MatmulSignature& signature) {
-  const bool offers_a8 = OffersA8(weights);
-  if (signature.mode == ComputeMode::kA32 ||
-      (signature.mode == ComputeMode::kA8 && !offers_a8)) {
+  if (!Offers(weights, signature.mode)) {
     return absl::UnimplementedError(absl::StrCat(
         "mode ", Name(signature.mode),
         " has no kernel for these weights; the cuda backend offers ",
-        offers_a8 ? "A16, A8" : "A16"));
+        OfferedModes(weights)));
   }
   return CheckRounding(signature);
 }
@@ -127,8 +186,8 @@ absl::Status CheckSignature(const CudaWeights& weights,
 GemmJob MakeGemmJob(std::shared_ptr<const CudaWeights> weights,
                     const MatmulSignature& signature,
                     const LaunchEnvironment& environment) {
-  if (signature.mode == ComputeMode::kA8) {
-    return MakeIntegerJob(std::move(weights), signature);
+  if (signature.mode != ComputeMode::kA16) {
+    return MakeOnlyKernelJob(std::move(weights), signature);
   }
   GemmJob job;
   const bool rounds = signature.a_type == FloatType::kFloat32;
@@ -163,6 +222,9 @@ absl::Status EnqueueGemm(const GemmJob& job, const PlannedLaunch& launch,
                          CublasScratch& cublas_scratch, cudaStream_t stream) {
   if (launch.path == KernelPath::kW4A8) {
     return MultiplyInIntegers(job, launch, memory, stream);
+  }
+  if (launch.path == KernelPath::kA32) {
+    return MultiplyParts(job, launch, memory, stream);
   }
   const uint8_t* a = memory.a;
   if (job.shape.prepared_row_bytes > 0) {

@@ -25,7 +25,7 @@ constexpr int64_t kMaxRecordedBytes = int64_t{512} << 10;
 // Rows of the recording that runs the launch; 0: none does.
 int64_t RoomOf(const PlannedLaunch& launch, const BatchShape& shape) {
   const int64_t row_bytes = shape.a_row_bytes + shape.c_row_bytes;
-  const bool may = launch.shared && launch.path == KernelPath::kDecode &&
+  const bool may = launch.shared && launch.path != KernelPath::kCublas &&
                    launch.rows * row_bytes <= kMaxRecordedBytes;
   return may ? RecordedRows(launch.rows) : 0;
 }
@@ -50,8 +50,8 @@ absl::StatusOr<bool> RecordedGemms::Enqueue(
     const LaunchEnvironment& environment) {
   const int64_t room = RoomOf(launch, job.shape);
   if (room == 0) return false;
-  Key key = {job.weights.get(), job.a_type, job.c_type,
-             job.rounded_type,  room,       RequestPlace()};
+  Key key = {job.weights.get(), job.mode, job.a_type,    job.c_type,
+             job.rounded_type,  room,     RequestPlace()};
   Entry* entry = Find(key);
   if (entry == nullptr) entry = Add(key, job);
   if (entry->batches < kBatchesBefore) {

@@ -55,10 +55,10 @@ class RecordedGemms {
                                const LaunchEnvironment& environment);
 
  private:
-  // Weights, types of A and C, rounding, rows that there is room for, and where
-  // the one request of the batch lies; none: where a table says.
-  using Key = std::tuple<const CudaWeights*, FloatType, FloatType, FloatType,
-                         int64_t, RequestPlace>;
+  // Weights, mode, types of A and C, rounding, rows that there is room for, and
+  // where the one request of the batch lies; none: where a table says.
+  using Key = std::tuple<const CudaWeights*, ComputeMode, FloatType, FloatType,
+                         FloatType, int64_t, RequestPlace>;
   struct Entry {
     // Expired: the address is another layer's, or nobody's.
     std::weak_ptr<const CudaWeights> weights;

@@ -84,6 +84,7 @@ class FakeMeasurer final : public Measurer {
       case cuda::KernelPath::kPrefill:
       case cuda::KernelPath::kAuto:
       case cuda::KernelPath::kW4A8:
+      case cuda::KernelPath::kA32:
         return absl::InternalError("no path that is compared");
     }
     return result;

@@ -81,6 +81,18 @@ TEST(GemmSchemeTest, ModeA8HasOneKernelForAnyNumberOfRows) {
   EXPECT_EQ(RowsOf(scheme), 600);
 }
 
+TEST(GemmSchemeTest, ModeA32HasOneKernelForAnyNumberOfRows) {
+  BenchCase one = Case(600, KernelPath::kCublas);
+  one.format = "ternary";
+  one.dtype = FloatType::kFloat32;
+  one.mode = ComputeMode::kA32;
+  const auto scheme = GpuGemm::SchemeOf(one, Layer(false), kH100);
+  EXPECT_EQ(scheme.choice.path, KernelPath::kA32);
+  EXPECT_EQ(scheme.launches.size(), 1u);
+  EXPECT_FALSE(scheme.prepares);
+  EXPECT_EQ(RowsOf(scheme), 600);
+}
+
 TEST(GemmSchemeTest, AForcedCublasPathTakesASingleRow) {
   const auto scheme =
       GpuGemm::SchemeOf(Case(1, KernelPath::kCublas), Layer(false), kH100);

@@ -41,27 +41,22 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCuda(cuda::KernelPath kernel) {
 
 std::vector<ConformanceBackend> ConformanceBackends() {
   std::vector<ConformanceBackend> backends = {
-      {"reference", [] { return reference::CreateReferenceBackend({}); },
-       MandatoryModes::kAll},
+      {"reference", [] { return reference::CreateReferenceBackend({}); }},
       {"fake_async",
        []() -> absl::StatusOr<std::unique_ptr<Backend>> {
          return std::make_unique<FakeAsyncBackend>();
-       },
-       MandatoryModes::kAll},
+       }},
   };
   for (const cpu::CpuIsa isa : cpu::kCpuIsas) {
-    backends.push_back({absl::StrCat("cpu_", Name(isa)),
-                        [isa] { return CreateCpu(isa); },
-                        MandatoryModes::kAll});
+    backends.push_back(
+        {absl::StrCat("cpu_", Name(isa)), [isa] { return CreateCpu(isa); }});
   }
-  backends.push_back({"cuda",
-                      [] { return CreateCuda(cuda::KernelPath::kAuto); },
-                      MandatoryModes::kA16AndA8});
+  backends.push_back(
+      {"cuda", [] { return CreateCuda(cuda::KernelPath::kAuto); }});
   for (const cuda::KernelPath kernel :
        {cuda::KernelPath::kDecode, cuda::KernelPath::kCublas}) {
     backends.push_back({absl::StrCat("cuda_", Name(kernel)),
-                        [kernel] { return CreateCuda(kernel); },
-                        MandatoryModes::kA16AndA8});
+                        [kernel] { return CreateCuda(kernel); }});
   }
   return backends;
 }

@@ -15,15 +15,10 @@
 
 namespace qgemm {
 
-// Beyond mode A16, which every backend offers for every layer: A8 for Q4_0, or
-// that and A32 for ternary layers.
-enum class MandatoryModes { kA16AndA8, kAll };
-
 struct ConformanceBackend {
   std::string name;  // letters, digits and underscores
   // FAILED_PRECONDITION where this host cannot run it: tests are skipped.
   std::function<absl::StatusOr<std::unique_ptr<Backend>>()> create;
-  MandatoryModes modes = MandatoryModes::kAll;
 };
 
 std::vector<ConformanceBackend> ConformanceBackends();

@@ -239,10 +239,6 @@ TEST_P(ProgramOpsTest, GemmIsRightInEveryTypeAndMode) {
           draft.last().rounding = FloatType::kFloat16;
         }
         const CheckedProgram program = CheckedOrDie(draft.Finish({c}), shapes);
-        if (tested().modes == MandatoryModes::kA16AndA8 &&
-            gemm.mode == ComputeMode::kA32) {
-          continue;
-        }
         const int64_t m = kRows[next_rows++ % std::size(kRows)];
         RunAndJudge(program, {&weights}, {m, RandomInputs(program, m), {}});
       }

@@ -75,7 +75,6 @@ class FormatsTest
     signatures[1].c_type = FloatType::kFloat32;
     signatures[2].a_type = FloatType::kFloat32;
     signatures[2].c_type = FloatType::kBFloat16;
-    if (Kind() == BackendKind::kCuda) return signatures;
     const WeightsSpec& spec = std::get<1>(GetParam()).spec;
     MatmulSignature other = signatures[2];
     if (spec.format == WireFormat::kQ4_0) {

@@ -53,6 +53,7 @@ absl::string_view Name(KernelPath path) {
   for (const auto& [name, named] : kKernelPaths) {
     if (named == path) return name;
   }
+  if (path == KernelPath::kA32) return "a32";
   return path == KernelPath::kW4A8 ? "w4a8" : "unknown";
 }
 

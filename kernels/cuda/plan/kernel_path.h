@@ -24,9 +24,10 @@ enum class KernelPath : uint8_t {
   kPrefill,  // the fused kernel for many rows; kCublas for layers it lacks
   kCublas,   // dequantize N-chunks of the layer, multiply them by cuBLASLt
   kW4A8,  // the kernel of mode A8, which has no other: never chosen or forced
+  kA32,   // that of mode A32, likewise
 };
 
-// Names in flags and reports; kW4A8 is in reports only.
+// Names in flags and reports; kW4A8 and kA32 are in reports only.
 inline constexpr std::pair<const char*, KernelPath> kKernelPaths[] = {
     {"auto", KernelPath::kAuto},
     {"decode", KernelPath::kDecode},

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/host_device.h"
+#include "kernels/cuda/plan/a32_plan.h"
 #include "kernels/cuda/plan/w4a8_plan.h"
 
 namespace qgemm::cuda {
@@ -31,6 +32,8 @@ int64_t MaxSharedLaunchRows(KernelPath path) {
       return kDecodeBlockM;
     case KernelPath::kW4A8:
       return kMaxW4A8M;
+    case KernelPath::kA32:
+      return kMaxA32M;
     default:
       return kMaxDecodeM;
   }

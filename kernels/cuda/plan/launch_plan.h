@@ -35,9 +35,9 @@ struct BatchShape {
   // Rows of a launch that is not shared, at most; 0: as many as fit in a
   // group's scratch.
   int64_t max_own_rows = 0;
-  // Path of shared launches: kDecode; kW4A8, whose buffers have room for a
-  // multiple of kDecodeBlockM rows; or kCublas, whose launches are padded to so
-  // many.
+  // Path of shared launches: kDecode; kW4A8 or kA32, whose buffers have room
+  // for a multiple of kDecodeBlockM rows; or kCublas, whose launches are padded
+  // to so many.
   KernelPath shared_path = KernelPath::kDecode;
 };
 

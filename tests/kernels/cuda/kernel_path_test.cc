@@ -66,7 +66,9 @@ TEST(KernelPathTest, HasANameEach) {
     EXPECT_EQ(Name(path), name);
   }
   EXPECT_EQ(Name(KernelPath::kW4A8), "w4a8");
+  EXPECT_EQ(Name(KernelPath::kA32), "a32");
   EXPECT_FALSE(ParseKernelPath("w4a8").ok());
+  EXPECT_FALSE(ParseKernelPath("a32").ok());
   const absl::Status status = ParseKernelPath("medium").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("kernel = \"medium\""));

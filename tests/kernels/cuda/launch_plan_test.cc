@@ -15,6 +15,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cuda/plan/a32_plan.h"
 #include "kernels/cuda/plan/w4a8_plan.h"
 
 namespace qgemm::cuda {
@@ -90,17 +91,21 @@ TEST(LaunchPlanTest, PaddedSharedLaunchesAreOfOneBlockOfRows) {
   EXPECT_EQ(plan.launches()[1].rows, kDecodeBlockM);
 }
 
-TEST(LaunchPlanTest, LaunchesOfModeA8HaveRoomForWholeBlocksOfRows) {
-  BatchShape shape = kShape;
-  shape.max_shared_rows = std::numeric_limits<int64_t>::max();
-  shape.shared_path = KernelPath::kW4A8;
-  LaunchPlan plan;
-  plan.Make(Segments({1, 700, 400}), shape, AllByCublas);
-  ASSERT_EQ(plan.launches().size(), 2);
-  EXPECT_EQ(plan.launches()[0].path, KernelPath::kW4A8);
-  EXPECT_EQ(plan.launches()[0].rows, kMaxW4A8M);
-  EXPECT_EQ(plan.launches()[1].rows, 1101 - kMaxW4A8M);
-  EXPECT_EQ(plan.launches()[1].padded_rows, 2 * kDecodeBlockM);
+TEST(LaunchPlanTest, LaunchesOfModesA8AndA32HaveRoomForWholeBlocksOfRows) {
+  static_assert(kMaxA32M == kMaxW4A8M && kDecodeBlockM % kA32BlockM == 0,
+                "one case for both");
+  for (const KernelPath path : {KernelPath::kW4A8, KernelPath::kA32}) {
+    BatchShape shape = kShape;
+    shape.max_shared_rows = std::numeric_limits<int64_t>::max();
+    shape.shared_path = path;
+    LaunchPlan plan;
+    plan.Make(Segments({1, 700, 400}), shape, AllByCublas);
+    ASSERT_EQ(plan.launches().size(), 2);
+    EXPECT_EQ(plan.launches()[0].path, path);
+    EXPECT_EQ(plan.launches()[0].rows, kMaxA32M);
+    EXPECT_EQ(plan.launches()[1].rows, 1101 - kMaxA32M);
+    EXPECT_EQ(plan.launches()[1].padded_rows, 2 * kDecodeBlockM);
+  }
 }
 
 TEST(LaunchPlanTest, CutsALongSharedSegmentToFullLaunches) {
