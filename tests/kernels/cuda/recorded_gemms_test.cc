@@ -77,8 +77,9 @@ class Requests {
 class RecordedGemmsTest : public DeviceTest,
                           public testing::WithParamInterface<WeightsRecipe> {
  protected:
-  std::shared_ptr<const ResidentWeights> Load(Backend* backend) {
-    return LoadWhole(backend, RandomWeights(GetParam(), 200, 512, &random_));
+  std::shared_ptr<const ResidentWeights> Load(Backend* backend, int64_t n = 200,
+                                              int64_t k = 512) {
+    return LoadWhole(backend, RandomWeights(GetParam(), n, k, &random_));
   }
 
   RandomGenerator random_{FreshSeed()};
@@ -99,6 +100,30 @@ TEST_P(RecordedGemmsTest, HaveTheBitsOfOthers) {
         ASSERT_TRUE(requests.Run() == first)
             << rows.size() << " requests, first of " << rows[0] << " rows, run "
             << i;
+      }
+    }
+  }
+}
+
+// One request that comes from the same place again is one kernel, where its
+// rows are few: of layers whose blocks share K, have one stage each, and end
+// within four columns, or of more bytes than a block has loads for.
+TEST_P(RecordedGemmsTest, OneRequestOfFewRowsHasItsBits) {
+  const std::unique_ptr<Backend> backend = NewBackend();
+  const absl::Status offered =
+      backend->CheckSupport(*Load(backend.get()), MatmulSignature());
+  if (!offered.ok()) GTEST_SKIP() << offered;
+  for (const auto& [n, k] : std::vector<std::pair<int64_t, int64_t>>{
+           {4096, 4096}, {203, 1024}, {64, 14336}, {16, 128}}) {
+    const auto weights = Load(backend.get(), n, k);
+    for (const FloatType a_type : {FloatType::kFloat16, FloatType::kBFloat16}) {
+      for (const int64_t rows : {1, 2, 7, 8}) {
+        Requests requests(backend.get(), weights, {rows}, a_type, &random_);
+        const std::vector<uint8_t> first = requests.Run();
+        for (int i = 1; i < kBatches; ++i) {
+          ASSERT_TRUE(requests.Run() == first)
+              << n << "x" << k << ", " << rows << " rows, run " << i;
+        }
       }
     }
   }
