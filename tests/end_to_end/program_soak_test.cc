@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs and products of several clients at once, over unary calls and
-// streams: every answer has the bits that it has on an idle server. A bounded
-// number of rows on processors; QGEMM_SOAK_ROWS says another, QGEMM_SOAK_ON_GPU
-// takes the GPU (docs/building.md).
+// Programs and products of several clients at once, over unary calls, streams
+// and lanes: every answer has the bits that it has on an idle server, and
+// nothing of them is left there. A bounded number of rows on processors;
+// QGEMM_SOAK_ROWS says another, QGEMM_SOAK_ON_GPU takes the GPU
+// (docs/building.md).
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -19,10 +20,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "client/program_wire.h"
 #include "kernels/programs/checked_program.h"
 #include "tests/end_to_end/client.h"
+#include "tests/end_to_end/lane_fixture.h"
 #include "tests/end_to_end/random_upload.h"
 #include "tests/end_to_end/stream_client.h"
 #include "tests/end_to_end/test_server.h"
@@ -37,7 +40,11 @@ constexpr int kPrograms = 24;
 constexpr int kProducts = 8;
 constexpr int kUnaryClients = 3;
 constexpr int kStreamClients = 3;
-constexpr int64_t kBurst = 12;  // requests on a stream before it reads
+constexpr int kLaneClients = 3;
+constexpr int64_t kBurst =
+    12;  // requests on a stream, or lane, before it reads
+// Each of a lane's slots has so many bytes of the operands.
+constexpr int64_t kSlotBytes = int64_t{1} << 20;
 constexpr int64_t kWidths[] = {256, 384, 256, 1, 7};
 // Most share launches; the last two run in chunks, and alone.
 constexpr int64_t kRows[] = {1, 1, 1, 1, 2, 2, 3, 3, 5, 16, 70, 150};
@@ -55,6 +62,9 @@ struct Case {
   std::string answer;
 
   bool is_run() const { return !run.program().empty(); }
+  const std::string& operands() const {
+    return is_run() ? run.inputs() : gemm.a();
+  }
 };
 
 struct Outcome {
@@ -108,11 +118,11 @@ class ProgramSoakTest : public testing::Test {
     }
   }
 
-  static ServerOptions SoakServer() {
-    ServerOptions options;
+  static ServerOptions SoakServer(const TemporaryFolder& folder) {
     const char* const on_gpu = std::getenv("QGEMM_SOAK_ON_GPU");
-    options.backend.kind =
-        on_gpu == nullptr ? BackendKind::kCpu : BackendKind::kCuda;
+    ServerOptions options = LaneServerOptions(
+        folder, on_gpu == nullptr ? BackendKind::kCpu : BackendKind::kCuda);
+    options.metrics_listen = "127.0.0.1:0";
     return options;
   }
 
@@ -232,8 +242,73 @@ class ProgramSoakTest : public testing::Test {
     }
   }
 
+  // The slot's request for the work, with A and C in that slot's bytes.
+  static lane::RequestEntry EntryOf(const Case& work, uint32_t handle,
+                                    uint32_t slot) {
+    lane::RequestEntry entry;
+    entry.handle = handle;
+    entry.m = static_cast<uint32_t>(work.m);
+    entry.slot = slot;
+    entry.a_offset = slot * kSlotBytes;
+    entry.a_bytes = work.operands().size();
+    entry.c_offset = entry.a_offset + (entry.a_bytes + 63) / 64 * 64;
+    entry.c_bytes = work.answer.size();
+    if (work.is_run()) return entry;
+    entry.a_type = static_cast<uint8_t>(work.gemm.a_type());
+    entry.c_type = static_cast<uint8_t>(work.gemm.c_type());
+    return entry;
+  }
+
+  // As Stream, over a lane, with each request in a slot of its own.
+  void FillLane(int64_t rows, uint64_t seed) {
+    RawLane lane(folder_.File("lane"));
+    ASSERT_TRUE(lane.Hello(kBurst * kSlotBytes, kBurst).ok());
+    RandomGenerator random(seed);
+    uint32_t cookie = 0;
+    while (rows > 0 && !HasFailure()) {
+      const Case& work = cases_[random() % cases_.size()];
+      const lane::RequestEntry first = EntryOf(work, 0, 0);
+      if (first.c_offset + first.c_bytes > kSlotBytes) continue;
+      const auto opened =
+          work.is_run()
+              ? lane.Open(lane::HandleKind::kProgram, work.run.program())
+              : lane.Open(lane::HandleKind::kWeights, work.gemm.weights());
+      ASSERT_TRUE(opened.ok());
+      ++cookie;
+      std::vector<lane::RequestEntry> entries;
+      for (uint32_t slot = 0; slot < kBurst; ++slot) {
+        lane::RequestEntry entry = EntryOf(work, opened.message.handle, slot);
+        entry.cookie = cookie;
+        absl::c_copy(work.operands(), lane.operands() + entry.a_offset);
+        std::fill_n(lane.operands() + entry.c_offset, entry.c_bytes, 0xcd);
+        lane.Publish(entry);
+        entries.push_back(entry);
+      }
+      for (const lane::RequestEntry& entry : entries) {
+        ASSERT_TRUE(lane.WaitForSlot(entry.slot, cookie));
+        const lane::Completion& end = lane.completion(entry.slot);
+        const auto code = static_cast<grpc::StatusCode>(end.code);
+        Judge(work, {grpc::Status(code, lane.MessageOf(entry.slot)),
+                     ResultOf(entry, lane), end.launch_requests});
+      }
+      lane.Close(opened.message.handle);
+      rows -= kBurst * work.m;
+    }
+  }
+
+  // Returns once nothing of the clients is left: it goes behind their answers.
+  void AwaitNothingLeft() {
+    for (const char* const metric :
+         {"qgemm_lane_bytes", "qgemm_connections{transport=\"lane\"}",
+          "qgemm_queue_requests", "qgemm_launches_in_flight"}) {
+      while (ScrapeMetric(server_.server().metrics_port(), metric) > 0) {
+      }
+    }
+  }
+
   RandomGenerator random_{FreshSeed()};
-  TestServer server_{SoakServer()};
+  const TemporaryFolder folder_;
+  TestServer server_{SoakServer(folder_)};
   const Client client_ = server_.NewClient();
   ProgramWeightsMap weights_;
   std::vector<Case> cases_;
@@ -241,7 +316,8 @@ class ProgramSoakTest : public testing::Test {
 };
 
 TEST_F(ProgramSoakTest, EveryAnswerHasTheBitsOfAnIdleServer) {
-  const int64_t rows = SoakRows() / (kUnaryClients + kStreamClients) + 1;
+  const int64_t rows =
+      SoakRows() / (kUnaryClients + kStreamClients + kLaneClients) + 1;
   std::vector<std::thread> clients;
   for (int i = 0; i < kUnaryClients; ++i) {
     clients.emplace_back([=, seed = random_()] { CallInTurn(rows, seed); });
@@ -249,7 +325,11 @@ TEST_F(ProgramSoakTest, EveryAnswerHasTheBitsOfAnIdleServer) {
   for (int i = 0; i < kStreamClients; ++i) {
     clients.emplace_back([=, seed = random_()] { Stream(rows, seed); });
   }
+  for (int i = 0; i < kLaneClients; ++i) {
+    clients.emplace_back([=, seed = random_()] { FillLane(rows, seed); });
+  }
   for (std::thread& client : clients) client.join();
+  AwaitNothingLeft();
   // Else nothing was put to the test.
   EXPECT_GT(shared_, 0);
   RecordProperty("answers_of_shared_launches", std::to_string(shared_));
