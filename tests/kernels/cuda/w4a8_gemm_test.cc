@@ -229,7 +229,8 @@ class ScalarGemm {
       }
       const float d4 =
           layout_.scale_kind == ScaleKind::kRow ? 1 : ScaleOf(n, block);
-      sum = std::fmaf(static_cast<float>(dot), d4 * a[block].d8, sum);
+      const float scaled = static_cast<float>(dot) * d4;
+      sum = std::fmaf(scaled, a[block].d8, sum);
     }
     return sum;
   }

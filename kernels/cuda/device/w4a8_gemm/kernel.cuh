@@ -173,9 +173,10 @@ __device__ __forceinline__ void Multiply(const W4A8Arguments& args,
                       turn * kMTiles * 8 * SumStride(gemm.n_tiles);
   W4A8Consumer<kMTiles, kQuantizes> consumer(gemm, block.smem, block.shared,
                                              warp % gemm.n_tiles);
-  consumer.Run(block.ring, {turn, gemm.k_warps, block.stages()}, sums);
+  const KSlice slice = {turn, gemm.k_warps, block.stages()};
+  consumer.Run(block.ring, slice, sums);
   NamedBarrier(kConsumersBarrier, block.consumers);
-  consumer.StoreSums(sums);
+  consumer.StoreSums(slice, sums);
   NamedBarrier(kConsumersBarrier, block.consumers);
 }
 
