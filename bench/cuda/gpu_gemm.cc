@@ -12,6 +12,7 @@
 #include "kernels/cuda/launch/rows.h"
 #include "kernels/cuda/launch/w4a8_gemm.h"
 #include "kernels/cuda/layout/q8_layout.h"
+#include "kernels/cuda/plan/w4a8_prefill_plan.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/matrix/backend.h"
 
@@ -67,11 +68,23 @@ CublasGemmCall CallOf(const GemmScheme& scheme, const PlannedLaunch& launch,
   return call;
 }
 
-// All launches of mode A8 are shared ones of its only kernel.
+// The kernel of mode A8 that a path's name stands for: decode that for few
+// rows, prefill that for many where it multiplies the layer.
+int W4A8KernelOf(KernelPath path, const TiledWeights& weights, int64_t m,
+                 const DeviceTraits& device) {
+  const W4A8PrefillCost* const cost =
+      path == KernelPath::kPrefill
+          ? BestW4A8PrefillCost(weights.layout, m, device)
+          : nullptr;
+  if (cost != nullptr) return cost->tile_m;
+  return path == KernelPath::kAuto ? kBestW4A8Kernel : kFewRowsW4A8Kernel;
+}
+
+// All launches of mode A8 are shared.
 void PlanW4A8(const CudaWeights& weights, GemmScheme& scheme) {
   scheme.choice = {KernelPath::kW4A8, ChoiceReason::kOnlyKernel};
   BatchShape shape = ShapeOf(scheme, weights);
-  shape.prepared_row_bytes = weights.tiled().layout.k_tiles * kQ8RowBytes;
+  shape.prepared_row_bytes = Q8RoomOfRow(weights.tiled().layout.k_tiles);
   shape.max_shared_rows = std::numeric_limits<int64_t>::max();
   shape.shared_path = KernelPath::kW4A8;
   LaunchPlan plan;
@@ -132,7 +145,7 @@ absl::Status GpuGemm::WarmUp(const GemmScheme& scheme,
   for (const PlannedLaunch& launch : scheme.launches) {
     if (launch.path != KernelPath::kW4A8) continue;
     RETURN_IF_ERROR(GrowBuffer(
-        launch.padded_rows * weights->tiled().layout.k_tiles * kQ8RowBytes,
+        launch.padded_rows * Q8RoomOfRow(weights->tiled().layout.k_tiles),
         prepared_));
   }
   RETURN_IF_ERROR(Enqueue(scheme, weights, memory, stream));
@@ -169,7 +182,9 @@ absl::Status GpuGemm::EnqueueW4A8(const GemmScheme& scheme,
   operands.c = memory.c + launch.row * weights.n() * SizeOf(dtype);
   operands.c_type = dtype;
   operands.m = launch.rows;
-  return ToStatus(LaunchW4A8Gemm(operands, stream),
+  const int kernel = W4A8KernelOf(scheme.bench_case.kernel, operands.weights,
+                                  launch.rows, device_.traits);
+  return ToStatus(LaunchW4A8Gemm(device_, operands, stream, kernel),
                   "launch the kernel of mode A8");
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel of mode A8: the layers that it multiplies, and the shared memory
-// of its blocks. Those share a layer out as the decode kernel does, so that one
-// layer serves both.
+// The kernel of mode A8 for few rows: the layers that it multiplies, and the
+// shared memory of its blocks. Those share a layer out as the decode kernel
+// does, so that one layer serves both.
 
 #ifndef QGEMM_KERNELS_CUDA_PLAN_W4A8_PLAN_H_
 #define QGEMM_KERNELS_CUDA_PLAN_W4A8_PLAN_H_
@@ -16,6 +16,10 @@ namespace qgemm::cuda {
 
 // Rows of A of a launch, at most.
 inline constexpr int64_t kMaxW4A8M = 1024;
+
+// Operands are 16 (q - 8): so is a code q in the upper half of a byte whose top
+// bit is flipped.
+inline constexpr float kW4A8Unit = 16;
 
 // Stages of a warp that are added to one fp32 sum: 1024 blocks of 32 columns.
 inline constexpr int kW4A8ChainStages = 256;
@@ -31,6 +35,13 @@ struct W4A8SmemShape {
   // If not, activations come quantized, by stages.
   bool quantizes = false;
 };
+
+// Row tiles of W of a warp. Two share the loads of activations, which of 64
+// rows take most of what shared memory gives: by counts of instructions 750
+// for two tiles' stage, not 830, and half of the loads. Not measured.
+QGEMM_HOST_DEVICE constexpr int W4A8RowTiles(const W4A8SmemShape& shape) {
+  return shape.tile_m == kDecodeBlockM && shape.n_tiles % 2 == 0 ? 2 : 1;
+}
 
 // Bytes of activations beside the ring, and in each of its slots.
 QGEMM_HOST_DEVICE constexpr int OwnActivationBytes(const W4A8SmemShape& shape) {

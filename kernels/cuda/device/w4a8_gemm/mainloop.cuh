@@ -18,9 +18,6 @@
 
 namespace qgemm::cuda {
 
-// A code q in the upper half of a byte, its top bit flipped, is 16 (q - 8).
-inline constexpr float kW4A8Unit = 16;
-
 // The bits of 1.5 * 2^23, whose last place is 1: a dot added to them is that
 // float plus the dot, exactly, so that no conversion is needed.
 inline constexpr int32_t kDotBias = 0x4b400000;
@@ -87,11 +84,12 @@ struct W4A8Activations {
   }
 };
 
-// Multiplies row tile `tile` of W with kMTiles tiles of rows of A, or kOneRow.
-template <int kMTiles, bool kOneRow>
+// Multiplies kRowTiles row tiles of W, from `tile` on, with kMTiles tiles of
+// rows of A, or kOneRow.
+template <int kMTiles, int kRowTiles, bool kOneRow>
 class W4A8Consumer {
  public:
-  static constexpr int kSums = kMTiles * 4;
+  static constexpr int kSums = kMTiles * 4;  // of a row tile
 
   __device__ __forceinline__ W4A8Consumer(const GemmArguments& args,
                                           const DecodeSmemLayout& smem,
@@ -106,8 +104,7 @@ class W4A8Consumer {
         scales_(smem.weights + args.n_tiles * args.tile_code_bytes +
                 tile * args.tile_scale_bytes + (lane_ >> 2) * 16),
         tile_(tile) {
-#pragma unroll
-    for (float& sum : sums_) sum = 0;
+    ClearSums();
   }
 
   // Adds the products of those stages up. `all` is where sums go; those of
@@ -128,8 +125,7 @@ class W4A8Consumer {
       }
       if (stage >= slice.stages) break;
       StoreSums(all, stage > slice.first + ChainColumnTiles(slice));
-#pragma unroll
-      for (float& sum : sums_) sum = 0;
+      ClearSums();
     }
   }
 
@@ -140,6 +136,17 @@ class W4A8Consumer {
 
  private:
   static constexpr uint32_t kOnes = 0x3c003c00;  // in fp16
+  // Of a row tile.
+  static constexpr int kTileCodeBytes = kTileRows * kTileColumns / 2;
+  static constexpr int kTileScaleBytes = kTileRows * kQ8TileBlocks * 2;
+
+  __device__ __forceinline__ void ClearSums() {
+#pragma unroll
+    for (auto& sums : sums_) {
+#pragma unroll
+      for (float& sum : sums) sum = 0;
+    }
+  }
 
   static __device__ __forceinline__ int ChainColumnTiles(const KSlice& slice) {
     return kW4A8ChainStages * slice.step;
@@ -151,11 +158,14 @@ class W4A8Consumer {
     // Where sums leave few registers, stages would pay for what is kept.
     const int lane = kMTiles == 8 ? ReadLane() : lane_;
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      const int m = (i >> 2) * 8 + (lane & 3) * 2 + (i & 1);
-      const int row = tile_ * 16 + (lane >> 2) + (i >> 1 & 1) * 8;
-      float& place = all[m * stride + row];
-      place = adds ? place + sums_[i] : sums_[i];
+    for (int j = 0; j < kRowTiles; ++j) {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        const int m = (i >> 2) * 8 + (lane & 3) * 2 + (i & 1);
+        const int row = (tile_ + j) * 16 + (lane >> 2) + (i >> 1 & 1) * 8;
+        float& place = all[m * stride + row];
+        place = adds ? place + sums_[j][i] : sums_[j][i];
+      }
     }
   }
 
@@ -173,24 +183,36 @@ class W4A8Consumer {
 
   __device__ __forceinline__ void AddStage(const char* weights,
                                            const char* activations) {
-    uint4 pairs = {kOnes, kOnes, kOnes, kOnes};
-    if (args_.tile_scale_bytes > 0) {
-      pairs = *reinterpret_cast<const uint4*>(weights + scales_);
+    uint4 pairs[kRowTiles];
+#pragma unroll
+    for (int j = 0; j < kRowTiles; ++j) {
+      pairs[j] = {kOnes, kOnes, kOnes, kOnes};
+      if (args_.tile_scale_bytes > 0) {
+        pairs[j] = *reinterpret_cast<const uint4*>(weights + scales_ +
+                                                   j * kTileScaleBytes);
+      }
     }
-    AddHalf(weights, activations, 0, {pairs.x, pairs.y});
-    AddHalf(weights, activations, 1, {pairs.z, pairs.w});
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      AddHalf(weights, activations, half, pairs);
+    }
   }
 
   // 64 columns.
   __device__ __forceinline__ void AddHalf(const char* weights,
                                           const char* activations, int half,
-                                          uint2 pairs) {
-    const uint4 codes =
-        *reinterpret_cast<const uint4*>(weights + codes_ + half * 512);
-    uint32_t a[2][4];
-    DecodeBlock(codes.x, codes.y, a[0]);
-    DecodeBlock(codes.z, codes.w, a[1]);
-    const RowScales scales[2] = {ScalesOf(pairs.x), ScalesOf(pairs.y)};
+                                          const uint4 (&pairs)[kRowTiles]) {
+    uint32_t a[kRowTiles][2][4];
+    RowScales scales[kRowTiles][2];
+#pragma unroll
+    for (int j = 0; j < kRowTiles; ++j) {
+      const uint4 codes = *reinterpret_cast<const uint4*>(
+          weights + codes_ + j * kTileCodeBytes + half * 512);
+      DecodeBlock(codes.x, codes.y, a[j][0]);
+      DecodeBlock(codes.z, codes.w, a[j][1]);
+      scales[j][0] = ScalesOf(half == 0 ? pairs[j].x : pairs[j].z);
+      scales[j][1] = ScalesOf(half == 0 ? pairs[j].y : pairs[j].w);
+    }
 #pragma unroll
     for (int tile = 0; tile < kMTiles; ++tile) {
       const char* const from = activations + tile * kQ8TileBytes;
@@ -198,9 +220,12 @@ class W4A8Consumer {
           from + activations_.codes + half * activations_.half_codes);
       const float4 d8 = *reinterpret_cast<const float4*>(
           from + activations_.scales + half * activations_.half_scales);
-      float(&sums)[4] = reinterpret_cast<float(&)[4]>(sums_[tile * 4]);
-      AddDots(a[0], b.x, b.y, scales[0], {d8.x, d8.y}, sums);
-      AddDots(a[1], b.z, b.w, scales[1], {d8.z, d8.w}, sums);
+#pragma unroll
+      for (int j = 0; j < kRowTiles; ++j) {
+        float(&sums)[4] = reinterpret_cast<float(&)[4]>(sums_[j][tile * 4]);
+        AddDots(a[j][0], b.x, b.y, scales[j][0], {d8.x, d8.y}, sums);
+        AddDots(a[j][1], b.z, b.w, scales[j][1], {d8.z, d8.w}, sums);
+      }
     }
   }
 
@@ -230,7 +255,7 @@ class W4A8Consumer {
   const int codes_;
   const int scales_;
   const int tile_;
-  float sums_[kSums];
+  float sums_[kRowTiles][kSums];
 };
 
 }  // namespace qgemm::cuda
