@@ -36,7 +36,7 @@ bool IsLegal(const Device& device, const W4A8Operands& operands, int tile_m) {
          reinterpret_cast<uintptr_t>(operands.quantized) % 16 == 0;
 }
 
-// Of the integers, as if they were activations in fp16.
+// Operands whose activations are the integers in fp16.
 GemmOperands IntegerOperands(const W4A8Operands& operands,
                              const Q8PanelLayout& quantized) {
   GemmOperands integers;

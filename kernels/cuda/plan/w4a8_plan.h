@@ -37,10 +37,15 @@ struct W4A8SmemShape {
 };
 
 // Row tiles of W of a warp. Two share the loads of activations, which of 64
-// rows take most of what shared memory gives: by counts of instructions 750
-// for two tiles' stage, not 830, and half of the loads. Not measured.
+// rows take most of what shared memory gives: by counts of instructions 756
+// for two tiles' stage, not 830, and half of the loads. Where an SM's four
+// schedulers then have two warps each, and none more work than before. Not
+// measured.
 QGEMM_HOST_DEVICE constexpr int W4A8RowTiles(const W4A8SmemShape& shape) {
-  return shape.tile_m == kDecodeBlockM && shape.n_tiles % 2 == 0 ? 2 : 1;
+  return shape.tile_m == kDecodeBlockM && shape.n_tiles % 2 == 0 &&
+                 shape.n_tiles * shape.k_warps > 12
+             ? 2
+             : 1;
 }
 
 // Bytes of activations beside the ring, and in each of its slots.

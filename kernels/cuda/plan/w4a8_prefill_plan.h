@@ -120,8 +120,8 @@ struct W4A8PrefillCost {
 };
 inline constexpr W4A8PrefillCost kW4A8PrefillCosts[] = {{64, 0.60, 0.15, 1.0},
                                                         {128, 1.07, 0.25, 1.5}};
-// Of 128 columns of a row tile and 64 rows, on a quarter of an SM: their sum,
-// and the seventh that one row tile a warp took beyond it.
+// The time of 128 columns of a row tile and 64 rows on a quarter of an SM: the
+// sum of both, and the seventh that one row tile a warp took beyond it.
 inline constexpr double kW4A8TileMicroseconds = 0.34;
 
 inline double W4A8Microseconds(const TileLayout& layout, int64_t m,

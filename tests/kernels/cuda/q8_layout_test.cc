@@ -142,6 +142,25 @@ TEST(Q8PanelLayoutTest, RoomOfRowsFitsBothLayouts) {
   }
 }
 
+TEST(W4A8PlanTest, WarpsOfFullBlocksHaveTwoRowTilesOf64Rows) {
+  W4A8SmemShape shape;
+  shape.tile_m = 64;
+  shape.n_tiles = 16;
+  EXPECT_EQ(W4A8RowTiles(shape), 2);
+  shape.n_tiles = 12;  // three warps a scheduler, or two with as much as four
+  EXPECT_EQ(W4A8RowTiles(shape), 1);
+  shape.n_tiles = 4;
+  EXPECT_EQ(W4A8RowTiles(shape), 1);
+  shape.k_warps = 4;
+  EXPECT_EQ(W4A8RowTiles(shape), 2);
+  shape.n_tiles = 3;
+  EXPECT_EQ(W4A8RowTiles(shape), 1);
+  shape.n_tiles = 16;
+  shape.k_warps = 1;
+  shape.tile_m = 32;
+  EXPECT_EQ(W4A8RowTiles(shape), 1);
+}
+
 TEST(W4A8SmemTest, PartsLieApartWithinTheBlock) {
   constexpr int kTileBytes = 1024 + 128;
   for (const int block_bytes : {kMinBlockBytes, kMaxBlockBytes}) {

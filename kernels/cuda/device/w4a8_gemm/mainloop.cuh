@@ -136,7 +136,7 @@ class W4A8Consumer {
 
  private:
   static constexpr uint32_t kOnes = 0x3c003c00;  // in fp16
-  // Of a row tile.
+  // Bytes of a row tile's parts.
   static constexpr int kTileCodeBytes = kTileRows * kTileColumns / 2;
   static constexpr int kTileScaleBytes = kTileRows * kQ8TileBlocks * 2;
 
@@ -155,7 +155,7 @@ class W4A8Consumer {
   // `adds`: to those of chains that ended before.
   __device__ __forceinline__ void StoreSums(float* all, bool adds) {
     const int stride = SumStride(args_.n_tiles);
-    // Where sums leave few registers, stages would pay for what is kept.
+    // Sums of 64 rows leave stages few registers: nothing is kept for this.
     const int lane = kMTiles == 8 ? ReadLane() : lane_;
 #pragma unroll
     for (int j = 0; j < kRowTiles; ++j) {

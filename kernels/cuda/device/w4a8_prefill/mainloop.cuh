@@ -100,7 +100,7 @@ class W4A8PrefillMainloop {
   // Bytes of the scales of 16 rows in a panel, and in a block of it.
   static constexpr int kRowsScaleBytes = kQ8ScaleRows * kQ8PanelScaleBytes;
   static constexpr int kBlockScaleBytes = kQ8ScaleRows * 4;
-  // Of a tile of weights.
+  // Bytes of a row tile's parts.
   static constexpr int kCodeBytes = kTileRows * kTileColumns / 2;
   static constexpr int kTileScaleBytes = kTileRows * kQ8TileBlocks * 2;
   static_assert(kPrefillNTiles * (kCodeBytes + kTileScaleBytes) ==
