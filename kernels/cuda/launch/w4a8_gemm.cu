@@ -21,18 +21,38 @@ namespace {
 
 using W4A8Kernel = void (*)(W4A8Arguments);
 
-// By rows of A of a block: 8, 16, 32 and 64; of 64 with two row tiles a warp;
-// last, of one row that blocks quantize themselves.
+// By rows of A of a block: 8, 16, 32 and 64.
 constexpr W4A8Kernel kKernels[] = {W4A8Gemm<1, 1, false>, W4A8Gemm<2, 1, false>,
-                                   W4A8Gemm<4, 1, false>, W4A8Gemm<8, 1, false>,
-                                   W4A8Gemm<8, 2, false>, W4A8Gemm<1, 1, true>};
+                                   W4A8Gemm<4, 1, false>,
+                                   W4A8Gemm<8, 1, false>};
+// Two row tiles a warp, for 32 and 64 rows of A.
+constexpr W4A8Kernel kTwoRowTiles[] = {W4A8Gemm<4, 2, false>,
+                                       W4A8Gemm<8, 2, false>};
+// For one row, which blocks quantize themselves.
+constexpr W4A8Kernel kQuantizing = W4A8Gemm<1, 1, true>;
 
 W4A8Kernel KernelOf(const W4A8SmemShape& shape) {
-  if (shape.quantizes) return kKernels[5];
-  if (W4A8RowTiles(shape) == 2) return kKernels[4];
+  if (shape.quantizes) return kQuantizing;
+  if (W4A8RowTiles(shape) == 2) return kTwoRowTiles[shape.tile_m / 64];
   int choice = 0;
   while (kQ8TileRows << choice < shape.tile_m) ++choice;
   return kKernels[choice];
+}
+
+// Allows all of them `bytes` of shared memory.
+cudaError_t AllowSharedMemory(int bytes) {
+  const auto allow = [bytes](W4A8Kernel kernel) {
+    return cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  };
+  cudaError_t error = allow(kQuantizing);
+  for (const W4A8Kernel kernel : kKernels) {
+    if (error == cudaSuccess) error = allow(kernel);
+  }
+  for (const W4A8Kernel kernel : kTwoRowTiles) {
+    if (error == cudaSuccess) error = allow(kernel);
+  }
+  return error;
 }
 
 bool IsLegal(const W4A8Operands& operands) {
@@ -95,11 +115,8 @@ cudaError_t LaunchFewRows(const W4A8Operands& operands, cudaStream_t stream) {
 cudaError_t PrepareW4A8Gemm(const Device& device) {
   const int bytes = static_cast<int>(
       std::min<int64_t>(device.traits.shared_bytes_per_block, kMaxBlockBytes));
-  for (const W4A8Kernel kernel : kKernels) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (error != cudaSuccess) return error;
-  }
+  const cudaError_t error = AllowSharedMemory(bytes);
+  if (error != cudaSuccess) return error;
   return PrepareW4A8Prefill(device);
 }
 

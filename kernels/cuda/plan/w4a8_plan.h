@@ -36,13 +36,13 @@ struct W4A8SmemShape {
   bool quantizes = false;
 };
 
-// Row tiles of W of a warp. Two share the loads of activations, which of 64
-// rows take most of what shared memory gives: by counts of instructions 756
-// for two tiles' stage, not 830, and half of the loads. Where an SM's four
-// schedulers then have two warps each, and none more work than before. Not
-// measured.
+// Row tiles of W of a warp. Two share the loads of activations, which of 32 and
+// 64 rows take most of what shared memory gives, where an SM's four schedulers
+// then have two warps each and none more work than before. By counts of
+// instructions 450 and 756 for two tiles' stage, not 500 and 830, and half of
+// the loads. Not measured.
 QGEMM_HOST_DEVICE constexpr int W4A8RowTiles(const W4A8SmemShape& shape) {
-  return shape.tile_m == kDecodeBlockM && shape.n_tiles % 2 == 0 &&
+  return shape.tile_m >= 32 && shape.n_tiles % 2 == 0 &&
                  shape.n_tiles * shape.k_warps > 12
              ? 2
              : 1;

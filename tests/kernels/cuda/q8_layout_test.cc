@@ -142,7 +142,7 @@ TEST(Q8PanelLayoutTest, RoomOfRowsFitsBothLayouts) {
   }
 }
 
-TEST(W4A8PlanTest, WarpsOfFullBlocksHaveTwoRowTilesOf64Rows) {
+TEST(W4A8PlanTest, WarpsOfFullBlocksHaveTwoRowTilesFrom32RowsOn) {
   W4A8SmemShape shape;
   shape.tile_m = 64;
   shape.n_tiles = 16;
@@ -158,6 +158,8 @@ TEST(W4A8PlanTest, WarpsOfFullBlocksHaveTwoRowTilesOf64Rows) {
   shape.n_tiles = 16;
   shape.k_warps = 1;
   shape.tile_m = 32;
+  EXPECT_EQ(W4A8RowTiles(shape), 2);
+  shape.tile_m = 16;
   EXPECT_EQ(W4A8RowTiles(shape), 1);
 }
 
