@@ -7,6 +7,8 @@
 #ifndef QGEMM_KERNELS_CUDA_PLAN_W4A8_PLAN_H_
 #define QGEMM_KERNELS_CUDA_PLAN_W4A8_PLAN_H_
 
+#include <cstdint>
+
 #include "base/host_device.h"
 #include "kernels/cuda/layout/q8_layout.h"
 #include "kernels/cuda/layout/tile_layout.h"
@@ -20,6 +22,15 @@ inline constexpr int64_t kMaxW4A8M = 1024;
 // Operands are 16 (q - 8): so is a code q in the upper half of a byte whose top
 // bit is flipped.
 inline constexpr float kW4A8Unit = 16;
+
+// The bits of 1.5 * 2^23, whose last place is 1: a dot of a block added to them
+// is that float plus the dot, exactly, so that no conversion is needed. A scale
+// of 11 bits times that float is exact too.
+inline constexpr int32_t kDotBias = 0x4b400000;
+inline constexpr float kDotBiasValue = 12582912;
+inline constexpr int kMaxDot = 16 * 8 * 127 * kQ8Block;
+static_assert(kMaxDot < 1 << 22,
+              "a dot of either sign leaves the exponent of the bias alone");
 
 // Stages of a warp that are added to one fp32 sum: 1024 blocks of 32 columns.
 inline constexpr int kW4A8ChainStages = 256;

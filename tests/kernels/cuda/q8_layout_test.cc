@@ -6,11 +6,15 @@
 #include "kernels/cuda/layout/q8_layout.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <set>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/layout/tile_address.h"
 #include "kernels/cuda/plan/w4a8_plan.h"
+#include "kernels/matrix/types.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -138,6 +142,28 @@ TEST(Q8PanelLayoutTest, RoomOfRowsFitsBothLayouts) {
                            Q8RoomOfRow(CeilDiv(k, int64_t{kTileColumns}));
       EXPECT_LE(Q8LayoutOf(m, k).total_bytes(), room);
       EXPECT_LE(Q8PanelLayoutOf(m, k).total_bytes(), room);
+    }
+  }
+}
+
+// The kernel for few rows does this instead of converting a dot.
+TEST(W4A8PlanTest, ABiasedDotTimesAScaleIsRoundedOnce) {
+  for (int bits = 0; bits < 0x7c00; bits += 37) {
+    const uint16_t half = static_cast<uint16_t>(bits);
+    for (const float sign : {1.0f, -1.0f}) {
+      const float d4 =
+          sign * LoadFloat(FloatType::kFloat16,
+                           reinterpret_cast<const uint8_t*>(&half));
+      const float off = d4 * -kDotBiasValue;
+      EXPECT_EQ(off, static_cast<double>(d4) * -kDotBiasValue);
+      for (int dot = -kMaxDot; dot <= kMaxDot; dot += 16 * 1021) {
+        const int32_t biased_bits = kDotBias + dot;
+        float biased;
+        std::memcpy(&biased, &biased_bits, sizeof(biased));
+        ASSERT_EQ(biased, static_cast<double>(kDotBiasValue) + dot);
+        ASSERT_EQ(std::fmaf(biased, d4, off), static_cast<float>(dot) * d4)
+            << dot << " " << d4;
+      }
     }
   }
 }

@@ -18,13 +18,6 @@
 
 namespace qgemm::cuda {
 
-// The bits of 1.5 * 2^23, whose last place is 1: a dot added to them is that
-// float plus the dot, exactly, so that no conversion is needed.
-inline constexpr int32_t kDotBias = 0x4b400000;
-inline constexpr float kDotBiasValue = 12582912;
-static_assert(16 * 8 * 127 * kQ8Block < 1 << 22,
-              "a dot of either sign leaves the exponent of the bias alone");
-
 // D = A * B of a 16x8 tile over 32 of K, in integers of 8 bits with sign, plus
 // kDotBias.
 __device__ __forceinline__ void Mma16832(float (&d)[4], const uint32_t (&a)[4],
