@@ -51,6 +51,9 @@ LAYERS = (
      "kernels/cuda/device kernels/cuda/device/decode_gemm "
      "kernels/cuda/device/w4a8_gemm kernels/cuda/layout kernels/cuda/plan "
      "base"),
+    ("kernels/cuda/device/w4a8_prefill",
+     "kernels/cuda/device kernels/cuda/device/prefill_gemm "
+     "kernels/cuda/layout kernels/cuda/plan base"),
     ("kernels/cuda/launch", "kernels/cuda kernels/programs kernels/matrix "
                             "base"),
     ("kernels/cuda/cublas", "kernels/cuda kernels/matrix base"),

@@ -14,6 +14,7 @@
 #include "kernels/cuda/launch/w4a8_gemm.h"
 #include "kernels/cuda/layout/a32_layout.h"
 #include "kernels/cuda/layout/q8_layout.h"
+#include "kernels/cuda/plan/w4a8_prefill_plan.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/matrix/backend.h"
 
@@ -69,14 +70,27 @@ CublasGemmCall CallOf(const GemmScheme& scheme, const PlannedLaunch& launch,
   return call;
 }
 
-// Bytes of a row of mode A8 or A32 as the mode's kernel reads it.
+// Bytes of a row of mode A8 or A32 as the mode's kernels read it.
 int64_t PreparedRowBytes(KernelPath path, const CudaWeights& weights) {
-  return weights.tiled().layout.k_tiles *
-         (path == KernelPath::kW4A8 ? kQ8RowBytes : kA32RowBytes);
+  const int64_t k_tiles = weights.tiled().layout.k_tiles;
+  return path == KernelPath::kW4A8 ? Q8RoomOfRow(k_tiles)
+                                   : k_tiles * kA32RowBytes;
 }
 
 bool IsOnlyKernel(KernelPath path) {
   return path == KernelPath::kW4A8 || path == KernelPath::kA32;
+}
+
+// The kernel of mode A8 that a path's name stands for: decode that for few
+// rows, prefill that for many where it multiplies the layer.
+int W4A8KernelOf(KernelPath path, const TiledWeights& weights, int64_t m,
+                 const DeviceTraits& device) {
+  const W4A8PrefillCost* const cost =
+      path == KernelPath::kPrefill
+          ? BestW4A8PrefillCost(weights.layout, m, device)
+          : nullptr;
+  if (cost != nullptr) return cost->tile_m;
+  return path == KernelPath::kAuto ? kBestW4A8Kernel : kFewRowsW4A8Kernel;
 }
 
 // All launches of modes A8 and A32 are shared ones of the mode's only kernel.
@@ -186,7 +200,9 @@ absl::Status GpuGemm::EnqueueOnlyKernel(const GemmScheme& scheme,
   }
   const W4A8Operands operands = {
       weights.tiled(), a, dtype, prepared_.data(), c, dtype, launch.rows};
-  return ToStatus(LaunchW4A8Gemm(operands, stream),
+  const int kernel = W4A8KernelOf(scheme.bench_case.kernel, operands.weights,
+                                  launch.rows, device_.traits);
+  return ToStatus(LaunchW4A8Gemm(device_, operands, stream, kernel),
                   "launch the kernel of mode A8");
 }
 

@@ -63,9 +63,9 @@ absl::StatusOr<Device> PrepareDevice(int index) {
   RETURN_IF_ERROR(ToStatus(PrepareDecodeGemm(device), "prepare kernels"));
   RETURN_IF_ERROR(ToStatus(PrepareDecodeGroup(device), "prepare kernels"));
   RETURN_IF_ERROR(ToStatus(PrepareDecodeRequest(device), "prepare kernels"));
-  RETURN_IF_ERROR(ToStatus(PrepareW4A8Gemm(device), "prepare kernels"));
   RETURN_IF_ERROR(ToStatus(PrepareA32Gemm(device), "prepare kernels"));
   RETURN_IF_ERROR(ToStatus(PreparePrefillGemm(device), "prepare kernels"));
+  RETURN_IF_ERROR(ToStatus(PrepareW4A8Gemm(device), "prepare kernels"));
   return device;
 }
 

@@ -76,7 +76,7 @@ absl::Status MultiplyByCublas(const GemmJob& job, const PlannedLaunch& launch,
 // Quantizes the launch's rows, and multiplies them.
 absl::Status MultiplyInIntegers(const GemmJob& job, const PlannedLaunch& launch,
                                 const LaunchMemory& memory,
-                                cudaStream_t stream) {
+                                const Device& device, cudaStream_t stream) {
   W4A8Operands operands;
   operands.weights = job.weights->tiled();
   operands.a = memory.a;
@@ -85,7 +85,7 @@ absl::Status MultiplyInIntegers(const GemmJob& job, const PlannedLaunch& launch,
   operands.c = memory.c;
   operands.c_type = job.c_type;
   operands.m = launch.rows;
-  return ToStatus(LaunchW4A8Gemm(operands, stream),
+  return ToStatus(LaunchW4A8Gemm(device, operands, stream),
                   "launch the kernel of mode A8");
 }
 
@@ -160,8 +160,9 @@ GemmJob MakeOnlyKernelJob(std::shared_ptr<const CudaWeights> weights,
   job.c_type = signature.c_type;
   job.layer = weights->layer_shape(/*needs_fp32_sums=*/false);
   job.shape.a_row_bytes = weights->k() * SizeOf(job.a_type);
+  const int64_t k_tiles = weights->tiled().layout.k_tiles;
   job.shape.prepared_row_bytes =
-      weights->tiled().layout.k_tiles * (is_a8 ? kQ8RowBytes : kA32RowBytes);
+      is_a8 ? Q8RoomOfRow(k_tiles) : k_tiles * kA32RowBytes;
   job.shape.c_row_bytes = weights->n() * SizeOf(job.c_type);
   job.shape.max_shared_rows = std::numeric_limits<int64_t>::max();
   job.shape.shared_path = is_a8 ? KernelPath::kW4A8 : KernelPath::kA32;
@@ -221,7 +222,7 @@ absl::Status EnqueueGemm(const GemmJob& job, const PlannedLaunch& launch,
                          const LaunchEnvironment& environment,
                          CublasScratch& cublas_scratch, cudaStream_t stream) {
   if (launch.path == KernelPath::kW4A8) {
-    return MultiplyInIntegers(job, launch, memory, stream);
+    return MultiplyInIntegers(job, launch, memory, *environment.device, stream);
   }
   if (launch.path == KernelPath::kA32) {
     return MultiplyParts(job, launch, memory, stream);

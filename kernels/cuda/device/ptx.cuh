@@ -51,6 +51,13 @@ __device__ __forceinline__ int KeepInRegister(int value) {
   return value;
 }
 
+// The lane, read again at each call.
+__device__ __forceinline__ int ReadLane() {
+  int lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+
 __device__ __forceinline__ void BarrierInit(uint32_t barrier, uint32_t count) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count)
                : "memory");

@@ -2,6 +2,7 @@
 //
 // From operands to kernel parameters.
 
+#include "base/host_device.h"
 #include "kernels/cuda/device/weight_tile.cuh"
 #include "kernels/cuda/launch/gemm_launch.cuh"
 
@@ -89,6 +90,24 @@ GemmArguments OperandArguments(const GemmOperands& operands) {
   args.result = ResultTypeOf(operands.c_type);
   args.vectorized_store =
       layout.n % 4 == 0 && reinterpret_cast<uintptr_t>(operands.c) % 16 == 0;
+  return args;
+}
+
+PrefillArguments TileArguments(const GemmOperands& operands, int tile_m) {
+  const TileLayout& layout = operands.weights.layout;
+  PrefillArguments args = {};
+  args.gemm = OperandArguments(operands);
+  args.gemm.n_tiles = kPrefillNTiles;
+  args.gemm.stage_bytes =
+      static_cast<int>(layout.tile_bytes()) * kPrefillNTiles;
+  const int elements = args.gemm.result == ResultType::kFloat32 ? 4 : 8;
+  args.gemm.vectorized_store =
+      args.gemm.vectorized_store && layout.n % elements == 0;
+  args.grid.n_blocks = static_cast<int>(CeilDiv(layout.n, kPrefillTileN));
+  args.grid.m_blocks = static_cast<int>(CeilDiv(operands.m, tile_m));
+  args.layer_n_tiles = layout.tile_config.n_tiles;
+  args.layer_stage_bytes = static_cast<int>(layout.stage_bytes());
+  args.tile_zero_bytes = static_cast<int>(layout.zero_bytes);
   return args;
 }
 

@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/device/gemm_arguments.cuh"
+#include "kernels/cuda/device/prefill_gemm/arguments.cuh"
 #include "kernels/cuda/launch/gemm.h"
 
 namespace qgemm::cuda {
@@ -25,6 +26,10 @@ bool ActivationsAreLegal(const GemmOperands& operands);
 // The parameters that follow from the operands alone. A stage is one of the
 // layer's.
 GemmArguments OperandArguments(const GemmOperands& operands);
+
+// The parameters of a launch that goes through C by tiles of kPrefillTileN rows
+// of W and `tile_m` of A, but shared memory and the tensor map.
+PrefillArguments TileArguments(const GemmOperands& operands, int tile_m);
 
 }  // namespace qgemm::cuda
 

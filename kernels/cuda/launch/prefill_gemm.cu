@@ -41,25 +41,10 @@ cudaError_t FindWgmma(bool& has) {
   return error;
 }
 
-int StageBytesOf(const TileLayout& layout) {
-  return static_cast<int>(layout.tile_bytes()) * kPrefillNTiles;
-}
-
 PrefillArguments ArgumentsOf(const GemmOperands& operands, int tile_m) {
-  const TileLayout& layout = operands.weights.layout;
-  PrefillArguments args = {};
-  args.gemm = OperandArguments(operands);
-  args.gemm.n_tiles = kPrefillNTiles;
-  args.gemm.stage_bytes = StageBytesOf(layout);
-  const int elements = args.gemm.result == ResultType::kFloat32 ? 4 : 8;
-  args.gemm.vectorized_store =
-      args.gemm.vectorized_store && layout.n % elements == 0;
-  args.grid.n_blocks = static_cast<int>(CeilDiv(layout.n, kPrefillTileN));
-  args.grid.m_blocks = static_cast<int>(CeilDiv(operands.m, tile_m));
-  args.smem = PrefillSmemLayoutOf(layout.codes, tile_m, StageBytesOf(layout));
-  args.layer_n_tiles = layout.tile_config.n_tiles;
-  args.layer_stage_bytes = static_cast<int>(layout.stage_bytes());
-  args.tile_zero_bytes = static_cast<int>(layout.zero_bytes);
+  PrefillArguments args = TileArguments(operands, tile_m);
+  args.smem = PrefillSmemLayoutOf(operands.weights.layout.codes, tile_m,
+                                  args.gemm.stage_bytes);
   return args;
 }
 

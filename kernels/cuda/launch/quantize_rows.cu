@@ -21,8 +21,61 @@ constexpr int64_t kMaxBlocks = int64_t{1} << 30;
 
 struct KernelArgs {
   QuantizeRowsArgs rows;
-  Q8Layout layout;
+  Q8Layout fragments;
+  Q8PanelLayout panels;
 };
+
+// A lane's part of a block, and where the block is.
+struct PlacedPart {
+  Q8Part part;
+  int64_t row;
+  int64_t block;
+  int t;
+};
+
+__device__ __forceinline__ void StoreFragments(const KernelArgs& args,
+                                               const PlacedPart& placed) {
+  const int in_tile = static_cast<int>(placed.row % kQ8TileRows);
+  const int block_in_tile = static_cast<int>(placed.block % kQ8TileBlocks);
+  uint8_t* const tile =
+      args.rows.out +
+      args.fragments.TileOffset(placed.row, placed.block / kQ8TileBlocks);
+  const int codes =
+      Q8CodeOffset(in_tile, block_in_tile * kQ8Block + 2 * placed.t);
+  *reinterpret_cast<uint2*>(tile + codes) = placed.part.words;
+  if (placed.t == 0) {
+    *reinterpret_cast<float*>(tile + Q8ScaleOffset(in_tile, block_in_tile)) =
+        placed.part.d8;
+  }
+}
+
+__device__ __forceinline__ __half IntegerAt(uint32_t word, int byte) {
+  return __int2half_rn(static_cast<int8_t>(word >> 8 * byte));
+}
+
+__device__ __forceinline__ void StorePanels(const KernelArgs& args,
+                                            const PlacedPart& placed) {
+  if (placed.t == 0) {
+    reinterpret_cast<float*>(
+        args.rows.out)[args.panels.ScaleIndex(placed.row, placed.block)] =
+        placed.part.d8;
+  }
+  const int64_t first = placed.block * kQ8Block + 2 * placed.t;
+  if (first >= args.rows.k) return;
+  __half* const row =
+      reinterpret_cast<__half*>(args.rows.out + args.panels.integers_offset()) +
+      placed.row * args.rows.k;
+#pragma unroll
+  for (int step = 0; step < 2; ++step) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const uint32_t word = h == 0 ? placed.part.words.x : placed.part.words.y;
+      *reinterpret_cast<__half2*>(row + Q8PanelColumn(first + 16 * step + h)) =
+          __halves2half2(IntegerAt(word, 2 * step),
+                         IntegerAt(word, 2 * step + 1));
+    }
+  }
+}
 
 template <typename In>
 __global__ void __launch_bounds__(kThreads)
@@ -31,27 +84,23 @@ __global__ void __launch_bounds__(kThreads)
   GridDependencyWait();
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads +
                          static_cast<int64_t>(threadIdx.x);
-  const int t = static_cast<int>(thread % kQ8Lanes);
-  const int64_t blocks = args.layout.k_tiles * kQ8TileBlocks;
-  const int64_t row = thread / kQ8Lanes / blocks;
-  const int64_t block = thread / kQ8Lanes % blocks;
-  if (row >= args.rows.m) return;
+  PlacedPart placed;
+  placed.t = static_cast<int>(thread % kQ8Lanes);
+  const int64_t blocks = args.fragments.k_tiles * kQ8TileBlocks;
+  placed.row = thread / kQ8Lanes / blocks;
+  placed.block = thread / kQ8Lanes % blocks;
+  if (placed.row >= args.rows.m) return;
   Q8Columns columns;
-  if (block * kQ8Block < args.rows.k) {
-    columns.Load(static_cast<const In*>(args.rows.a) + row * args.rows.k +
-                     block * kQ8Block,
-                 t);
+  if (placed.block * kQ8Block < args.rows.k) {
+    columns.Load(static_cast<const In*>(args.rows.a) +
+                     placed.row * args.rows.k + placed.block * kQ8Block,
+                 placed.t);
   }
-  const Q8Part part = Quantize(columns);
-  const int in_tile = static_cast<int>(row % kQ8TileRows);
-  const int block_in_tile = static_cast<int>(block % kQ8TileBlocks);
-  uint8_t* const tile =
-      args.rows.out + args.layout.TileOffset(row, block / kQ8TileBlocks);
-  const int codes = Q8CodeOffset(in_tile, block_in_tile * kQ8Block + 2 * t);
-  *reinterpret_cast<uint2*>(tile + codes) = part.words;
-  if (t == 0) {
-    *reinterpret_cast<float*>(tile + Q8ScaleOffset(in_tile, block_in_tile)) =
-        part.d8;
+  placed.part = Quantize(columns);
+  if (args.rows.order == Q8Order::kPanels) {
+    StorePanels(args, placed);
+  } else {
+    StoreFragments(args, placed);
   }
 }
 
@@ -82,8 +131,10 @@ cudaError_t LaunchQuantizeRows(const QuantizeRowsArgs& args,
   const Kernel kernel = KernelOf(args.a_type);
   if (!IsLegal(args) || kernel == nullptr) return cudaErrorInvalidValue;
   if (args.m == 0) return cudaSuccess;
-  const Q8Layout layout = Q8LayoutOf(args.m, args.k);
-  const int64_t threads = args.m * layout.k_tiles * kQ8TileBlocks * kQ8Lanes;
+  const KernelArgs kernel_args = {args, Q8LayoutOf(args.m, args.k),
+                                  Q8PanelLayoutOf(args.m, args.k)};
+  const int64_t threads =
+      args.m * kernel_args.fragments.k_tiles * kQ8TileBlocks * kQ8Lanes;
   const int64_t blocks = CeilDiv(threads, int64_t{kThreads});
   if (blocks > kMaxBlocks) return cudaErrorInvalidValue;
   cudaLaunchConfig_t launch = {};
@@ -95,7 +146,7 @@ cudaError_t LaunchQuantizeRows(const QuantizeRowsArgs& args,
   attribute.val.programmaticStreamSerializationAllowed = 1;
   launch.attrs = &attribute;
   launch.numAttrs = 1;
-  return cudaLaunchKernelEx(&launch, kernel, KernelArgs{args, layout});
+  return cudaLaunchKernelEx(&launch, kernel, kernel_args);
 }
 
 }  // namespace qgemm::cuda

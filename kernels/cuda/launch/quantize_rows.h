@@ -13,15 +13,22 @@
 
 namespace qgemm::cuda {
 
-// out = Q8_1(a), laid out as Q8LayoutOf(m, k). A block that is not finite has
-// NaN for its scale. Columns from k on are zero; rows beyond m stay as they
-// are.
+// The layouts of q8_layout.h.
+enum class Q8Order : uint8_t {
+  kFragments,  // Q8LayoutOf(m, k), for few rows
+  kPanels,     // Q8PanelLayoutOf(m, k), for many
+};
+
+// out = Q8_1(a) in that order. A block that is not finite has NaN for its
+// scale. Columns from k on are zero, but panels have scales alone there; rows
+// beyond m stay as they are.
 struct QuantizeRowsArgs {
   const void* a = nullptr;  // device, [m, k] without gaps, 8-byte aligned
   FloatType a_type = FloatType::kFloat16;
   int64_t m = 0;
   int64_t k = 0;           // a multiple of 32
   uint8_t* out = nullptr;  // device, 16-byte aligned, not within a
+  Q8Order order = Q8Order::kFragments;
 };
 
 // Enqueues on `stream` and returns. Starts while the kernel before runs, waits

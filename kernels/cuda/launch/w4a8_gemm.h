@@ -20,7 +20,8 @@ struct W4A8Operands {
   TiledWeights weights;
   const void* a = nullptr;  // device, [m, k] of a_type, 8-byte aligned
   FloatType a_type = FloatType::kFloat16;
-  // Device, room for Q8LayoutOf(m, k), 16-byte aligned; overwritten.
+  // Device, Q8RoomOfRow(k_tiles) bytes for each of m rows, m rounded up to a
+  // multiple of kDecodeBlockM; 16-byte aligned; overwritten.
   uint8_t* quantized = nullptr;
   void* c = nullptr;  // device, [m, n] of c_type, overwritten
   FloatType c_type = FloatType::kFloat16;
@@ -28,14 +29,23 @@ struct W4A8Operands {
 };
 
 // Raises the limit of shared memory of the kernels' blocks. Once a device,
-// which is the current one, before the first launch.
+// which is the current one, before the first launch and after
+// PreparePrefillGemm.
 cudaError_t PrepareW4A8Gemm(const Device& device);
 
+// The choice of LaunchW4A8Gemm (W4A8PrefillTileM), and that of the kernel for
+// few rows.
+inline constexpr int kBestW4A8Kernel = -1;
+inline constexpr int kFewRowsW4A8Kernel = 0;
+
 // Quantizes and multiplies, for m up to kMaxW4A8M. Enqueues on `stream`, as
-// LaunchDecodeGemm does (gemm.h). A row of C has the same bits for every m and
-// any neighbours. cudaErrorInvalidValue if an operand is illegal or the layer
-// is not offered (OffersW4A8).
-cudaError_t LaunchW4A8Gemm(const W4A8Operands& operands, cudaStream_t stream);
+// LaunchDecodeGemm does (gemm.h). A row of C has the same bits for every m, any
+// neighbours and either kernel. `kernel` is one of the above, or of
+// kW4A8PrefillTileMs for the kernel for many rows. cudaErrorInvalidValue if an
+// operand is illegal or the kernel does not multiply the layer (OffersW4A8,
+// OffersW4A8Prefill).
+cudaError_t LaunchW4A8Gemm(const Device& device, const W4A8Operands& operands,
+                           cudaStream_t stream, int kernel = kBestW4A8Kernel);
 
 }  // namespace qgemm::cuda
 

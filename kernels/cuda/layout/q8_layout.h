@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The place of every quantized activation and its scale in device memory:
-// fragment order of mma.m16n8k32, so that a lane's activations are its
-// registers, in the order of K that the weights of 4 bits stand in
-// (tile_layout.h).
+// The place of every quantized activation and its scale in device memory, for
+// the two kernels of mode A8, in the order of K that the weights of 4 bits
+// stand in (tile_layout.h).
 //
-// Rows are cut into tiles of 8, columns into tiles of 128. A tile has 1024
-// bytes of q8, then 32 d8 in fp32. Tiles follow each other by rows within a row
-// block of `tile_m` rows, the most that a block of threads multiplies, then
-// along K, then by row block.
+// Q8Layout, for few rows: fragment order of mma.m16n8k32, so that a lane's
+// activations are its registers. Rows are cut into tiles of 8, columns into
+// tiles of 128. A tile has 1024 bytes of q8, then 32 d8 in fp32. Tiles follow
+// each other by rows within a row block of `tile_m` rows, the most that a block
+// of threads multiplies, then along K, then by row block.
 //
 // Column 64 q + 32 b + 8 j + 2 t + h of row r has its q8 in byte
 //   64 R q + 16 (4 r + t) + 8 b + 4 h + j
@@ -16,6 +16,13 @@
 // since a word of weights has those pairs. Block 2 q + b of row r has its d8 at
 //   128 R + 16 ceil(R / 2) q + 16 (r / 2) + 8 b + 4 (r % 2).
 // R is 8, or 1 where all of A is one row, which blocks quantize themselves.
+//
+// Q8PanelLayout, for many rows: integers in fp16, [m][k], as TMA brings panels
+// of 64 columns; d8 before them. Column 16 s + 8 j + 2 t + h of a row stands at
+// 16 s + 8 h + 2 t + j: in a word of weights two masks then make operands of
+// columns j = 0 and 1. Of each panel, d8 of 16 rows at a time: those of its
+// first 32 columns, then of the others; row 8 i + 2 t + h of the 16 is float
+// 4 t + 2 i + h of them, so that a lane's columns of two sums are 16 bytes.
 
 #ifndef QGEMM_KERNELS_CUDA_LAYOUT_Q8_LAYOUT_H_
 #define QGEMM_KERNELS_CUDA_LAYOUT_Q8_LAYOUT_H_
@@ -90,6 +97,61 @@ QGEMM_HOST_DEVICE constexpr int Q8ScaleOffset(int row, int block,
 }
 QGEMM_HOST_DEVICE constexpr int Q8TileBytes(int rows) {
   return rows * kTileColumns + 2 * 16 * ((rows + 1) / 2);
+}
+
+// Columns and blocks of a panel of activations, and rows whose scales stand
+// together.
+inline constexpr int kQ8PanelColumns = 64;
+inline constexpr int kQ8PanelBlocks = kQ8PanelColumns / kQ8Block;
+inline constexpr int kQ8ScaleRows = 16;
+// Bytes of a row's scales in a panel.
+inline constexpr int kQ8PanelScaleBytes = kQ8PanelBlocks * 4;
+
+// Place of column `column` of a row among the row's integers.
+QGEMM_HOST_DEVICE constexpr int64_t Q8PanelColumn(int64_t column) {
+  const int64_t in_step = column % 16;
+  return column - in_step + in_step % 2 * 8 + in_step / 2 % 4 * 2 + in_step / 8;
+}
+
+struct Q8PanelLayout {
+  int64_t m = 0;
+  int64_t k = 0;
+  int64_t k_tiles = 0;
+
+  // Rows that have room for scales.
+  QGEMM_HOST_DEVICE int64_t scale_rows() const {
+    return RoundUp(m, int64_t{kQ8ScaleRows});
+  }
+  // Bytes of the scales of a panel, rows `row` on of which start at
+  // row * kQ8PanelScaleBytes, for multiples of kQ8ScaleRows.
+  QGEMM_HOST_DEVICE int64_t panel_scale_bytes() const {
+    return scale_rows() * kQ8PanelScaleBytes;
+  }
+  // The scale of the row's block, counted from the first float.
+  QGEMM_HOST_DEVICE int64_t ScaleIndex(int64_t row, int64_t block) const {
+    const int64_t in_rows = row % kQ8ScaleRows;
+    return (block / kQ8PanelBlocks * scale_rows() + row - in_rows) *
+               kQ8PanelBlocks +
+           block % kQ8PanelBlocks * kQ8ScaleRows + in_rows / 2 % 4 * 4 +
+           in_rows / 8 * 2 + in_rows % 2;
+  }
+  // Offset of the integers; a multiple of 256.
+  QGEMM_HOST_DEVICE int64_t integers_offset() const {
+    return k_tiles * (kTileColumns / kQ8PanelColumns) * panel_scale_bytes();
+  }
+  QGEMM_HOST_DEVICE int64_t total_bytes() const {
+    return integers_offset() + m * k * 2;
+  }
+};
+
+QGEMM_HOST_DEVICE Q8PanelLayout Q8PanelLayoutOf(int64_t m, int64_t k) {
+  return {m, k, CeilDiv(k, int64_t{kTileColumns})};
+}
+
+// Room for a row in either layout, of a number of rows that is a multiple of
+// kDecodeBlockM or more.
+QGEMM_HOST_DEVICE constexpr int64_t Q8RoomOfRow(int64_t k_tiles) {
+  return k_tiles * (kTileColumns * 2 + kQ8TileBlocks * 4);
 }
 
 }  // namespace qgemm::cuda

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel of mode A8: the layers that it multiplies, and the shared memory
-// of its blocks. Those share a layer out as the decode kernel does, so that one
-// layer serves both.
+// The kernel of mode A8 for few rows: the layers that it multiplies, and the
+// shared memory of its blocks. Those share a layer out as the decode kernel
+// does, so that one layer serves both.
 
 #ifndef QGEMM_KERNELS_CUDA_PLAN_W4A8_PLAN_H_
 #define QGEMM_KERNELS_CUDA_PLAN_W4A8_PLAN_H_
+
+#include <cstdint>
 
 #include "base/host_device.h"
 #include "kernels/cuda/layout/q8_layout.h"
@@ -16,6 +18,19 @@ namespace qgemm::cuda {
 
 // Rows of A of a launch, at most.
 inline constexpr int64_t kMaxW4A8M = 1024;
+
+// Operands are 16 (q - 8): so is a code q in the upper half of a byte whose top
+// bit is flipped.
+inline constexpr float kW4A8Unit = 16;
+
+// The bits of 1.5 * 2^23, whose last place is 1: a dot of a block added to them
+// is that float plus the dot, exactly, so that no conversion is needed. A scale
+// of 11 bits times that float is exact too.
+inline constexpr int32_t kDotBias = 0x4b400000;
+inline constexpr float kDotBiasValue = 12582912;
+inline constexpr int kMaxDot = 16 * 8 * 127 * kQ8Block;
+static_assert(kMaxDot < 1 << 22,
+              "a dot of either sign leaves the exponent of the bias alone");
 
 // Stages of a warp that are added to one fp32 sum: 1024 blocks of 32 columns.
 inline constexpr int kW4A8ChainStages = 256;
@@ -31,6 +46,18 @@ struct W4A8SmemShape {
   // If not, activations come quantized, by stages.
   bool quantizes = false;
 };
+
+// Row tiles of W of a warp. Two share the loads of activations, which of 32 and
+// 64 rows take most of what shared memory gives, where an SM's four schedulers
+// then have two warps each and none more work than before. By counts of
+// instructions 450 and 756 for two tiles' stage, not 500 and 830, and half of
+// the loads. Not measured.
+QGEMM_HOST_DEVICE constexpr int W4A8RowTiles(const W4A8SmemShape& shape) {
+  return shape.tile_m >= 32 && shape.n_tiles % 2 == 0 &&
+                 shape.n_tiles * shape.k_warps > 12
+             ? 2
+             : 1;
+}
 
 // Bytes of activations beside the ring, and in each of its slots.
 QGEMM_HOST_DEVICE constexpr int OwnActivationBytes(const W4A8SmemShape& shape) {

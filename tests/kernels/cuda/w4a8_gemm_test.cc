@@ -2,7 +2,7 @@
 //
 // Mode A8 to the bit: activations are quantized, dots summed in integers, and
 // those scaled and added in fp32, as scalar code does it in the order of the
-// layer's tile config.
+// layer's tile config, by the kernel for few rows and by that for many.
 
 #include "kernels/cuda/launch/w4a8_gemm.h"
 
@@ -14,14 +14,18 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
+#include "base/host_device.h"
 #include "gtest/gtest.h"
+#include "kernels/cuda/launch/gemm.h"
 #include "kernels/cuda/launch/quantize_rows.h"
 #include "kernels/cuda/layout/q8_layout.h"
 #include "kernels/cuda/plan/w4a8_plan.h"
+#include "kernels/cuda/plan/w4a8_prefill_plan.h"
 #include "kernels/matrix/types.h"
 #include "tests/kernels/cuda/decode_shapes.h"
 #include "tests/kernels/cuda/device_layer.h"
@@ -32,8 +36,14 @@
 namespace qgemm::cuda {
 namespace {
 
-constexpr int64_t kMaxM = 130;
-constexpr int64_t kRows[] = {1, 2, 5, 8, 9, 16, 31, 33, 64, 65, 130};
+constexpr int64_t kRows[] = {1,  7,  8,  9,   16,  17,  31,  32,  33,
+                             63, 64, 65, 100, 128, 129, 255, 512, 1024};
+constexpr int64_t kMaxM = 1024;
+static_assert(kMaxM == kMaxW4A8M, "rows of a launch, at most");
+// Rows of A whose results are compared, of those that there are.
+constexpr int64_t kComparedRows[] = {
+    0,  1,  6,  7,  8,   15,  16,  24,  31,  32,  40,  47,  62,
+    63, 64, 77, 99, 113, 127, 128, 200, 254, 300, 511, 777, 1023};
 constexpr FloatType kTypes[] = {FloatType::kFloat16, FloatType::kBFloat16,
                                 FloatType::kFloat32};
 
@@ -67,7 +77,18 @@ std::vector<Q8> QuantizeOnHost(FloatType type, const std::vector<uint8_t>& a) {
   return blocks;
 }
 
-// A block as the kernel left it.
+// A block as the quantizing kernel left it, by fragments or by panels.
+Q8 BlockAt(const std::vector<uint8_t>& out, const Q8PanelLayout& layout,
+           int64_t row, int64_t block) {
+  Q8 read;
+  std::memcpy(&read.d8, &out[layout.ScaleIndex(row, block) * 4], 4);
+  for (int i = 0; i < kQ8Block && block * kQ8Block < layout.k; ++i) {
+    const int64_t place = row * layout.k + Q8PanelColumn(block * kQ8Block + i);
+    read.q8[i] = static_cast<int8_t>(LoadFloat(
+        FloatType::kFloat16, &out[layout.integers_offset() + place * 2]));
+  }
+  return read;
+}
 Q8 BlockAt(const std::vector<uint8_t>& out, const Q8Layout& layout, int64_t row,
            int64_t block) {
   const uint8_t* const tile = &out[layout.TileOffset(row, block / 4)];
@@ -86,6 +107,7 @@ class W4A8Test : public DeviceTest {
   void SetUp() override {
     DeviceTest::SetUp();
     if (IsSkipped()) return;
+    ASSERT_EQ(PreparePrefillGemm(device_), cudaSuccess);
     ASSERT_EQ(PrepareW4A8Gemm(device_), cudaSuccess);
   }
 
@@ -105,10 +127,16 @@ class W4A8Test : public DeviceTest {
     return bytes;
   }
 
+  // Bytes of Q8_1 of either kernel.
+  static int64_t RoomOf(int64_t m, int64_t k) {
+    return RoundUp(m, int64_t{kDecodeBlockM}) *
+           Q8RoomOfRow(CeilDiv(k, int64_t{kTileColumns}));
+  }
+
   // Room for Q8_1, poisoned, so that what nobody writes shows.
   static DeviceBuffer Quantize(const DeviceBuffer& a, FloatType type, int64_t m,
-                               int64_t k) {
-    DeviceBuffer out = Allocate(Q8LayoutOf(m, k).total_bytes());
+                               int64_t k, Q8Order order = Q8Order::kFragments) {
+    DeviceBuffer out = Allocate(RoomOf(m, k));
     CHECK_EQ(cudaMemset(out.data(), 0xff, out.size_bytes()), cudaSuccess);
     QuantizeRowsArgs args;
     args.a = a.data();
@@ -116,6 +144,7 @@ class W4A8Test : public DeviceTest {
     args.m = m;
     args.k = k;
     args.out = out.data();
+    args.order = order;
     CHECK_EQ(LaunchQuantizeRows(args, nullptr), cudaSuccess);
     return out;
   }
@@ -137,18 +166,23 @@ TEST_F(W4A8Test, QuantizesToTheBit) {
         }
       }
       const std::vector<Q8> expected = QuantizeOnHost(type, a);
-      const std::vector<uint8_t> out =
+      const std::vector<uint8_t> fragments =
           Download(Quantize(Upload(a), type, m, k));
+      const std::vector<uint8_t> panels =
+          Download(Quantize(Upload(a), type, m, k, Q8Order::kPanels));
       const Q8Layout layout = Q8LayoutOf(m, k);
       for (int64_t row = 0; row < m; ++row) {
         for (int64_t block = 0; block < layout.k_tiles * 4; ++block) {
           const Q8 want = block * kQ8Block < k
                               ? expected[row * (k / kQ8Block) + block]
                               : Q8();
-          const Q8 got = BlockAt(out, layout, row, block);
-          ASSERT_TRUE(want.d8 == got.d8 && want.q8 == got.q8)
-              << Name(type) << ", row " << row << ", block " << block
-              << ", k = " << k;
+          for (const Q8& got :
+               {BlockAt(fragments, layout, row, block),
+                BlockAt(panels, Q8PanelLayoutOf(m, k), row, block)}) {
+            ASSERT_TRUE(want.d8 == got.d8 && want.q8 == got.q8)
+                << Name(type) << ", row " << row << ", block " << block
+                << ", k = " << k;
+          }
         }
       }
     }
@@ -229,7 +263,8 @@ class ScalarGemm {
       }
       const float d4 =
           layout_.scale_kind == ScaleKind::kRow ? 1 : ScaleOf(n, block);
-      sum = std::fmaf(static_cast<float>(dot), d4 * a[block].d8, sum);
+      const float scaled = static_cast<float>(dot) * d4;
+      sum = std::fmaf(scaled, a[block].d8, sum);
     }
     return sum;
   }
@@ -240,7 +275,8 @@ class ScalarGemm {
 
 class W4A8GemmTest : public W4A8Test {
  protected:
-  // Multiplies a random layer as it is laid out for `device_`, and compares.
+  // Multiplies a random layer as it is laid out for `device_` by each kernel
+  // that there is, and compares.
   void ExpectTheBitsOfScalarCode(const LayerSize& size, FloatType type,
                                  int64_t most_rows = kMaxM) {
     WeightsRecipe recipe = WeightsRecipeNamed("q4_0");
@@ -253,27 +289,48 @@ class W4A8GemmTest : public W4A8Test {
     const std::vector<Q8> blocks = QuantizeOnHost(type, a);
     const DeviceBuffer device_a = Upload(a);
     const ScalarGemm scalar(weights, *resident);
-    const int64_t first = RandomInt(0, 6, &random_);
-    for (const int64_t m : kRows) {
-      if (m > most_rows) break;
-      const std::vector<float> c = Multiply(*resident, device_a, type, m);
-      for (int64_t row = 0; row < m; row += 1 + m / 9) {
-        for (int64_t n = first % size.n; n < size.n; n += 7) {
-          const float expected =
-              scalar.Result(&blocks[row * (size.k / kQ8Block)], n);
-          ASSERT_EQ(c[row * size.n + n], expected)
-              << "row " << row << " of " << m << ", column " << n
-              << ", n k = " << size.n << " " << size.k;
+    const int64_t first = RandomInt(0, 6, &random_) % size.n;
+    std::map<int64_t, std::vector<float>> expected;  // by row
+    for (const int64_t row : kComparedRows) {
+      if (row >= most_rows) break;
+      for (int64_t n = first; n < size.n; n += 7) {
+        expected[row].push_back(
+            scalar.Result(&blocks[row * (size.k / kQ8Block)], n));
+      }
+    }
+    for (const int kernel : KernelsFor(*resident)) {
+      for (const int64_t m : kRows) {
+        if (m > most_rows) break;
+        const std::vector<float> c =
+            Multiply(*resident, device_a, type, m, kernel);
+        for (const auto& [row, results] : expected) {
+          if (row >= m) break;
+          for (size_t i = 0; i < results.size(); ++i) {
+            const int64_t n = first + 7 * static_cast<int64_t>(i);
+            ASSERT_EQ(c[row * size.n + n], results[i])
+                << "kernel " << kernel << ", row " << row << " of " << m
+                << ", column " << n << ", n k = " << size.n << " " << size.k;
+          }
         }
       }
     }
   }
 
- private:
-  static std::vector<float> Multiply(const CudaWeights& resident,
-                                     const DeviceBuffer& a, FloatType type,
-                                     int64_t m) {
-    const DeviceBuffer q8 = Allocate(Q8LayoutOf(m, resident.k()).total_bytes());
+  // Those that multiply the layer, as LaunchW4A8Gemm takes them.
+  std::vector<int> KernelsFor(const CudaWeights& resident) const {
+    std::vector<int> kernels = {kFewRowsW4A8Kernel, kBestW4A8Kernel};
+    for (const int tile_m : kW4A8PrefillTileMs) {
+      if (OffersW4A8Prefill(resident.tiled().layout, device_.traits, tile_m)) {
+        kernels.push_back(tile_m);
+      }
+    }
+    return kernels;
+  }
+
+  std::vector<float> Multiply(const CudaWeights& resident,
+                              const DeviceBuffer& a, FloatType type, int64_t m,
+                              int kernel) const {
+    const DeviceBuffer q8 = Allocate(RoomOf(m, resident.k()));
     CHECK_EQ(cudaMemset(q8.data(), 0xff, q8.size_bytes()), cudaSuccess);
     const DeviceBuffer c = Allocate(m * resident.n() * 4);
     CHECK_EQ(cudaMemset(c.data(), 0xff, c.size_bytes()), cudaSuccess);
@@ -285,7 +342,7 @@ class W4A8GemmTest : public W4A8Test {
     operands.c = c.data();
     operands.c_type = FloatType::kFloat32;
     operands.m = m;
-    CHECK_EQ(LaunchW4A8Gemm(operands, nullptr), cudaSuccess);
+    CHECK_EQ(LaunchW4A8Gemm(device_, operands, nullptr, kernel), cudaSuccess);
     const std::vector<uint8_t> bytes = Download(c);
     std::vector<float> results(m * resident.n());
     std::memcpy(results.data(), bytes.data(), bytes.size());
@@ -298,15 +355,58 @@ TEST_F(W4A8GemmTest, HasTheBitsOfScalarCodeInEveryTileConfig) {
     for (const int n_tiles : {1, 2, 4, 8, 12, 16}) {
       const auto size = ShapeWith(split_k, n_tiles, device_.traits);
       if (!size.has_value()) continue;
-      ExpectTheBitsOfScalarCode(*size, RandomElement(kTypes, &random_));
+      ExpectTheBitsOfScalarCode(*size, RandomElement(kTypes, &random_),
+                                /*most_rows=*/255);
     }
   }
 }
 
 TEST_F(W4A8GemmTest, HasTheBitsOfScalarCodeWhereTilesAreNotFull) {
   for (const int64_t k : {32, 64, 96, 160, 1056}) {
-    ExpectTheBitsOfScalarCode({RandomInt(1, 70, &random_), k},
-                              RandomElement(kTypes, &random_));
+    for (const int64_t n : {RandomInt(1, 70, &random_), int64_t{128},
+                            RandomInt(129, 300, &random_)}) {
+      ExpectTheBitsOfScalarCode({n, k}, RandomElement(kTypes, &random_));
+    }
+  }
+}
+
+// More tiles of C than SMs, in several waves.
+TEST_F(W4A8GemmTest, HasTheBitsOfScalarCodeInSeveralWaves) {
+  ExpectTheBitsOfScalarCode({16500, 288}, RandomElement(kTypes, &random_));
+}
+
+TEST_F(W4A8GemmTest, KeepsWhatIsNotFiniteToItsRow) {
+  constexpr int64_t kM = 129;
+  constexpr int64_t kN = 200;
+  constexpr int64_t kK = 512;
+  const CanonicalWeights weights =
+      RandomWeights(WeightsRecipeNamed("q4_0"), kN, kK, &random_);
+  const auto resident = Load(weights, device_.traits);
+  std::vector<uint8_t> a = RandomMatrix(FloatType::kFloat32, kM, kK, &random_);
+  const DeviceBuffer clean = Upload(a);
+  // In the first block of a row, the last one of another, and a row's zeros.
+  StoreFloat(FloatType::kFloat32, std::numeric_limits<float>::infinity(),
+             &a[3 * kK * 4]);
+  StoreFloat(FloatType::kFloat32, std::numeric_limits<float>::quiet_NaN(),
+             &a[(101 * kK - 1) * 4]);
+  std::fill_n(a.begin() + 64 * kK * 4, kK * 4, uint8_t{0});
+  const DeviceBuffer struck = Upload(a);
+  for (const int kernel : KernelsFor(*resident)) {
+    const std::vector<float> expected =
+        Multiply(*resident, clean, FloatType::kFloat32, kM, kernel);
+    const std::vector<float> c =
+        Multiply(*resident, struck, FloatType::kFloat32, kM, kernel);
+    for (int64_t row = 0; row < kM; ++row) {
+      for (int64_t n = 0; n < kN; ++n) {
+        const float result = c[row * kN + n];
+        if (row == 3 || row == 100) {
+          ASSERT_TRUE(std::isnan(result)) << kernel << " " << row << " " << n;
+        } else if (row != 64) {
+          ASSERT_EQ(result, expected[row * kN + n])
+              << kernel << " " << row << " " << n;
+        }
+      }
+    }
   }
 }
 
@@ -333,11 +433,19 @@ TEST_F(W4A8GemmTest, RefusesLayersThatItDoesNotMultiply) {
     operands.c = c.data();
     operands.c_type = FloatType::kFloat32;
     operands.m = kMaxW4A8M + 1;
-    EXPECT_EQ(LaunchW4A8Gemm(operands, nullptr), cudaErrorInvalidValue);
-    if (OffersW4A8(resident->tiled().layout)) continue;
+    for (const int kernel : {kBestW4A8Kernel, kFewRowsW4A8Kernel, 64, 128}) {
+      EXPECT_EQ(LaunchW4A8Gemm(device_, operands, nullptr, kernel),
+                cudaErrorInvalidValue);
+    }
     operands.m = 1;
-    EXPECT_EQ(LaunchW4A8Gemm(operands, nullptr), cudaErrorInvalidValue)
-        << recipe.name;
+    EXPECT_EQ(LaunchW4A8Gemm(device_, operands, nullptr, /*kernel=*/96),
+              cudaErrorInvalidValue);
+    if (OffersW4A8(resident->tiled().layout)) continue;
+    for (const int kernel : {kBestW4A8Kernel, kFewRowsW4A8Kernel, 64, 128}) {
+      EXPECT_EQ(LaunchW4A8Gemm(device_, operands, nullptr, kernel),
+                cudaErrorInvalidValue)
+          << recipe.name;
+    }
   }
 }
 

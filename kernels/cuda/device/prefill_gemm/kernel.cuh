@@ -27,15 +27,6 @@
 
 namespace qgemm::cuda {
 
-// Called by one lane of a warp that brings operands.
-__device__ __forceinline__ void SetUpRing(const Ring& ring) {
-  for (int slot = 0; slot < ring.slots; ++slot) {
-    BarrierInit(ring.Full(slot), 1);
-    BarrierInit(ring.Empty(slot), kPrefillConsumers / 32 * kReleasingLanes);
-  }
-  BarrierInitFence();
-}
-
 // The part of the warps that bring operands.
 template <int kTileM>
 __device__ __forceinline__ void ProducePrefill(const PrefillArguments& args,

@@ -13,6 +13,15 @@
 
 namespace qgemm::cuda {
 
+// Called by one lane of a warp that brings operands.
+__device__ __forceinline__ void SetUpRing(const Ring& ring) {
+  for (int slot = 0; slot < ring.slots; ++slot) {
+    BarrierInit(ring.Full(slot), 1);
+    BarrierInit(ring.Empty(slot), kPrefillConsumers / 32 * kReleasingLanes);
+  }
+  BarrierInitFence();
+}
+
 // Called by one thread, for tiles of kTileM rows of A. Panels are in the
 // 128-byte swizzle; rows of A from m on and columns from k on are zero.
 template <int kTileM>

@@ -33,7 +33,9 @@
 namespace qgemm::cuda {
 
 // Warps that multiply, at most, and those that bring stages.
-inline constexpr int kW4A8MaxThreads = (kMaxNTiles + kW4A8ProducerWarps) * 32;
+constexpr int W4A8MaxThreads(int row_tiles) {
+  return (kMaxNTiles / row_tiles + kW4A8ProducerWarps) * 32;
+}
 
 // Kernel parameters.
 struct W4A8Arguments {
@@ -47,15 +49,19 @@ struct W4A8Block {
   DecodeSmemLayout smem;
   Ring ring;
   char* shared;
+  int n_warps;    // that share a stage
   int consumers;  // threads that multiply; the warps behind bring stages
 
+  // Warps have `row_tiles` row tiles each.
   __device__ __forceinline__ W4A8Block(const GemmArguments& args,
-                                       const W4A8SmemShape& shape, char* memory)
+                                       const W4A8SmemShape& shape,
+                                       int row_tiles, char* memory)
       : work(WorkOf(args, blockIdx.x)),
         smem(W4A8SmemLayoutOf(shape, args.slots)),
         ring{SharedAddress(memory) + smem.barriers, args.slots},
         shared(memory),
-        consumers(args.n_tiles * args.k_warps * 32) {}
+        n_warps(args.n_tiles / row_tiles),
+        consumers(n_warps * args.k_warps * 32) {}
 
   __device__ __forceinline__ int threads() const {
     return consumers + kW4A8ProducerWarps * 32;
@@ -81,7 +87,7 @@ __device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
   const Ring& ring = block.ring;
   for (int slot = lane; slot < args.slots; slot += 32) {
     BarrierInit(ring.Full(slot), W4A8Arrivals(kQuantizes ? 1 : 2));
-    BarrierInit(ring.Empty(slot), args.n_tiles * kReleasingLanes);
+    BarrierInit(ring.Empty(slot), block.n_warps * kReleasingLanes);
   }
   if (lane == 0 && args.split_k > 1) {
     BarrierInit(ring.Full(args.slots), 1);
@@ -159,7 +165,7 @@ __device__ __forceinline__ void QuantizePart(const W4A8Arguments& args,
 }
 
 // The part of the warps that multiply, up to the epilogue.
-template <int kMTiles, bool kQuantizes>
+template <int kMTiles, int kRowTiles, bool kQuantizes>
 __device__ __forceinline__ void Multiply(const W4A8Arguments& args,
                                          const W4A8Block& block) {
   const GemmArguments& gemm = args.gemm;
@@ -168,31 +174,33 @@ __device__ __forceinline__ void Multiply(const W4A8Arguments& args,
   NamedBarrier(kBlockBarrier, block.threads());
   // Taken from one lane, so that the compiler knows it for all.
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
-  const int turn = warp / gemm.n_tiles;
+  const int turn = warp / block.n_warps;
   float* const sums = reinterpret_cast<float*>(block.shared) +
                       turn * kMTiles * 8 * SumStride(gemm.n_tiles);
-  W4A8Consumer<kMTiles, kQuantizes> consumer(gemm, block.smem, block.shared,
-                                             warp % gemm.n_tiles);
-  consumer.Run(block.ring, {turn, gemm.k_warps, block.stages()}, sums);
+  W4A8Consumer<kMTiles, kRowTiles, kQuantizes> consumer(
+      gemm, block.smem, block.shared, warp % block.n_warps * kRowTiles);
+  const KSlice slice = {turn, gemm.k_warps, block.stages()};
+  consumer.Run(block.ring, slice, sums);
   NamedBarrier(kConsumersBarrier, block.consumers);
-  consumer.StoreSums(sums);
+  consumer.StoreSums(slice, sums);
   NamedBarrier(kConsumersBarrier, block.consumers);
 }
 
+// A warp multiplies kRowTiles row tiles, of which n_tiles is a multiple.
 // kQuantizes: A comes as it is, one row.
-template <int kMTiles, bool kQuantizes>
-__global__ void __launch_bounds__(kW4A8MaxThreads, 1)
+template <int kMTiles, int kRowTiles, bool kQuantizes>
+__global__ void __launch_bounds__(W4A8MaxThreads(kRowTiles), 1)
     W4A8Gemm(const __grid_constant__ W4A8Arguments args) {
   extern __shared__ __align__(128) char shared[];
   const GemmArguments& gemm = args.gemm;
   const W4A8Block block(gemm, W4A8ShapeOf(gemm, kMTiles * 8, kQuantizes),
-                        shared);
+                        kRowTiles, shared);
   LaunchDependents();
   if (static_cast<int>(threadIdx.x) >= block.consumers) {
     Produce<kMTiles, kQuantizes>(gemm, block);
     return;
   }
-  Multiply<kMTiles, kQuantizes>(args, block);
+  Multiply<kMTiles, kRowTiles, kQuantizes>(args, block);
   DecodeEpilogue<kMTiles * 8, StoreResults>(
       gemm, block.work, block.smem, shared, {block.consumers, false}, {})
       .Run();

@@ -18,17 +18,18 @@
 
 namespace qgemm::cuda {
 
-// A code q in the upper half of a byte, its top bit flipped, is 16 (q - 8).
-inline constexpr float kW4A8Unit = 16;
-
-// D = A * B of a 16x8 tile over 32 of K, in integers of 8 bits with sign.
-__device__ __forceinline__ void Mma16832(int32_t (&d)[4],
-                                         const uint32_t (&a)[4], uint32_t b0,
-                                         uint32_t b1) {
+// D = A * B of a 16x8 tile over 32 of K, in integers of 8 bits with sign, plus
+// kDotBias.
+__device__ __forceinline__ void Mma16832(float (&d)[4], const uint32_t (&a)[4],
+                                         uint32_t b0, uint32_t b1) {
+  int32_t biased[4];
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
       "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
-      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(0));
+      : "=r"(biased[0]), "=r"(biased[1]), "=r"(biased[2]), "=r"(biased[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1),
+        "r"(kDotBias));
+#pragma unroll
+  for (int i = 0; i < 4; ++i) d[i] = __int_as_float(biased[i]);
 }
 
 // The A operand of 32 columns from a lane's two words of them: bytes 0 and 2 of
@@ -76,11 +77,12 @@ struct W4A8Activations {
   }
 };
 
-// Multiplies row tile `tile` of W with kMTiles tiles of rows of A, or kOneRow.
-template <int kMTiles, bool kOneRow>
+// Multiplies kRowTiles row tiles of W, from `tile` on, with kMTiles tiles of
+// rows of A, or kOneRow.
+template <int kMTiles, int kRowTiles, bool kOneRow>
 class W4A8Consumer {
  public:
-  static constexpr int kSums = kMTiles * 4;
+  static constexpr int kSums = kMTiles * 4;  // of a row tile
 
   __device__ __forceinline__ W4A8Consumer(const GemmArguments& args,
                                           const DecodeSmemLayout& smem,
@@ -95,8 +97,7 @@ class W4A8Consumer {
         scales_(smem.weights + args.n_tiles * args.tile_code_bytes +
                 tile * args.tile_scale_bytes + (lane_ >> 2) * 16),
         tile_(tile) {
-#pragma unroll
-    for (float& sum : sums_) sum = 0;
+    ClearSums();
   }
 
   // Adds the products of those stages up. `all` is where sums go; those of
@@ -104,58 +105,107 @@ class W4A8Consumer {
   __device__ __forceinline__ void Run(const Ring& ring, const KSlice& slice,
                                       float* all) {
     RingReader reader(ring, slice);
-    int chain = 0;  // stages
-    for (int stage = slice.first; stage < slice.stages; stage += slice.step) {
-      if (chain == kW4A8ChainStages) {
-        EndChain(all);
-        chain = 0;
+    int stage = slice.first;
+    while (true) {
+      const int end = min(stage + ChainColumnTiles(slice), slice.stages);
+      for (; stage < end; stage += slice.step) {
+        reader.Wait();
+        AddStage(
+            shared_ + reader.slot() * args_.stage_bytes,
+            shared_ + (kOneRow ? stage : reader.slot()) * activations_.stage);
+        ReleaseSlot(reader.empty(), lane_);
+        reader.Next();
       }
-      ++chain;
-      reader.Wait();
-      AddStage(
-          shared_ + reader.slot() * args_.stage_bytes,
-          shared_ + (kOneRow ? stage : reader.slot()) * activations_.stage);
-      ReleaseSlot(reader.empty(), lane_);
-      reader.Next();
+      if (stage >= slice.stages) break;
+      StoreSums(all, stage > slice.first + ChainColumnTiles(slice));
+      ClearSums();
     }
   }
 
-  // Writes the sums to [row of A][row of the row block].
-  __device__ __forceinline__ void StoreSums(float* all) {
-    const int stride = SumStride(args_.n_tiles);
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      const int m = (i >> 2) * 8 + (lane_ & 3) * 2 + (i & 1);
-      const int row = tile_ * 16 + (lane_ >> 2) + (i >> 1 & 1) * 8;
-      float& place = all[m * stride + row];
-      place = ended_ ? place + sums_[i] : sums_[i];
-    }
+  // Writes the sums of the last chain to [row of A][row of the row block].
+  __device__ __forceinline__ void StoreSums(const KSlice& slice, float* all) {
+    StoreSums(all, slice.first + ChainColumnTiles(slice) < slice.stages);
   }
 
  private:
   static constexpr uint32_t kOnes = 0x3c003c00;  // in fp16
+  // Bytes of a row tile's parts.
+  static constexpr int kTileCodeBytes = kTileRows * kTileColumns / 2;
+  static constexpr int kTileScaleBytes = kTileRows * kQ8TileBlocks * 2;
+
+  __device__ __forceinline__ void ClearSums() {
+#pragma unroll
+    for (auto& sums : sums_) {
+#pragma unroll
+      for (float& sum : sums) sum = 0;
+    }
+  }
+
+  static __device__ __forceinline__ int ChainColumnTiles(const KSlice& slice) {
+    return kW4A8ChainStages * slice.step;
+  }
+
+  // `adds`: to those of chains that ended before.
+  __device__ __forceinline__ void StoreSums(float* all, bool adds) {
+    const int stride = SumStride(args_.n_tiles);
+    // Sums of 64 rows leave stages few registers: nothing is kept for this.
+    const int lane = kMTiles == 8 ? ReadLane() : lane_;
+#pragma unroll
+    for (int j = 0; j < kRowTiles; ++j) {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        const int m = (i >> 2) * 8 + (lane & 3) * 2 + (i & 1);
+        const int row = (tile_ + j) * 16 + (lane >> 2) + (i >> 1 & 1) * 8;
+        float& place = all[m * stride + row];
+        place = adds ? place + sums_[j][i] : sums_[j][i];
+      }
+    }
+  }
+
+  // Scales of rows g and g + 8 in a block, and what takes the bias of dots
+  // off with them.
+  struct RowScales {
+    float2 d4;
+    float2 off;
+  };
+
+  static __device__ __forceinline__ RowScales ScalesOf(uint32_t pair) {
+    const float2 d4 = __half22float2(reinterpret_cast<const __half2&>(pair));
+    return {d4, {d4.x * -kDotBiasValue, d4.y * -kDotBiasValue}};
+  }
 
   __device__ __forceinline__ void AddStage(const char* weights,
                                            const char* activations) {
+    uint4 pairs[kRowTiles];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) AddHalf(weights, activations, half);
+    for (int j = 0; j < kRowTiles; ++j) {
+      pairs[j] = {kOnes, kOnes, kOnes, kOnes};
+      if (args_.tile_scale_bytes > 0) {
+        pairs[j] = *reinterpret_cast<const uint4*>(weights + scales_ +
+                                                   j * kTileScaleBytes);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      AddHalf(weights, activations, half, pairs);
+    }
   }
 
   // 64 columns.
   __device__ __forceinline__ void AddHalf(const char* weights,
-                                          const char* activations, int half) {
-    const uint4 codes =
-        *reinterpret_cast<const uint4*>(weights + codes_ + half * 512);
-    uint2 scales = {kOnes, kOnes};  // of rows g and g + 8 in blocks of 32
-    if (args_.tile_scale_bytes > 0) {
-      scales = *reinterpret_cast<const uint2*>(weights + scales_ + half * 8);
+                                          const char* activations, int half,
+                                          const uint4 (&pairs)[kRowTiles]) {
+    uint32_t a[kRowTiles][2][4];
+    RowScales scales[kRowTiles][2];
+#pragma unroll
+    for (int j = 0; j < kRowTiles; ++j) {
+      const uint4 codes = *reinterpret_cast<const uint4*>(
+          weights + codes_ + j * kTileCodeBytes + half * 512);
+      DecodeBlock(codes.x, codes.y, a[j][0]);
+      DecodeBlock(codes.z, codes.w, a[j][1]);
+      scales[j][0] = ScalesOf(half == 0 ? pairs[j].x : pairs[j].z);
+      scales[j][1] = ScalesOf(half == 0 ? pairs[j].y : pairs[j].w);
     }
-    uint32_t a[2][4];
-    DecodeBlock(codes.x, codes.y, a[0]);
-    DecodeBlock(codes.z, codes.w, a[1]);
-    const float2 d4[2] = {
-        __half22float2(reinterpret_cast<const __half2&>(scales.x)),
-        __half22float2(reinterpret_cast<const __half2&>(scales.y))};
 #pragma unroll
     for (int tile = 0; tile < kMTiles; ++tile) {
       const char* const from = activations + tile * kQ8TileBytes;
@@ -163,29 +213,31 @@ class W4A8Consumer {
           from + activations_.codes + half * activations_.half_codes);
       const float4 d8 = *reinterpret_cast<const float4*>(
           from + activations_.scales + half * activations_.half_scales);
-      float(&sums)[4] = reinterpret_cast<float(&)[4]>(sums_[tile * 4]);
-      AddDots(a[0], b.x, b.y, d4[0], {d8.x, d8.y}, sums);
-      AddDots(a[1], b.z, b.w, d4[1], {d8.z, d8.w}, sums);
+#pragma unroll
+      for (int j = 0; j < kRowTiles; ++j) {
+        float(&sums)[4] = reinterpret_cast<float(&)[4]>(sums_[j][tile * 4]);
+        AddDots(a[j][0], b.x, b.y, scales[j][0], {d8.x, d8.y}, sums);
+        AddDots(a[j][1], b.z, b.w, scales[j][1], {d8.z, d8.w}, sums);
+      }
     }
   }
 
+  // sums += (dot * d4) * d8, rounded twice: d4 has 11 bits, so that its product
+  // with the bias is exact and goes with the first multiplication.
   static __device__ __forceinline__ void AddDots(const uint32_t (&a)[4],
                                                  uint32_t b0, uint32_t b1,
-                                                 float2 d4, float2 d8,
-                                                 float (&sums)[4]) {
-    int32_t dots[4];
+                                                 const RowScales& scales,
+                                                 float2 d8, float (&sums)[4]) {
+    float dots[4];
     Mma16832(dots, a, b0, b1);
-    sums[0] = fmaf(__int2float_rn(dots[0]), d4.x * d8.x, sums[0]);
-    sums[1] = fmaf(__int2float_rn(dots[1]), d4.x * d8.y, sums[1]);
-    sums[2] = fmaf(__int2float_rn(dots[2]), d4.y * d8.x, sums[2]);
-    sums[3] = fmaf(__int2float_rn(dots[3]), d4.y * d8.y, sums[3]);
-  }
-
-  __device__ __forceinline__ void EndChain(float* all) {
-    StoreSums(all);
-    ended_ = true;
-#pragma unroll
-    for (float& sum : sums_) sum = 0;
+    const float upper[2] = {fmaf(dots[0], scales.d4.x, scales.off.x),
+                            fmaf(dots[1], scales.d4.x, scales.off.x)};
+    const float lower[2] = {fmaf(dots[2], scales.d4.y, scales.off.y),
+                            fmaf(dots[3], scales.d4.y, scales.off.y)};
+    sums[0] = fmaf(upper[0], d8.x, sums[0]);
+    sums[1] = fmaf(upper[1], d8.y, sums[1]);
+    sums[2] = fmaf(lower[0], d8.x, sums[2]);
+    sums[3] = fmaf(lower[1], d8.y, sums[3]);
   }
 
   const GemmArguments& args_;
@@ -196,8 +248,7 @@ class W4A8Consumer {
   const int codes_;
   const int scales_;
   const int tile_;
-  bool ended_ = false;  // a chain's sums are in shared memory
-  float sums_[kSums];
+  float sums_[kRowTiles][kSums];
 };
 
 }  // namespace qgemm::cuda
