@@ -26,7 +26,7 @@ struct BatchProgress {
   unsigned long long gather_end;    // NOLINT
   unsigned int scattered_blocks;
   unsigned int brought;  // 1 once a batch of one kernel has its rows
-  uint64_t sequence;  // of the last stamps
+  uint64_t sequence;     // of the last stamps
 };
 
 }  // namespace qgemm::cuda

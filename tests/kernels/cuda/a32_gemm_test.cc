@@ -232,6 +232,29 @@ class A32GemmTest : public A32Test {
     ExpectRight(weights, type, RandomMatrix(type, m, size.k, &random_), m);
   }
 
+  // The least and the largest exponent of elements.
+  using Exponents = std::pair<int, int>;
+
+  // Few elements are large, the others small.
+  void ExpectRightWithFew(const Exponents& large, const Exponents& small) {
+    constexpr int64_t kM = 33;
+    constexpr int64_t kK = 640;
+    for (const WeightsRecipe& recipe : WholeNumberRecipes()) {
+      SCOPED_TRACE(recipe.name);
+      std::vector<uint8_t> a =
+          RandomMatrix(FloatType::kFloat32, kM, kK, &random_);
+      for (int64_t i = 0; i < kM * kK; ++i) {
+        const auto& [least, most] =
+            RandomInt(0, 255, &random_) == 0 ? large : small;
+        const int exponent = static_cast<int>(RandomInt(least, most, &random_));
+        const float x = LoadFloat(FloatType::kFloat32, &a[i * 4]);
+        StoreFloat(FloatType::kFloat32, std::ldexp(x, exponent), &a[i * 4]);
+      }
+      ExpectRight(RandomWeights(recipe, 50, kK, &random_), FloatType::kFloat32,
+                  a, kM);
+    }
+  }
+
   double worst_ratio_ = 0;  // to the bound
 };
 
@@ -287,27 +310,16 @@ TEST_F(A32GemmTest, IsRightWhereErrorsAddUp) {
   }
 }
 
-// Few elements are larger than others by 2^60 and more; results whose weights
-// there are 0 depend on the small ones.
+// Results whose weights are 0 where the large elements are depend on the small
+// ones.
 TEST_F(A32GemmTest, IsRightForElementsOfAnyMagnitude) {
-  constexpr int64_t kM = 33;
-  constexpr int64_t kK = 640;
-  for (const WeightsRecipe& recipe : WholeNumberRecipes()) {
-    SCOPED_TRACE(recipe.name);
-    std::vector<uint8_t> a =
-        RandomMatrix(FloatType::kFloat32, kM, kK, &random_);
-    for (int64_t i = 0; i < kM * kK; ++i) {
-      const bool large = RandomInt(0, 255, &random_) == 0;
-      const int exponent = static_cast<int>(
-          large ? RandomInt(40, 60, &random_) : RandomInt(-40, 0, &random_));
-      StoreFloat(
-          FloatType::kFloat32,
-          std::ldexp(LoadFloat(FloatType::kFloat32, &a[i * 4]), exponent),
-          &a[i * 4]);
-    }
-    ExpectRight(RandomWeights(recipe, 50, kK, &random_), FloatType::kFloat32, a,
-                kM);
-  }
+  ExpectRightWithFew({40, 60}, {-40, 0});
+}
+
+// Tensor cores that aligned sums to the factors' exponents, 110 - 126 where 0
+// multiplies 2^110, and not to those of products, would lose the small ones.
+TEST_F(A32GemmTest, IsRightForSmallElementsBesideHugeOnes) {
+  ExpectRightWithFew({100, 110}, {-80, -40});
 }
 
 TEST_F(A32GemmTest, HasValuesThatAreNotFiniteWhereFp64HasThem) {

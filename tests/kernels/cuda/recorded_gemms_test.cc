@@ -24,18 +24,19 @@ constexpr int kBatches = 80;
 class Requests {
  public:
   Requests(Backend* backend, std::shared_ptr<const ResidentWeights> weights,
-           const std::vector<int64_t>& rows, FloatType a_type,
+           const std::vector<int64_t>& rows, const MatmulSignature& signature,
            RandomGenerator* random)
       : backend_(*backend) {
     batch_.weights = std::move(weights);
-    batch_.signature.a_type = a_type;
+    batch_.signature = signature;
     for (const int64_t m : rows) {
-      const auto a = RandomMatrix(a_type, m, batch_.weights->k(), random);
+      const auto a =
+          RandomMatrix(signature.a_type, m, batch_.weights->k(), random);
       operands_.push_back(Acquire(a.size()));
       std::copy(a.begin(), a.end(), operands_.back().data());
       uint8_t* const from = operands_.back().data();
       operands_.push_back(
-          Acquire(m * batch_.weights->n() * SizeOf(batch_.signature.c_type)));
+          Acquire(m * batch_.weights->n() * SizeOf(signature.c_type)));
       batch_.segments.push_back({m, from, operands_.back().data()});
     }
   }
@@ -82,6 +83,21 @@ class RecordedGemmsTest : public DeviceTest,
     return LoadWhole(backend, RandomWeights(GetParam(), n, k, &random_));
   }
 
+  // Mode A16 of fp16 and of fp32, and the other modes that there are, of fp32.
+  static std::vector<MatmulSignature> OfferedSignatures(
+      const Backend& backend, const ResidentWeights& weights) {
+    std::vector<MatmulSignature> signatures = {MatmulSignature()};
+    for (const ComputeMode mode :
+         {ComputeMode::kA16, ComputeMode::kA8, ComputeMode::kA32}) {
+      MatmulSignature signature;
+      signature.a_type = FloatType::kFloat32;
+      signature.mode = mode;
+      if (!backend.CheckSupport(weights, signature).ok()) continue;
+      signatures.push_back(signature);
+    }
+    return signatures;
+  }
+
   RandomGenerator random_{FreshSeed()};
 };
 
@@ -91,15 +107,16 @@ TEST_P(RecordedGemmsTest, HaveTheBitsOfOthers) {
   const absl::Status offered =
       backend->CheckSupport(*weights, MatmulSignature());
   if (!offered.ok()) GTEST_SKIP() << offered;
-  for (const FloatType a_type : {FloatType::kFloat16, FloatType::kFloat32}) {
+  for (const MatmulSignature& signature :
+       OfferedSignatures(*backend, *weights)) {
     for (const std::vector<int64_t>& rows : std::vector<std::vector<int64_t>>{
              {1}, {3}, {1, 1, 1}, {2, 5, 1, 1}, {16}, {1, 30, 2}, {64}}) {
-      Requests requests(backend.get(), weights, rows, a_type, &random_);
+      Requests requests(backend.get(), weights, rows, signature, &random_);
       const std::vector<uint8_t> first = requests.Run();
       for (int i = 1; i < kBatches; ++i) {
         ASSERT_TRUE(requests.Run() == first)
-            << rows.size() << " requests, first of " << rows[0] << " rows, run "
-            << i;
+            << Name(signature.mode) << ", " << rows.size()
+            << " requests, first of " << rows[0] << " rows, run " << i;
       }
     }
   }
@@ -117,14 +134,42 @@ TEST_P(RecordedGemmsTest, OneRequestOfFewRowsHasItsBits) {
            {4096, 4096}, {203, 1024}, {64, 14336}, {16, 128}}) {
     const auto weights = Load(backend.get(), n, k);
     for (const FloatType a_type : {FloatType::kFloat16, FloatType::kBFloat16}) {
+      MatmulSignature signature;
+      signature.a_type = a_type;
       for (const int64_t rows : {1, 2, 7, 8}) {
-        Requests requests(backend.get(), weights, {rows}, a_type, &random_);
+        Requests requests(backend.get(), weights, {rows}, signature, &random_);
         const std::vector<uint8_t> first = requests.Run();
         for (int i = 1; i < kBatches; ++i) {
           ASSERT_TRUE(requests.Run() == first)
               << n << "x" << k << ", " << rows << " rows, run " << i;
         }
       }
+    }
+  }
+}
+
+// All run before any is recorded, then in turn.
+TEST_P(RecordedGemmsTest, SignaturesOfALayerHaveTheirOwnBits) {
+  const std::unique_ptr<Backend> backend = NewBackend();
+  const auto weights = Load(backend.get());
+  const absl::Status offered =
+      backend->CheckSupport(*weights, MatmulSignature());
+  if (!offered.ok()) GTEST_SKIP() << offered;
+  const std::vector<MatmulSignature> signatures =
+      OfferedSignatures(*backend, *weights);
+  std::vector<std::unique_ptr<Requests>> requests;
+  std::vector<std::vector<uint8_t>> first;
+  for (const MatmulSignature& signature : signatures) {
+    requests.push_back(std::make_unique<Requests>(backend.get(), weights,
+                                                  std::vector<int64_t>{2, 1},
+                                                  signature, &random_));
+    first.push_back(requests.back()->Run());
+  }
+  for (int run = 0; run < kBatches; ++run) {
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ASSERT_TRUE(requests[i]->Run() == first[i])
+          << Name(signatures[i].mode) << " of " << Name(signatures[i].a_type)
+          << ", run " << run;
     }
   }
 }
@@ -141,7 +186,7 @@ TEST_P(RecordedGemmsTest, RequestsInOtherPlacesHaveTheirOwnBits) {
   for (int i = 0; i < 20; ++i) {
     requests.push_back(std::make_unique<Requests>(
         backend.get(), weights, std::vector<int64_t>{i % 2 == 0 ? 4 : 3},
-        FloatType::kFloat16, &random_));
+        MatmulSignature(), &random_));
     first.push_back(requests.back()->Run());
   }
   for (const size_t places : {1, 4, 20, 2}) {
@@ -161,7 +206,7 @@ TEST_P(RecordedGemmsTest, ALayerInAnothersPlaceHasItsOwn) {
   if (!offered.ok()) GTEST_SKIP() << offered;
   for (int layer = 0; layer < 5; ++layer) {
     Requests requests(backend.get(), Load(backend.get()), {1},
-                      FloatType::kFloat16, &random_);
+                      MatmulSignature(), &random_);
     const std::vector<uint8_t> first = requests.Run();
     for (int i = 1; i < kBatches; ++i) ASSERT_TRUE(requests.Run() == first);
   }
