@@ -48,12 +48,10 @@ inline DecodeSmemShape SmemShapeOf(const TileLayout& layout, int tile_m) {
   return shape;
 }
 
-// Slots of the ring for that many stages. Where slots are used again, warps
-// that alternate along K keep to slots of their own, so that none waits for a
-// phase that lies two ahead.
+// Slots of the ring for that many stages.
 inline int SlotsFor(const DecodeSmemShape& shape, int stages) {
-  const int room = std::min(kMaxSlots, SlotsThatFit(shape));
-  return stages <= room ? stages : room / shape.k_warps * shape.k_warps;
+  return SlotsInRoom(std::min(kMaxSlots, SlotsThatFit(shape)), stages,
+                     shape.k_warps);
 }
 
 // True if the decode kernel can take them.

@@ -65,10 +65,8 @@ inline int A32Slots(const A32SmemShape& shape, int block_bytes, int most) {
   const int fitting =
       (block_bytes - ReceivedBytes(SumsShapeOf(shape)) - kBarrierBytes) /
       slot_bytes;
-  const int room = fitting < most ? fitting : most;
-  if (shape.stages <= room) return shape.stages;
-  // Warps that alternate along K keep to slots of their own.
-  return room / shape.k_warps * shape.k_warps;
+  return SlotsInRoom(fitting < most ? fitting : most, shape.stages,
+                     shape.k_warps);
 }
 
 inline A32SmemShape A32ShapeOf(const TileLayout& layout, int tile_m) {

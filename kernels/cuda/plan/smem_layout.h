@@ -104,6 +104,13 @@ QGEMM_HOST_DEVICE constexpr int SlotsThatFit(const DecodeSmemShape& shape) {
          SlotBytes(shape);
 }
 
+// Slots of a ring for that many stages, where there is room for `room`. Where
+// slots are used again, warps that alternate along K keep to slots of their
+// own, so that none waits for a phase that lies two ahead.
+QGEMM_HOST_DEVICE constexpr int SlotsInRoom(int room, int stages, int k_warps) {
+  return stages <= room ? stages : room / k_warps * k_warps;
+}
+
 // A tile of C: rows of W in row tiles of 16, by 64 to 256 rows of A.
 inline constexpr int kPrefillNTiles = 8;
 inline constexpr int kPrefillTileN = kPrefillNTiles * 16;

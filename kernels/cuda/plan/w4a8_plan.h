@@ -112,10 +112,8 @@ inline int W4A8Slots(const W4A8SmemShape& shape, int block_bytes, int most) {
       StageActivationBytes(shape) + shape.stage_bytes + kBarrierBytes;
   const int fitting =
       (block_bytes - before - apart - kBarrierBytes) / slot_bytes;
-  const int room = fitting < most ? fitting : most;
-  if (shape.stages <= room) return shape.stages;
-  // Warps that alternate along K keep to slots of their own.
-  return room / shape.k_warps * shape.k_warps;
+  return SlotsInRoom(fitting < most ? fitting : most, shape.stages,
+                     shape.k_warps);
 }
 
 inline W4A8SmemShape W4A8ShapeOf(const TileLayout& layout, int tile_m) {

@@ -1,37 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mode A8 to the bit: activations are quantized, dots summed in integers, and
-// those scaled and added in fp32, as scalar code does it in the order of the
-// layer's tile config, by the kernel for few rows and by that for many.
+// Mode A8 to the bit: dots are summed in integers, and those scaled and added
+// in fp32, as scalar code does it in the order of the layer's tile config, by
+// the kernel for few rows and by that for many.
 
 #include "kernels/cuda/launch/w4a8_gemm.h"
 
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "base/check.h"
-#include "base/host_device.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/launch/gemm.h"
-#include "kernels/cuda/launch/quantize_rows.h"
 #include "kernels/cuda/layout/q8_layout.h"
 #include "kernels/cuda/plan/w4a8_plan.h"
 #include "kernels/cuda/plan/w4a8_prefill_plan.h"
 #include "kernels/matrix/types.h"
 #include "tests/kernels/cuda/decode_shapes.h"
 #include "tests/kernels/cuda/device_layer.h"
-#include "tests/kernels/cuda/device_test.h"
+#include "tests/kernels/cuda/w4a8_test.h"
 #include "tests/support/random_matrix.h"
-#include "tests/support/seeds.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -44,165 +38,6 @@ static_assert(kMaxM == kMaxW4A8M, "rows of a launch, at most");
 constexpr int64_t kComparedRows[] = {
     0,  1,  6,  7,  8,   15,  16,  24,  31,  32,  40,  47,  62,
     63, 64, 77, 99, 113, 127, 128, 200, 254, 300, 511, 777, 1023};
-constexpr FloatType kTypes[] = {FloatType::kFloat16, FloatType::kBFloat16,
-                                FloatType::kFloat32};
-
-// A row's block of 32 columns.
-struct Q8 {
-  float d8 = 0;
-  std::array<int8_t, kQ8Block> q8 = {};
-};
-
-Q8 QuantizeOnHost(const float* x) {
-  Q8 block;
-  float amax = 0;
-  for (int i = 0; i < kQ8Block; ++i) amax = std::max(amax, std::fabs(x[i]));
-  block.d8 = amax / 127.0f;
-  for (int i = 0; i < kQ8Block && block.d8 > 0; ++i) {
-    block.q8[i] = static_cast<int8_t>(std::round(x[i] / block.d8));
-  }
-  return block;
-}
-
-// [m][k / 32]
-std::vector<Q8> QuantizeOnHost(FloatType type, const std::vector<uint8_t>& a) {
-  std::vector<Q8> blocks(a.size() / SizeOf(type) / kQ8Block);
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    float x[kQ8Block];
-    for (int j = 0; j < kQ8Block; ++j) {
-      x[j] = LoadFloat(type, &a[(i * kQ8Block + j) * SizeOf(type)]);
-    }
-    blocks[i] = QuantizeOnHost(x);
-  }
-  return blocks;
-}
-
-// A block as the quantizing kernel left it, by fragments or by panels.
-Q8 BlockAt(const std::vector<uint8_t>& out, const Q8PanelLayout& layout,
-           int64_t row, int64_t block) {
-  Q8 read;
-  std::memcpy(&read.d8, &out[layout.ScaleIndex(row, block) * 4], 4);
-  for (int i = 0; i < kQ8Block && block * kQ8Block < layout.k; ++i) {
-    const int64_t place = row * layout.k + Q8PanelColumn(block * kQ8Block + i);
-    read.q8[i] = static_cast<int8_t>(LoadFloat(
-        FloatType::kFloat16, &out[layout.integers_offset() + place * 2]));
-  }
-  return read;
-}
-Q8 BlockAt(const std::vector<uint8_t>& out, const Q8Layout& layout, int64_t row,
-           int64_t block) {
-  const uint8_t* const tile = &out[layout.TileOffset(row, block / 4)];
-  const int in_tile = static_cast<int>(row % kQ8TileRows);
-  Q8 read;
-  std::memcpy(&read.d8, tile + Q8ScaleOffset(in_tile, block % 4), 4);
-  for (int i = 0; i < kQ8Block; ++i) {
-    read.q8[i] = static_cast<int8_t>(
-        tile[Q8CodeOffset(in_tile, block % 4 * kQ8Block + i)]);
-  }
-  return read;
-}
-
-class W4A8Test : public DeviceTest {
- protected:
-  void SetUp() override {
-    DeviceTest::SetUp();
-    if (IsSkipped()) return;
-    ASSERT_EQ(PreparePrefillGemm(device_), cudaSuccess);
-    ASSERT_EQ(PrepareW4A8Gemm(device_), cudaSuccess);
-  }
-
-  static DeviceBuffer Upload(const std::vector<uint8_t>& bytes) {
-    DeviceBuffer buffer = Allocate(static_cast<int64_t>(bytes.size()));
-    CHECK_EQ(cudaMemcpy(buffer.data(), bytes.data(), bytes.size(),
-                        cudaMemcpyHostToDevice),
-             cudaSuccess);
-    return buffer;
-  }
-
-  static std::vector<uint8_t> Download(const DeviceBuffer& buffer) {
-    std::vector<uint8_t> bytes(buffer.size_bytes());
-    CHECK_EQ(cudaMemcpy(bytes.data(), buffer.data(), bytes.size(),
-                        cudaMemcpyDeviceToHost),
-             cudaSuccess);
-    return bytes;
-  }
-
-  // Bytes of Q8_1 of either kernel.
-  static int64_t RoomOf(int64_t m, int64_t k) {
-    return RoundUp(m, int64_t{kDecodeBlockM}) *
-           Q8RoomOfRow(CeilDiv(k, int64_t{kTileColumns}));
-  }
-
-  // Room for Q8_1, poisoned, so that what nobody writes shows.
-  static DeviceBuffer Quantize(const DeviceBuffer& a, FloatType type, int64_t m,
-                               int64_t k, Q8Order order = Q8Order::kFragments) {
-    DeviceBuffer out = Allocate(RoomOf(m, k));
-    CHECK_EQ(cudaMemset(out.data(), 0xff, out.size_bytes()), cudaSuccess);
-    QuantizeRowsArgs args;
-    args.a = a.data();
-    args.a_type = type;
-    args.m = m;
-    args.k = k;
-    args.out = out.data();
-    args.order = order;
-    CHECK_EQ(LaunchQuantizeRows(args, nullptr), cudaSuccess);
-    return out;
-  }
-
-  RandomGenerator random_{FreshSeed()};
-};
-
-TEST_F(W4A8Test, QuantizesToTheBit) {
-  for (const FloatType type : kTypes) {
-    for (const int64_t k : {32, 128, 416, 4096}) {
-      const int64_t m = RandomInt(1, 70, &random_);
-      std::vector<uint8_t> a = RandomMatrix(type, m, k, &random_);
-      // A block of zeros, and one of a tie: x / d = 63.5.
-      std::fill_n(a.begin(), kQ8Block * SizeOf(type), 0);
-      if (m > 1) {
-        for (int i = 0; i < kQ8Block; ++i) {
-          StoreFloat(type, i % 2 == 0 ? 127.0f : -63.5f,
-                     &a[(k + i) * SizeOf(type)]);
-        }
-      }
-      const std::vector<Q8> expected = QuantizeOnHost(type, a);
-      const std::vector<uint8_t> fragments =
-          Download(Quantize(Upload(a), type, m, k));
-      const std::vector<uint8_t> panels =
-          Download(Quantize(Upload(a), type, m, k, Q8Order::kPanels));
-      const Q8Layout layout = Q8LayoutOf(m, k);
-      for (int64_t row = 0; row < m; ++row) {
-        for (int64_t block = 0; block < layout.k_tiles * 4; ++block) {
-          const Q8 want = block * kQ8Block < k
-                              ? expected[row * (k / kQ8Block) + block]
-                              : Q8();
-          for (const Q8& got :
-               {BlockAt(fragments, layout, row, block),
-                BlockAt(panels, Q8PanelLayoutOf(m, k), row, block)}) {
-            ASSERT_TRUE(want.d8 == got.d8 && want.q8 == got.q8)
-                << Name(type) << ", row " << row << ", block " << block
-                << ", k = " << k;
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST_F(W4A8Test, GivesABlockThatIsNotFiniteNanForItsScale) {
-  constexpr int64_t kK = 128;
-  for (const float strike : {std::numeric_limits<float>::infinity(),
-                             std::numeric_limits<float>::quiet_NaN()}) {
-    std::vector<uint8_t> a = RandomMatrix(FloatType::kFloat32, 1, kK, &random_);
-    StoreFloat(FloatType::kFloat32, strike, &a[37 * 4]);
-    const std::vector<uint8_t> out =
-        Download(Quantize(Upload(a), FloatType::kFloat32, 1, kK));
-    for (int block = 0; block < 4; ++block) {
-      const float d8 = BlockAt(out, Q8LayoutOf(1, kK), 0, block).d8;
-      EXPECT_EQ(std::isnan(d8), block == 1) << d8;
-    }
-  }
-}
 
 // Results of one row of A, as the kernel's order has them.
 class ScalarGemm {
