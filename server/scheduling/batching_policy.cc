@@ -168,7 +168,7 @@ int64_t RowCost(const AdmittedRequest& request) {
 }
 
 bool LaunchesAlone(const AdmittedRequest& request, BatchOrder order) {
-  return order != BatchOrder::kOldest && RowCost(request) > 1;
+  return order == BatchOrder::kChase && RowCost(request) > 1;
 }
 
 int64_t LeastLaunchCost(const AdmittedRequest& request,

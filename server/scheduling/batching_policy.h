@@ -124,9 +124,10 @@ inline constexpr int64_t kRowMultiplyAdds = int64_t{1} << 26;
 int64_t RowCost(const AdmittedRequest& request);
 
 // True if a merged launch of the request waits until none is in flight: under
-// an order that brings clients together, those of the launch in flight may then
-// join it. The device has nothing to do meanwhile for some 10 us, so that
-// only launches of heavy rows wait, which take several times as long.
+// BatchOrder::kChase, where those of the launch in flight mostly ask next for
+// what others wait for, and may then join it. The device has nothing to do
+// meanwhile for some 10 us, so that only launches of heavy rows wait, which
+// take several times as long.
 bool LaunchesAlone(const AdmittedRequest& request, BatchOrder order);
 
 // Returns the rows that a launch of the request counts as, however few it has:

@@ -6,6 +6,7 @@
 #include "kernels/cuda/plan/tile_plan.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/checked_math.h"
 #include "base/status_macros.h"
@@ -16,6 +17,8 @@ namespace {
 
 // Column tiles of a block, at least: fewer do not fill its pipeline.
 constexpr int64_t kMinKTiles = 2;
+// Blocks of a layer that is multiplied beside a larger one, at least.
+constexpr int64_t kMinBlocksBeside = 16;
 // Groups of four warps in a block, and row tiles of a group.
 constexpr int kGroups = 4;
 constexpr int kGroupTiles = 4;
@@ -130,6 +133,30 @@ LayerTiles TilesOf(const TileConfigProblem& layer) {
           CeilDiv(layer.k, int64_t{kTileColumns})};
 }
 
+// Layers whose rows are at most this share of their columns are the keys and
+// values of grouped-query attention.
+constexpr int64_t kSharedHeads = 4;
+
+// Bounds of a layer's blocks; each of them may be everything.
+struct BlockBounds {
+  int64_t blocks = std::numeric_limits<int64_t>::max();
+  int split_k = 8;
+};
+
+// Keys and values are multiplied beside the queries, a square layer, in one
+// launch, whose clusters are the largest of the three (bench/NOTES.md): all
+// blocks should run at once.
+BlockBounds BoundsOf(const TileConfigProblem& layer,
+                     const DeviceTraits& device) {
+  if (layer.n > layer.k / kSharedHeads || !device.has_clusters()) return {};
+  const TileConfig queries =
+      ChooseTileConfig({layer.k, layer.k, layer.max_n_tiles}, device);
+  const int64_t rest =
+      device.sm_count - queries.n_blocks * int64_t{queries.split_k};
+  if (rest < 2 * kMinBlocksBeside || queries.split_k > 2) return {};
+  return {rest / 2, 2};
+}
+
 // Slots of the ring beside the activations of 64 rows of A, the most there are.
 int SlotsOf(const TileLayout& layout, int n_tiles) {
   DecodeSmemShape shape;
@@ -172,13 +199,16 @@ TileConfig ChooseTileConfig(const TileConfigProblem& layer,
                             const DeviceTraits& device) {
   const LayerTiles tiles = TilesOf(layer);
   TileConfig best = TileConfigOf(tiles, 1, 1);
-  double best_cost = Cost(tiles, best, device);
+  double best_cost = std::numeric_limits<double>::infinity();
+  const BlockBounds bounds = BoundsOf(layer, device);
   for (const int split_k : {1, 2, 4, 8}) {
+    if (split_k > bounds.split_k) break;
     if (split_k > 1 && !device.has_clusters()) break;
     if (split_k > 1 && tiles.columns < split_k * kMinKTiles) break;
     for (int n_tiles = 1; n_tiles <= layer.max_n_tiles; ++n_tiles) {
       const TileConfig candidate = TileConfigOf(tiles, n_tiles, split_k);
       if (!PadsLittle(tiles, candidate)) continue;
+      if (candidate.n_blocks * split_k > bounds.blocks) continue;
       const double cost = Cost(tiles, candidate, device);
       if (cost >= best_cost) continue;
       best = candidate;

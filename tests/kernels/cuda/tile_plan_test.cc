@@ -96,6 +96,31 @@ std::string NameOf(const ::testing::TestParamInfo<LayerShape>& info) {
 INSTANTIATE_TEST_SUITE_P(Layers, TileConfigTest, ::testing::ValuesIn(kLayers),
                          NameOf);
 
+// Layers of keys and values, N x K, by models whose queries leave them room.
+class KeysAndValuesTest : public ::testing::TestWithParam<LayerShape> {};
+
+TEST_P(KeysAndValuesTest, AllRunAtOnceBesideQueries) {
+  const DeviceTraits h100;
+  const int64_t k = GetParam().k;
+  const TileConfig queries = ChooseTileConfig({k, k}, h100);
+  const TileConfig own = ChooseTileConfig({GetParam().n, k}, h100);
+  EXPECT_LE(queries.n_blocks * queries.split_k + 2 * own.n_blocks * own.split_k,
+            h100.sm_count);
+  EXPECT_LE(own.split_k, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, KeysAndValuesTest,
+                         ::testing::Values(LayerShape{1024, 4096},
+                                           LayerShape{512, 3584},
+                                           LayerShape{512, 2048},
+                                           LayerShape{1024, 5120}),
+                         NameOf);
+
+TEST(LargeQueriesTest, BoundNoKeysAndValues) {
+  const TileConfig config = ChooseTileConfig({1024, 8192}, DeviceTraits());
+  EXPECT_GT(config.n_blocks * config.split_k, 32);
+}
+
 // The tile config of the layer that measured best on an H100, over M = 1, 16
 // and 64 (bench/NOTES.md), or one within 2 % of it.
 struct MeasuredLayer {

@@ -321,12 +321,12 @@ TEST(RowCostTest, RowsOfAnEightBillionModelAreOrdinary) {
   EXPECT_EQ(RowCost(RequestOf(1, 65536, 65536)), 64);
 }
 
-TEST(LaunchesAloneTest, HeavyRowsDoUnderOrdersThatBringClientsTogether) {
+TEST(LaunchesAloneTest, HeavyRowsDoWhereClientsChaseOneAnother) {
   const AdmittedRequest heavy = RequestOf(1, 8192, 8193);
   EXPECT_FALSE(LaunchesAlone(heavy, BatchOrder::kOldest));
   EXPECT_TRUE(LaunchesAlone(heavy, BatchOrder::kChase));
-  EXPECT_TRUE(LaunchesAlone(heavy, BatchOrder::kFullest));
-  EXPECT_FALSE(LaunchesAlone(RequestOf(1, 8192, 8192), BatchOrder::kFullest));
+  EXPECT_FALSE(LaunchesAlone(heavy, BatchOrder::kFullest));
+  EXPECT_FALSE(LaunchesAlone(RequestOf(1, 8192, 8192), BatchOrder::kChase));
 }
 
 TEST(RowCostTest, ALaunchCostsATileOfTheRowsThatItMayHave) {

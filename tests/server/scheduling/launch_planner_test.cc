@@ -119,7 +119,7 @@ TEST_F(LaunchPlannerTest, WhatWaitsMeanwhileSharesTheNextLaunch) {
 
 TEST_F(LaunchPlannerTest, HeavyRowsWaitForOthersWhileALaunchIsInFlight) {
   SchedulerOptions options = Batched();
-  options.policy.order = BatchOrder::kFullest;
+  options.policy.order = BatchOrder::kChase;
   Use(options);
   weights_ = std::make_shared<Weights>(16384, 8192);
   Add("a", 1);

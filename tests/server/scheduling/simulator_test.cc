@@ -79,12 +79,10 @@ TEST_P(SimulatedWalkTest, HeavyLaunchesHaveHalfOfTheClientsEach) {
   load.turnaround = absl::Microseconds(40);
   SimulatedDevice device;
   device.tile_rows = 64;
-  for (const BatchOrder order : {BatchOrder::kChase, BatchOrder::kFullest}) {
-    SchedulerOptions options = Ordered(order);
-    options.policy.age_cap = absl::Milliseconds(5);
-    const SimulatedRun run = Simulate(options, load, device);
-    EXPECT_GE(run.rows_per_launch, 0.45 * static_cast<double>(clients()));
-  }
+  SchedulerOptions options = Ordered(BatchOrder::kChase);
+  options.policy.age_cap = absl::Milliseconds(5);
+  const SimulatedRun run = Simulate(options, load, device);
+  EXPECT_GE(run.rows_per_launch, 0.45 * static_cast<double>(clients()));
 }
 
 class SimulatedRandomAccessTest : public SimulatedWalkTest {};
