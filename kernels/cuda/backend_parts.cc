@@ -15,7 +15,6 @@
 #include "base/status_macros.h"
 #include "kernels/cuda/launch/a32_gemm.h"
 #include "kernels/cuda/launch/decode_group.h"
-#include "kernels/cuda/launch/decode_request.h"
 #include "kernels/cuda/launch/gemm.h"
 #include "kernels/cuda/launch/w4a8_gemm.h"
 #include "kernels/cuda/plan/smem_layout.h"
@@ -62,7 +61,6 @@ absl::StatusOr<Device> PrepareDevice(int index) {
   RETURN_IF_ERROR(CheckSharedMemory(device.traits));
   RETURN_IF_ERROR(ToStatus(PrepareDecodeGemm(device), "prepare kernels"));
   RETURN_IF_ERROR(ToStatus(PrepareDecodeGroup(device), "prepare kernels"));
-  RETURN_IF_ERROR(ToStatus(PrepareDecodeRequest(device), "prepare kernels"));
   RETURN_IF_ERROR(ToStatus(PrepareA32Gemm(device), "prepare kernels"));
   RETURN_IF_ERROR(ToStatus(PreparePrefillGemm(device), "prepare kernels"));
   RETURN_IF_ERROR(ToStatus(PrepareW4A8Gemm(device), "prepare kernels"));

@@ -8,9 +8,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "kernels/cuda/launch/decode_request.h"
 #include "kernels/cuda/launch/program_rows.h"
-#include "kernels/cuda/plan/n_chunk_plan.h"
 #include "kernels/cuda/plan/program_plan.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 
@@ -43,28 +41,6 @@ MovedValues RowsAt(uint8_t* device, int64_t row_bytes) {
   MovedValues moved;
   moved.values[moved.count++] = {device, row_bytes, 0};
   return moved;
-}
-
-// True if the decode kernel reads activations as requests have them.
-bool IsDecodedAsItCame(const GemmJob& job, const PlannedLaunch& launch) {
-  return launch.path == KernelPath::kDecode && job.a_type == job.operand_type &&
-         job.shape.prepared_row_bytes == 0;
-}
-
-DecodeRequestOperands OperandsAt(const RequestPlace& place, const GemmJob& job,
-                                 uint8_t* scratch, const BatchEnd& end) {
-  DecodeRequestOperands operands;
-  operands.gemm.weights = job.weights->tiled();
-  operands.gemm.a = scratch;
-  operands.gemm.lda = OperandStride(job.weights->k());
-  operands.gemm.a_type = job.operand_type;
-  operands.gemm.c = place.outputs;
-  operands.gemm.c_type = job.c_type;
-  operands.gemm.m = place.m;
-  operands.host_a = place.inputs;
-  operands.progress = end.progress();
-  operands.stamps = end.stamps();
-  return operands;
 }
 
 }  // namespace
@@ -151,14 +127,6 @@ absl::Status RecordedGemms::EnqueueKernels(
     const GemmJob& job, const PlannedLaunch& launch, const RequestPlace& place,
     const LaunchEnvironment& environment) {
   uint8_t* const scratch = scratch_.data();
-  if (place.m > 0 && IsDecodedAsItCame(job, launch)) {
-    const DecodeRequestOperands whole =
-        OperandsAt(place, job, scratch + launch.a_offset, end_);
-    if (OffersDecodeRequest(*environment.device, whole)) {
-      return ToStatus(LaunchDecodeRequest(*environment.device, whole, stream_),
-                      "launch the kernel of one request");
-    }
-  }
   RETURN_IF_ERROR(ToStatus(
       LaunchGatherProgramRows(
           RowsAt(scratch + launch.a_offset, job.shape.a_row_bytes), launch.rows,

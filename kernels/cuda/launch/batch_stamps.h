@@ -19,14 +19,14 @@ struct BatchStamps {
   uint64_t sequence = 0;
 };
 
-// Device memory that the kernels of a batch share, or the blocks of its only
-// one; zero at first, and, but for `sequence`, again after each batch.
+// Device memory that the two kernels of a batch share; zero at first, and, but
+// for `sequence`, again after each scatter.
 struct BatchProgress {
   unsigned long long gather_begin;  // NOLINT: what atomics take
   unsigned long long gather_end;    // NOLINT
   unsigned int scattered_blocks;
-  unsigned int brought;  // 1 once a batch of one kernel has its rows
-  uint64_t sequence;     // of the last stamps
+  unsigned int padding;
+  uint64_t sequence;  // of the last stamps
 };
 
 }  // namespace qgemm::cuda

@@ -122,9 +122,9 @@ TEST_P(RecordedGemmsTest, HaveTheBitsOfOthers) {
   }
 }
 
-// One request that comes from the same place again is one kernel, where its
-// rows are few: of layers whose blocks share K, have one stage each, and end
-// within four columns, or of more bytes than a block has loads for.
+// One request that comes from the same place again has a recording with its
+// addresses: of layers whose blocks share K, have one stage each, and end
+// within four columns.
 TEST_P(RecordedGemmsTest, OneRequestOfFewRowsHasItsBits) {
   const std::unique_ptr<Backend> backend = NewBackend();
   const absl::Status offered =
