@@ -19,6 +19,7 @@ END = "<!-- end of table -->"
 CPU_ROWS = (1, 16)  # M
 GPU_ROWS = (1, 16, 32, 64)
 GPU_MANY_ROWS = (128, 256, 512, 1024, 4096)
+GPU_MODE_ROWS = (1, 16, 64, 128, 512)
 GATE_UP_70B = (8192, 28672)  # K, N
 # README's: layers of Llama 3 70B and 8B; the other formats are in full only.
 SHORT_LAYERS = (GATE_UP_70B, (4096, 14336), (14336, 4096), (4096, 4096))
@@ -131,6 +132,35 @@ def gpu_table(head, rows, of_m, cell):
                " | ".join(cell(cells.get(m)) for m in present) + " |")
 
 
+def mode_cell(result):
+    """Time, share of the roof, times cuBLAS in the mode's type."""
+    if result is None:
+        return "–"
+    cublas = result.get("cublas_fp32_us", result.get("cublas_us"))
+    return (f"{result['us']:,.1f} · {100 * result['roof_fraction']:.0f} % · "
+            f"{cublas / result['us']:.1f}×")
+
+
+def mode_lines(report):
+    """Times of modes A8 in fp16 and A32, for a report that has them."""
+    rows = {}
+    for result in report["results"]:
+        mode = result["mode"]
+        if mode == "A16" or (mode == "A8" and result["dtype"] != "fp16"):
+            continue
+        label = f"{result['k']}×{result['n']} {result['format']} {mode}"
+        rows.setdefault(label, {})[result["m"]] = result
+    if not rows:
+        return
+    yield ""
+    yield ("The other modes: microseconds with the preparation of activations, "
+           "the share of the roof, and times as fast as cuBLAS, beside A8 in "
+           "fp16, beside A32 in fp32:")
+    yield ""
+    yield from gpu_table("layer K×N, format, mode", list(rows.items()),
+                         GPU_MODE_ROWS, mode_cell)
+
+
 def gpu_layers(report):
     """The results in fp16: {(K, N): {M: kbit4's result}}, {format: {M: …}}."""
     layers = {}
@@ -166,6 +196,7 @@ def gpu_lines(report):
         yield ""
         yield from gpu_table("format", list(formats.items()), GPU_ROWS,
                              gpu_cell)
+    yield from mode_lines(report)
 
 
 def short_gpu_lines(report):
@@ -184,14 +215,14 @@ CPU_BOUND_REPORTS = (("bench/results/cpu-zen4-avx512.json", "Zen 4"),
                      ("bench/results/cpu-zen4-avx2.json", "Zen 4"),
                      ("bench/results/cpu-zen5-avx512bf16.json", "Zen 5"),
                      ("bench/results/cpu-xeon-amx.json", "with AMX"))
-GPU_REPORT = "bench/results/h100.json"
+GPU_REPORTS = ("bench/results/h200.json", "bench/results/h100.json")
 TABLES = (
     ("README.md", CPU_REPORT, short_cpu_lines),
-    ("README.md", GPU_REPORT, short_gpu_lines),
+    ("README.md", GPU_REPORTS[0], short_gpu_lines),
     ("docs/performance.md", CPU_REPORT, cpu_lines),
     *(("docs/performance.md", report, functools.partial(cpu_bound_lines, name))
       for report, name in CPU_BOUND_REPORTS),
-    ("docs/performance.md", GPU_REPORT, gpu_lines),
+    *(("docs/performance.md", report, gpu_lines) for report in GPU_REPORTS),
 )
 
 
