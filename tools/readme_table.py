@@ -218,7 +218,7 @@ CPU_BOUND_REPORTS = (("bench/results/cpu-zen4-avx512.json", "Zen 4"),
 GPU_REPORTS = ("bench/results/h200.json", "bench/results/h100.json")
 TABLES = (
     ("README.md", CPU_REPORT, short_cpu_lines),
-    ("README.md", GPU_REPORTS[0], short_gpu_lines),
+    *(("README.md", report, short_gpu_lines) for report in GPU_REPORTS),
     ("docs/performance.md", CPU_REPORT, cpu_lines),
     *(("docs/performance.md", report, functools.partial(cpu_bound_lines, name))
       for report, name in CPU_BOUND_REPORTS),
