@@ -160,6 +160,7 @@ absl::Status GpuGemm::WarmUp(const GemmScheme& scheme,
   }
   for (const PlannedLaunch& launch : scheme.launches) {
     if (!IsOnlyKernel(launch.path)) continue;
+    RETURN_IF_ERROR(GrowBuffer(kW4A8HandedBytes, handed_));
     RETURN_IF_ERROR(
         GrowBuffer(launch.padded_rows * PreparedRowBytes(launch.path, *weights),
                    prepared_));
@@ -199,7 +200,8 @@ absl::Status GpuGemm::EnqueueOnlyKernel(const GemmScheme& scheme,
                     "launch the kernel of mode A32");
   }
   const W4A8Operands operands = {
-      weights.tiled(), a, dtype, prepared_.data(), c, dtype, launch.rows};
+      weights.tiled(), a,           dtype,         prepared_.data(), c,
+      dtype,           launch.rows, handed_.data()};
   const int kernel = W4A8KernelOf(scheme.bench_case.kernel, operands.weights,
                                   launch.rows, device_.traits);
   return ToStatus(LaunchW4A8Gemm(device_, operands, stream, kernel),

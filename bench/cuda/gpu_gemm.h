@@ -83,6 +83,7 @@ class GpuGemm {
   const std::unique_ptr<CublasGemm> cublas_;
   CublasScratch cublas_scratch_;
   DeviceBuffer prepared_;  // activations as kernels read them
+  DeviceBuffer handed_;    // of W4A8Operands
 };
 
 }  // namespace qgemm::cuda

@@ -31,6 +31,8 @@ struct CublasScratch {
   // Dequantized N-chunks; a call of one chunk has the first.
   std::array<DeviceBuffer, 2> n_chunks;
   DeviceBuffer sums;  // a chunk of C in fp32
+  // Not of cuBLASLt: W4A8Operands::handed, where mode A8 is multiplied.
+  DeviceBuffer handed;
   // Dequantizes chunks after the first. It starts behind the call's stream,
   // which waits for it, so that the caller needs to know of the latter alone,
   // in a capture too.

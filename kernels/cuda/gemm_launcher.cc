@@ -76,7 +76,8 @@ absl::Status MultiplyByCublas(const GemmJob& job, const PlannedLaunch& launch,
 // Quantizes the launch's rows, and multiplies them.
 absl::Status MultiplyInIntegers(const GemmJob& job, const PlannedLaunch& launch,
                                 const LaunchMemory& memory,
-                                const Device& device, cudaStream_t stream) {
+                                const Device& device, uint8_t* handed,
+                                cudaStream_t stream) {
   W4A8Operands operands;
   operands.weights = job.weights->tiled();
   operands.a = memory.a;
@@ -85,6 +86,7 @@ absl::Status MultiplyInIntegers(const GemmJob& job, const PlannedLaunch& launch,
   operands.c = memory.c;
   operands.c_type = job.c_type;
   operands.m = launch.rows;
+  operands.handed = handed;
   return ToStatus(LaunchW4A8Gemm(device, operands, stream),
                   "launch the kernel of mode A8");
 }
@@ -222,7 +224,8 @@ absl::Status EnqueueGemm(const GemmJob& job, const PlannedLaunch& launch,
                          const LaunchEnvironment& environment,
                          CublasScratch& cublas_scratch, cudaStream_t stream) {
   if (launch.path == KernelPath::kW4A8) {
-    return MultiplyInIntegers(job, launch, memory, *environment.device, stream);
+    return MultiplyInIntegers(job, launch, memory, *environment.device,
+                              cublas_scratch.handed.data(), stream);
   }
   if (launch.path == KernelPath::kA32) {
     return MultiplyParts(job, launch, memory, stream);

@@ -6,6 +6,7 @@
 
 #include "base/status_macros.h"
 #include "kernels/cuda/launch/host_rows.h"
+#include "kernels/cuda/plan/w4a8_prefill_plan.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 
 namespace qgemm::cuda {
@@ -34,6 +35,9 @@ absl::StatusOr<std::unique_ptr<LaunchContext>> LaunchContext::Create() {
 absl::Status LaunchContext::Enqueue(const GemmBatch& batch,
                                     const LaunchEnvironment& environment) {
   end_.Begin();
+  if (batch.signature.mode == ComputeMode::kA8) {
+    RETURN_IF_ERROR(ReserveHanded(environment));
+  }
   const Job job = {
       batch, environment,
       MakeGemmJob(std::static_pointer_cast<const CudaWeights>(batch.weights),
@@ -60,7 +64,14 @@ absl::Status LaunchContext::Enqueue(const GemmBatch& batch,
 absl::Status LaunchContext::Enqueue(const ProgramBatch& batch,
                                     const LaunchEnvironment& environment) {
   end_.Begin();
+  RETURN_IF_ERROR(ReserveHanded(environment));
   return programs_.Enqueue(batch, environment);
+}
+
+absl::Status LaunchContext::ReserveHanded(
+    const LaunchEnvironment& environment) {
+  if (!RunsPrefill(environment.device->traits)) return absl::OkStatus();
+  return Reserve(kW4A8HandedBytes, cublas_scratch_.handed);
 }
 
 absl::Status LaunchContext::EnqueueByKernels(const Job& job,

@@ -73,6 +73,8 @@ class LaunchContext {
   LaunchContext(Stream stream, BatchEnd end)
       : stream_(std::move(stream)), end_(std::move(end)) {}
 
+  // Before anything is recorded, which must not allocate.
+  absl::Status ReserveHanded(const LaunchEnvironment& environment);
   absl::Status EnqueueByKernels(const Job& job, const PlannedLaunch& launch);
   absl::Status EnqueueGroup(const Job& job, const LaunchGroup& group);
   absl::Status CopyIn(const Job& job, const PlannedLaunch& launch);

@@ -18,6 +18,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kMaxBlocks = int64_t{1} << 30;
+static_assert(kMaxQuantizeRowsWords <= kThreads,
+              "the first block of threads alone clears words");
 
 struct KernelArgs {
   QuantizeRowsArgs rows;
@@ -84,6 +86,7 @@ __global__ void __launch_bounds__(kThreads)
   GridDependencyWait();
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads +
                          static_cast<int64_t>(threadIdx.x);
+  if (thread < args.rows.word_count) args.rows.words[thread] = 0;
   PlacedPart placed;
   placed.t = static_cast<int>(thread % kQ8Lanes);
   const int64_t blocks = args.fragments.k_tiles * kQ8TileBlocks;
@@ -106,6 +109,7 @@ __global__ void __launch_bounds__(kThreads)
 
 bool IsLegal(const QuantizeRowsArgs& args) {
   return args.m >= 0 && args.k >= 1 && args.k % kQ8Block == 0 &&
+         args.word_count <= kMaxQuantizeRowsWords &&
          reinterpret_cast<uintptr_t>(args.a) % 8 == 0 &&
          reinterpret_cast<uintptr_t>(args.out) % 16 == 0;
 }

@@ -19,6 +19,8 @@ enum class Q8Order : uint8_t {
   kPanels,     // Q8PanelLayoutOf(m, k), for many
 };
 
+inline constexpr int kMaxQuantizeRowsWords = 256;
+
 // out = Q8_1(a) in that order. A block that is not finite has NaN for its
 // scale. Columns from k on are zero, but panels have scales alone there; rows
 // beyond m stay as they are.
@@ -29,6 +31,10 @@ struct QuantizeRowsArgs {
   int64_t k = 0;           // a multiple of 32
   uint8_t* out = nullptr;  // device, 16-byte aligned, not within a
   Q8Order order = Q8Order::kFragments;
+  // Device words that are made zero, for the kernel after this one; at most
+  // kMaxQuantizeRowsWords.
+  unsigned* words = nullptr;
+  int word_count = 0;
 };
 
 // Enqueues on `stream` and returns. Starts while the kernel before runs, waits

@@ -26,6 +26,9 @@ struct W4A8Operands {
   void* c = nullptr;  // device, [m, n] of c_type, overwritten
   FloatType c_type = FloatType::kFloat16;
   int64_t m = 0;
+  // Device, kW4A8HandedBytes, of this launch alone while it runs; 16-byte
+  // aligned; overwritten. Null: blocks share no tiles, which may take longer.
+  uint8_t* handed = nullptr;
 };
 
 // Raises the limit of shared memory of the kernels' blocks. Once a device,

@@ -16,6 +16,9 @@
 namespace qgemm::cuda {
 namespace {
 
+static_assert(kW4A8HandedWords <= kMaxQuantizeRowsWords,
+              "quantization clears the words");
+
 using W4A8PrefillKernel = void (*)(W4A8PrefillArguments);
 
 // Null if there is none.
@@ -33,7 +36,8 @@ bool IsLegal(const Device& device, const W4A8Operands& operands, int tile_m) {
          OffersW4A8Prefill(operands.weights.layout, device.traits, tile_m) &&
          device.encode_tensor_map != nullptr &&
          reinterpret_cast<uintptr_t>(operands.a) % 8 == 0 &&
-         reinterpret_cast<uintptr_t>(operands.quantized) % 16 == 0;
+         reinterpret_cast<uintptr_t>(operands.quantized) % 16 == 0 &&
+         reinterpret_cast<uintptr_t>(operands.handed) % 16 == 0;
 }
 
 // Operands whose activations are the integers in fp16.
@@ -64,7 +68,8 @@ W4A8PrefillArguments ArgumentsOf(const W4A8Operands& operands,
   return args;
 }
 
-cudaError_t QuantizeAll(const W4A8Operands& operands, cudaStream_t stream) {
+cudaError_t QuantizeAll(const W4A8Operands& operands, bool shares,
+                        cudaStream_t stream) {
   QuantizeRowsArgs args;
   args.a = operands.a;
   args.a_type = operands.a_type;
@@ -72,6 +77,10 @@ cudaError_t QuantizeAll(const W4A8Operands& operands, cudaStream_t stream) {
   args.k = operands.weights.layout.k;
   args.out = operands.quantized;
   args.order = Q8Order::kPanels;
+  if (shares) {
+    args.words = reinterpret_cast<unsigned*>(operands.handed);
+    args.word_count = kW4A8HandedWords;
+  }
   return LaunchQuantizeRows(args, stream);
 }
 
@@ -99,7 +108,11 @@ cudaError_t LaunchW4A8Prefill(const Device& device,
   const cudaError_t mapped =
       MapActivations(device, integers, tile_m, args.prefill.gemm.a_map);
   if (mapped != cudaSuccess) return mapped;
-  const cudaError_t error = QuantizeAll(operands, stream);
+  args.handed = operands.handed;
+  args.shares = operands.handed != nullptr &&
+                SharesW4A8Tiles(operands.weights.layout, operands.m,
+                                device.traits, tile_m);
+  const cudaError_t error = QuantizeAll(operands, args.shares, stream);
   if (error != cudaSuccess) return error;
   cudaLaunchConfig_t launch = {};
   launch.gridDim =

@@ -7,12 +7,15 @@
 #ifndef QGEMM_KERNELS_CUDA_PLAN_W4A8_PREFILL_PLAN_H_
 #define QGEMM_KERNELS_CUDA_PLAN_W4A8_PREFILL_PLAN_H_
 
+#include <cstdint>
+
 #include "base/host_device.h"
 #include "kernels/cuda/layout/device_traits.h"
 #include "kernels/cuda/layout/q8_layout.h"
 #include "kernels/cuda/layout/tile_layout.h"
 #include "kernels/cuda/plan/prefill_plan.h"
 #include "kernels/cuda/plan/smem_layout.h"
+#include "kernels/cuda/plan/w4a8_pieces.h"
 #include "kernels/cuda/plan/w4a8_plan.h"
 
 namespace qgemm::cuda {
@@ -110,19 +113,24 @@ inline bool OffersW4A8Prefill(const TileLayout& layout,
                  .rings.panels > 0;
 }
 
-// Estimates for an H200 from counts of instructions and of tensor time, halfway
-// between their sum and the larger of the two; not measured.
+// Measured on an H200, 4096x4096 to 28672x8192 at M = 64 to 512, within 6 %.
+inline constexpr double kW4A8LaunchMicroseconds = 3.5;  // quantization too
 struct W4A8PrefillCost {
   int tile_m;
   double stage;  // microseconds of a tile's 128 columns
   double part;   // of a part of K: its sums are kept or added
   double tile;   // of its store
 };
-inline constexpr W4A8PrefillCost kW4A8PrefillCosts[] = {{64, 0.60, 0.15, 1.0},
-                                                        {128, 1.07, 0.25, 1.5}};
-// The time of 128 columns of a row tile and 64 rows on a quarter of an SM: the
-// sum of both, and the seventh that one row tile a warp took beyond it.
-inline constexpr double kW4A8TileMicroseconds = 0.34;
+inline constexpr W4A8PrefillCost kW4A8PrefillCosts[] = {{64, 0.88, 0.6, 0.9},
+                                                        {128, 1.43, 1.0, 1.5}};
+// Costs of sharing tiles: blocks do not read the same columns at a time, and
+// one waits for sums.
+inline constexpr double kW4A8SharingFactor = 1.04;
+inline constexpr double kW4A8HandOverMicroseconds = 3;
+// The kernel for few rows: 128 columns of a row tile and 64 rows on a quarter
+// of an SM, and a block's start and end.
+inline constexpr double kW4A8TileMicroseconds = 0.366;
+inline constexpr double kW4A8BlockMicroseconds = 6.5;
 
 inline double W4A8Microseconds(const TileLayout& layout, int64_t m,
                                const DeviceTraits& device) {
@@ -133,20 +141,40 @@ inline double W4A8Microseconds(const TileLayout& layout, int64_t m,
   const int64_t stages =
       CeilDiv(layout.k_tiles, int64_t{config.split_k} * config.k_warps);
   const int warps = CeilDiv(config.n_tiles * config.k_warps, 4);
-  return kPrefillLaunchMicroseconds +
-         static_cast<double>(waves * stages * warps) * kW4A8TileMicroseconds;
+  return kW4A8LaunchMicroseconds +
+         static_cast<double>(waves) *
+             (static_cast<double>(stages * warps) * kW4A8TileMicroseconds +
+              kW4A8BlockMicroseconds);
 }
 
-inline double W4A8PrefillMicroseconds(const TileLayout& layout, int64_t m,
-                                      const DeviceTraits& device,
-                                      const W4A8PrefillCost& cost) {
+// A launch of the kernel for many rows.
+struct W4A8PrefillEstimate {
+  bool shares = false;  // tiles, as W4A8Pieces says
+  double microseconds = 0;
+};
+
+inline W4A8PrefillEstimate EstimateW4A8Prefill(const TileLayout& layout,
+                                               int64_t m,
+                                               const DeviceTraits& device,
+                                               const W4A8PrefillCost& cost) {
   const int64_t tiles = CeilDiv(layout.n, int64_t{kPrefillTileN}) *
                         CeilDiv(m, int64_t{cost.tile_m});
-  const int64_t waves = CeilDiv(tiles, int64_t{device.sm_count});
   const W4A8KOrder order = W4A8KOrderOf(layout);
   const double tile = order.k_tiles * cost.stage +
                       order.split_k * order.k_warps * cost.part + cost.tile;
-  return kPrefillLaunchMicroseconds + static_cast<double>(waves) * tile;
+  const double waves =
+      static_cast<double>(CeilDiv(tiles, int64_t{device.sm_count})) * tile;
+  const double shared =
+      static_cast<double>(tiles) / device.sm_count * tile * kW4A8SharingFactor +
+      kW4A8HandOverMicroseconds;
+  // Sums can be handed over where all of K is one part, and are there in time
+  // where blocks have a tile or more.
+  const bool can_share = order.split_k * order.k_warps == 1 &&
+                         tiles >= device.sm_count &&
+                         device.sm_count <= kMaxW4A8SharingBlocks &&
+                         tiles <= kMaxPrefillCount / order.k_tiles;
+  const bool shares = can_share && shared < waves;
+  return {shares, kW4A8LaunchMicroseconds + (shares ? shared : waves)};
 }
 
 // The tiles of the kernel for many rows with the least estimated time, or null
@@ -158,12 +186,23 @@ inline const W4A8PrefillCost* BestW4A8PrefillCost(const TileLayout& layout,
   for (const W4A8PrefillCost& cost : kW4A8PrefillCosts) {
     if (!OffersW4A8Prefill(layout, device, cost.tile_m)) continue;
     if (best == nullptr ||
-        W4A8PrefillMicroseconds(layout, m, device, cost) <
-            W4A8PrefillMicroseconds(layout, m, device, *best)) {
+        EstimateW4A8Prefill(layout, m, device, cost).microseconds <
+            EstimateW4A8Prefill(layout, m, device, *best).microseconds) {
       best = &cost;
     }
   }
   return best;
+}
+
+// True if a launch by tiles of `tile_m` rows of A shares tiles.
+inline bool SharesW4A8Tiles(const TileLayout& layout, int64_t m,
+                            const DeviceTraits& device, int tile_m) {
+  for (const W4A8PrefillCost& cost : kW4A8PrefillCosts) {
+    if (cost.tile_m == tile_m) {
+      return EstimateW4A8Prefill(layout, m, device, cost).shares;
+    }
+  }
+  return false;
 }
 
 // Rows of A that the kernel for few rows always takes.
@@ -176,7 +215,7 @@ inline int W4A8PrefillTileM(const TileLayout& layout, int64_t m,
   if (m <= kMaxFewW4A8Rows) return 0;
   const W4A8PrefillCost* const cost = BestW4A8PrefillCost(layout, m, device);
   if (cost == nullptr) return 0;
-  return W4A8PrefillMicroseconds(layout, m, device, *cost) <
+  return EstimateW4A8Prefill(layout, m, device, *cost).microseconds <
                  W4A8Microseconds(layout, m, device)
              ? cost->tile_m
              : 0;

@@ -167,6 +167,8 @@ class W4A8GemmTest : public W4A8Test {
                               int kernel) const {
     const DeviceBuffer q8 = Allocate(RoomOf(m, resident.k()));
     CHECK_EQ(cudaMemset(q8.data(), 0xff, q8.size_bytes()), cudaSuccess);
+    const DeviceBuffer handed = Allocate(kW4A8HandedBytes);
+    CHECK_EQ(cudaMemset(handed.data(), 0xff, handed.size_bytes()), cudaSuccess);
     const DeviceBuffer c = Allocate(m * resident.n() * 4);
     CHECK_EQ(cudaMemset(c.data(), 0xff, c.size_bytes()), cudaSuccess);
     W4A8Operands operands;
@@ -177,6 +179,7 @@ class W4A8GemmTest : public W4A8Test {
     operands.c = c.data();
     operands.c_type = FloatType::kFloat32;
     operands.m = m;
+    operands.handed = handed.data();
     CHECK_EQ(LaunchW4A8Gemm(device_, operands, nullptr, kernel), cudaSuccess);
     const std::vector<uint8_t> bytes = Download(c);
     std::vector<float> results(m * resident.n());
@@ -208,6 +211,12 @@ TEST_F(W4A8GemmTest, HasTheBitsOfScalarCodeWhereTilesAreNotFull) {
 // More tiles of C than SMs, in several waves.
 TEST_F(W4A8GemmTest, HasTheBitsOfScalarCodeInSeveralWaves) {
   ExpectTheBitsOfScalarCode({16500, 288}, RandomElement(kTypes, &random_));
+}
+
+// 1.7 tiles of C a block, where there are 132 SMs: sums are handed over.
+TEST_F(W4A8GemmTest, HasTheBitsOfScalarCodeWhereBlocksShareTiles) {
+  ExpectTheBitsOfScalarCode({28672, 1056}, RandomElement(kTypes, &random_),
+                            /*most_rows=*/129);
 }
 
 TEST_F(W4A8GemmTest, KeepsWhatIsNotFiniteToItsRow) {

@@ -134,18 +134,93 @@ TEST(W4A8PrefillPlanTest, OffersScalesOfBlocksOnChipsWithWgmma) {
   EXPECT_FALSE(OffersW4A8Prefill(two, Hopper(), 128));
 }
 
-TEST(W4A8PrefillPlanTest, FewRowsAndSmallLayersStayWithTheOtherKernel) {
-  const TileLayout large = Layer(28672, 8192);
+// 132 SMs; measured, with the times of both kernels beside each other, at
+// 8192x28672, 28672x8192, 4096x14336 and 4096x4096.
+TEST(W4A8PrefillPlanTest, ChoosesTheKernelThatMeasuredFastest) {
+  const TileLayout wide = Layer(28672, 8192);
   for (const int64_t m : {1, 8, 16, 32, 64}) {
-    EXPECT_EQ(W4A8PrefillTileM(large, m, Hopper()), 0) << m;
+    EXPECT_EQ(W4A8PrefillTileM(wide, m, Hopper()), 0) << m;
   }
-  // 224 tiles a 128 rows of A on 132 SMs; of 256 rows smaller ones fill their
-  // last wave better.
-  EXPECT_EQ(W4A8PrefillTileM(large, 128, Hopper()), 128);
-  EXPECT_EQ(W4A8PrefillTileM(large, 256, Hopper()), 64);
-  EXPECT_EQ(W4A8PrefillTileM(large, 512, Hopper()), 128);
-  EXPECT_EQ(W4A8PrefillTileM(large, 512, DeviceTraits()), 0);
-  EXPECT_EQ(W4A8PrefillTileM(Layer(2048, 1536), 64, Hopper()), 0);
+  EXPECT_EQ(W4A8PrefillTileM(wide, 128, Hopper()), 128);
+  EXPECT_EQ(W4A8PrefillTileM(wide, 256, Hopper()), 128);
+  EXPECT_EQ(W4A8PrefillTileM(wide, 512, Hopper()), 128);
+  EXPECT_EQ(W4A8PrefillTileM(wide, 512, DeviceTraits()), 0);
+  const TileLayout deep = Layer(8192, 28672);
+  EXPECT_EQ(W4A8PrefillTileM(deep, 128, Hopper()), 0);
+  EXPECT_EQ(W4A8PrefillTileM(deep, 256, Hopper()), 128);
+  EXPECT_EQ(W4A8PrefillTileM(deep, 512, Hopper()), 128);
+  const TileLayout middle = Layer(14336, 4096);
+  for (const int64_t m : {128, 256, 512}) {
+    EXPECT_EQ(W4A8PrefillTileM(middle, m, Hopper()), 128) << m;
+  }
+  const TileLayout small = Layer(4096, 4096);
+  EXPECT_EQ(W4A8PrefillTileM(small, 128, Hopper()), 0);
+  EXPECT_EQ(W4A8PrefillTileM(small, 256, Hopper()), 64);
+  EXPECT_EQ(W4A8PrefillTileM(small, 512, Hopper()), 128);
+}
+
+TEST(W4A8PrefillPlanTest, SharesTilesWhereTheLastTurnWouldLeaveBlocksIdle) {
+  const TileLayout wide = Layer(28672, 8192);
+  EXPECT_TRUE(SharesW4A8Tiles(wide, 128, Hopper(), 128));   // 1.7 tiles each
+  EXPECT_TRUE(SharesW4A8Tiles(wide, 256, Hopper(), 128));   // 3.4
+  EXPECT_FALSE(SharesW4A8Tiles(wide, 512, Hopper(), 128));  // 6.8
+  // Less than a tile each; several parts of K.
+  EXPECT_FALSE(SharesW4A8Tiles(Layer(16384, 8192), 128, Hopper(), 128));
+  EXPECT_FALSE(SharesW4A8Tiles(Layer(14336, 4096), 256, Hopper(), 128));
+  DeviceTraits larger = Hopper();
+  larger.sm_count = kMaxW4A8SharingBlocks + 1;
+  EXPECT_FALSE(SharesW4A8Tiles(wide, 128, larger, 128));
+}
+
+TEST(W4A8PiecesTest, GoRoundTheBlocks) {
+  const W4A8Pieces pieces = {/*tiles=*/8, /*k_tiles=*/5, /*block=*/1,
+                             /*blocks=*/3};
+  ASSERT_EQ(pieces.Count(), 3);
+  for (int index = 0; index < 3; ++index) {
+    const W4A8Piece piece = pieces.At(index);
+    EXPECT_EQ(piece.tile, 1 + 3 * index);
+    EXPECT_EQ(piece.begin, 0);
+    EXPECT_EQ(piece.end, 5);
+  }
+  EXPECT_EQ((W4A8Pieces{8, 5, 2, 3}).Count(), 2);
+}
+
+// Column tiles of a tile that is shared follow each other, each is
+// there once; a block's first piece alone ends early, and its last alone begins
+// late, in the tile that the block before began.
+TEST(W4A8PiecesTest, OfSharedTilesAreHandedToTheNextBlock) {
+  for (const int blocks : {1, 2, 3, 7, 132}) {
+    for (const int tiles : {blocks, blocks + 1, blocks * 5 / 3, blocks * 3}) {
+      for (const int k_tiles : {1, 2, 9, 64}) {
+        std::vector<int> done(tiles);  // column tiles so far
+        for (int block = 0; block < blocks; ++block) {
+          const W4A8Pieces pieces = {tiles, k_tiles, block, blocks, true};
+          const int count = pieces.Count();
+          ASSERT_GE(count, 1);
+          for (int index = 0; index < count; ++index) {
+            const W4A8Piece piece = pieces.At(index);
+            ASSERT_GE(piece.tile, 0);
+            ASSERT_LT(piece.tile, tiles);
+            ASSERT_LT(piece.begin, piece.end);
+            EXPECT_EQ(piece.begin, done[piece.tile]);
+            done[piece.tile] = piece.end;
+            if (piece.begin > 0) {
+              EXPECT_EQ(index, count - 1);
+              const W4A8Piece before =
+                  W4A8Pieces{tiles, k_tiles, block - 1, blocks, true}.At(0);
+              EXPECT_EQ(before.tile, piece.tile);
+              EXPECT_EQ(before.end, piece.begin);
+            }
+            if (piece.end < k_tiles) {
+              EXPECT_EQ(index, 0);
+            }
+          }
+        }
+        EXPECT_EQ(done, std::vector<int>(tiles, k_tiles))
+            << blocks << " " << tiles;
+      }
+    }
+  }
 }
 
 }  // namespace

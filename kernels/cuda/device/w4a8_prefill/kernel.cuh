@@ -27,7 +27,7 @@ __device__ __forceinline__ void ProduceW4A8(const W4A8PrefillArguments& args,
   __syncwarp();
   NamedBarrierArrive(kBlockBarrier, kPrefillThreads);
   if (thread < 32) {
-    LoadWeightsInOrder(args.prefill, shared, thread);
+    LoadWeightsInOrder(args, shared, thread);
   } else if (thread == 32) {
     LoadQuantized<kTileM>(args, shared);
   }

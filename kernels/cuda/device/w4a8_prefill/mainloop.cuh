@@ -75,12 +75,18 @@ class W4A8PrefillMainloop {
 
   // Multiplies the block's tiles of C and stores them.
   __device__ __forceinline__ void Run() {
-    const int tiles = TileCount(args_.prefill.grid);
+    const int count = PiecesOf(args_).Count();
     LoadStage();
     DecodeBlock(0);
-    for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
-      const OutputTile at = TileAt(args_.prefill.grid, index);
-      AddParts();
+    for (int index = 0; index < count; ++index) {
+      AddParts(PiecesOf(args_).At(index));
+      // Again, so that multiplication leaves registers alone.
+      const W4A8Piece piece = PiecesOf(args_).At(KeepInRegister(index));
+      const OutputTile at = TileAt(args_.prefill.grid, piece.tile);
+      if (piece.end < args_.prefill.gemm.k_tiles) {
+        HandOver();
+        continue;
+      }
       const RowFinish finish = {{1, 1}, BiasOf(at.n_block)};
       const float factor = args_.prefill.gemm.factor;
 #pragma unroll
@@ -114,22 +120,31 @@ class W4A8PrefillMainloop {
     return (block * kUnits + unit) & 1;
   }
 
-  // sums_ = those of all of K.
-  __device__ __forceinline__ void AddParts() {
+  // sums_ = those of the tile up to the piece's end.
+  __device__ __forceinline__ void AddParts(const W4A8Piece& piece) {
     const W4A8KOrder order = KOrderOf(args_.prefill.gemm);
     for (int rank = 0; rank < order.split_k; ++rank) {
       for (int turn = 0; turn < order.k_warps; ++turn) {
-        AddPart(order.Stages(rank, turn));
+        if (piece.begin == 0) {
+          ClearSums();
+        } else {
+          TakeOver();
+        }
+        AddPart(args_.shares ? piece.end - piece.begin
+                             : order.Stages(rank, turn));
         Join(order, rank, turn);
       }
     }
   }
 
-  // sums_ = those of a part of K. Its first block is decoded already, and at
-  // the end that of the part after it is.
-  __device__ __forceinline__ void AddPart(int stages) {
+  __device__ __forceinline__ void ClearSums() {
 #pragma unroll
     for (float& sum : sums_) sum = 0;
+  }
+
+  // sums_ += those of a part of K. Its first block is decoded already, and at
+  // the end that of the part after it is.
+  __device__ __forceinline__ void AddPart(int stages) {
     for (int stage = 0; stage < stages; ++stage) AddStage();
   }
 
@@ -240,6 +255,38 @@ class W4A8PrefillMainloop {
     if (turn >= 2) AddKept(0);
     if (rank > 0) AddKept(order.KeptOfRanks());
     if (rank < order.split_k - 1) Keep(order.KeptOfRanks());
+  }
+
+  // The word and the sums for a block that goes on from them.
+  __device__ __forceinline__ unsigned* HandedWord(int block) const {
+    return reinterpret_cast<unsigned*>(args_.handed) + block;
+  }
+  __device__ __forceinline__ float4* HandedSums(int block) const {
+    return reinterpret_cast<float4*>(args_.handed +
+                                     W4A8HandedOffset(kTileM, block)) +
+           threadIdx.x;
+  }
+  // Hands sums to the next block.
+  __device__ __forceinline__ void HandOver() const {
+    float4* const to = HandedSums(blockIdx.x + 1);
+#pragma unroll
+    for (int i = 0; i < kSums; i += 4) {
+      to[i / 4 * kPrefillConsumers] = {sums_[i], sums_[i + 1], sums_[i + 2],
+                                       sums_[i + 3]};
+    }
+    NamedBarrier(kConsumersBarrier, kPrefillConsumers);
+    if (threadIdx.x == 0) ReleaseCount(HandedWord(blockIdx.x + 1));
+  }
+  __device__ __forceinline__ void TakeOver() {
+    if (threadIdx.x == 0) AwaitCount(HandedWord(blockIdx.x), 1);
+    NamedBarrier(kConsumersBarrier, kPrefillConsumers);
+    const float4* const from = HandedSums(blockIdx.x);
+#pragma unroll
+    for (int i = 0; i < kSums; i += 4) {
+      const float4 sums = __ldcg(from + i / 4 * kPrefillConsumers);
+      sums_[i] = sums.x, sums_[i + 1] = sums.y;
+      sums_[i + 2] = sums.z, sums_[i + 3] = sums.w;
+    }
   }
 
   __device__ __forceinline__ float* KeptAt(int place) const {

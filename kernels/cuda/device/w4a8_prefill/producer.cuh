@@ -28,13 +28,15 @@ __device__ __forceinline__ void LoadQuantized(const W4A8PrefillArguments& args,
   PrefetchTensorMap(prefill.gemm.a_map);
   GridDependencyWait();
   RingPlace place = {0, 1};  // a fresh barrier's former phase counts as done
-  const int tiles = TileCount(prefill.grid);
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const int m_row = TileAt(prefill.grid, tile).m_block * kTileM;
+  const W4A8Pieces pieces = PiecesOf(args);
+  const int count = pieces.Count();
+  for (int index = 0; index < count; ++index) {
+    const W4A8Piece piece = pieces.At(index);
+    const int m_row = TileAt(prefill.grid, piece.tile).m_block * kTileM;
     const int scale_bytes =
         min(args.scale_rows - m_row, kTileM) * kQ8PanelScaleBytes;
     const uint8_t* const scales = args.scales + m_row * kQ8PanelScaleBytes;
-    ForEachColumnTile(prefill.gemm, [&](int k_tile) {
+    ForEachColumnTile(args, piece, [&](int k_tile) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int panel = k_tile * 2 + half;
@@ -54,22 +56,25 @@ __device__ __forceinline__ void LoadQuantized(const W4A8PrefillArguments& args,
 
 // Called by all lanes of a warp. Weights do not wait for the kernel before this
 // one.
-__device__ __forceinline__ void LoadWeightsInOrder(const PrefillArguments& args,
-                                                   uint32_t shared, int lane) {
-  const Ring ring = StageRing(args, shared);
+__device__ __forceinline__ void LoadWeightsInOrder(
+    const W4A8PrefillArguments& args, uint32_t shared, int lane) {
+  const PrefillArguments& prefill = args.prefill;
+  const Ring ring = StageRing(prefill, shared);
   RingPlace place = {0, 1};
-  const int tiles = TileCount(args.grid);
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const TileRun run(args, TileAt(args.grid, tile).n_block, lane);
-    ForEachColumnTile(args.gemm, [&](int k_tile) {
+  const W4A8Pieces pieces = PiecesOf(args);
+  const int count = pieces.Count();
+  for (int index = 0; index < count; ++index) {
+    const W4A8Piece piece = pieces.At(index);
+    const TileRun run(prefill, TileAt(prefill.grid, piece.tile).n_block, lane);
+    ForEachColumnTile(args, piece, [&](int k_tile) {
       const uint32_t full = ring.Full(place.slot);
       BarrierWait(ring.Empty(place.slot), place.parity);
       if (lane == 0) BarrierArriveExpect(full, run.stage_bytes());
       __syncwarp();
-      run.Copy(
-          k_tile,
-          shared + args.smem.stages_offset + place.slot * args.gemm.stage_bytes,
-          full);
+      run.Copy(k_tile,
+               shared + prefill.smem.stages_offset +
+                   place.slot * prefill.gemm.stage_bytes,
+               full);
       place.Next(ring.slots);
     });
   }
