@@ -50,7 +50,7 @@ LAYERS = (
     ("kernels/cuda/device/a32_gemm",
      "kernels/cuda/device kernels/cuda/device/decode_gemm "
      "kernels/cuda/device/w4a8_gemm kernels/cuda/layout kernels/cuda/plan "
-     "base"),
+     "kernels/matrix base"),
     ("kernels/cuda/device/w4a8_prefill",
      "kernels/cuda/device kernels/cuda/device/prefill_gemm "
      "kernels/cuda/layout kernels/cuda/plan base"),

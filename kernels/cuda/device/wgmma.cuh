@@ -71,6 +71,12 @@ __device__ __forceinline__ void WgmmaWait() {
 #define QGEMM_SUMS_8                                                      \
   "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), \
       "+f"(d[6]), "+f"(d[7])
+#define QGEMM_REGISTERS_12 \
+  QGEMM_REGISTERS_8        \
+  ", "                     \
+  "%8, %9, %10, %11"
+#define QGEMM_SUMS_12 \
+  QGEMM_SUMS_8, "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
 #define QGEMM_REGISTERS_16 \
   QGEMM_REGISTERS_8        \
   ", "                     \
@@ -78,6 +84,13 @@ __device__ __forceinline__ void WgmmaWait() {
 #define QGEMM_SUMS_16                                                          \
   QGEMM_SUMS_8, "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), \
       "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+#define QGEMM_REGISTERS_24 \
+  QGEMM_REGISTERS_16       \
+  ", "                     \
+  "%16, %17, %18, %19, %20, %21, %22, %23"
+#define QGEMM_SUMS_24                                                \
+  QGEMM_SUMS_16, "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), \
+      "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
 #define QGEMM_REGISTERS_32                   \
   QGEMM_REGISTERS_16                         \
   ", "                                       \
@@ -88,6 +101,16 @@ __device__ __forceinline__ void WgmmaWait() {
       "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
       "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), \
       "+f"(d[30]), "+f"(d[31])
+#define QGEMM_REGISTERS_48                   \
+  QGEMM_REGISTERS_32                         \
+  ", "                                       \
+  "%32, %33, %34, %35, %36, %37, %38, %39, " \
+  "%40, %41, %42, %43, %44, %45, %46, %47"
+#define QGEMM_SUMS_48                                                  \
+  QGEMM_SUMS_32, "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),   \
+      "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), \
+      "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), \
+      "+f"(d[46]), "+f"(d[47])
 #define QGEMM_REGISTERS_64                   \
   QGEMM_REGISTERS_32                         \
   ", "                                       \
@@ -173,8 +196,11 @@ struct Wgmma;
 
 QGEMM_DEFINE_WGMMAS(8, 4, 4, 5, 6, 7, 8, 9);
 QGEMM_DEFINE_WGMMAS(16, 8, 8, 9, 10, 11, 12, 13);
+QGEMM_DEFINE_WGMMAS(24, 12, 12, 13, 14, 15, 16, 17);
 QGEMM_DEFINE_WGMMAS(32, 16, 16, 17, 18, 19, 20, 21);
+QGEMM_DEFINE_WGMMAS(48, 24, 24, 25, 26, 27, 28, 29);
 QGEMM_DEFINE_WGMMAS(64, 32, 32, 33, 34, 35, 36, 37);
+QGEMM_DEFINE_WGMMAS(96, 48, 48, 49, 50, 51, 52, 53);
 QGEMM_DEFINE_WGMMAS(128, 64, 64, 65, 66, 67, 68, 69);
 QGEMM_DEFINE_WGMMAS(192, 96, 96, 97, 98, 99, 100, 101);
 QGEMM_DEFINE_WGMMAS(256, 128, 128, 129, 130, 131, 132, 133);
@@ -186,10 +212,16 @@ QGEMM_DEFINE_WGMMAS(256, 128, 128, 129, 130, 131, 132, 133);
 #undef QGEMM_SUMS_4
 #undef QGEMM_REGISTERS_8
 #undef QGEMM_SUMS_8
+#undef QGEMM_REGISTERS_12
+#undef QGEMM_SUMS_12
 #undef QGEMM_REGISTERS_16
 #undef QGEMM_SUMS_16
+#undef QGEMM_REGISTERS_24
+#undef QGEMM_SUMS_24
 #undef QGEMM_REGISTERS_32
 #undef QGEMM_SUMS_32
+#undef QGEMM_REGISTERS_48
+#undef QGEMM_SUMS_48
 #undef QGEMM_REGISTERS_64
 #undef QGEMM_SUMS_64
 #undef QGEMM_REGISTERS_96

@@ -19,15 +19,14 @@ namespace {
 using A32Kernel = void (*)(A32Arguments);
 
 // Rows of A of a block.
-constexpr int kTileMs[] = {kA32FewRows, 8, 16, kA32BlockM};
+constexpr int kTileMs[] = {kA32OwnRow, kA32FewRows, 8, 16, kA32BlockM};
 
 template <int kCodes, ScaleKind kScale>
 A32Kernel KernelOf(int tile_m) {
   constexpr A32Kernel kKernels[] = {
-      A32Gemm<kCodes, kScale, kTileMs[0]>,
-      A32Gemm<kCodes, kScale, kTileMs[1]>,
-      A32Gemm<kCodes, kScale, kTileMs[2]>,
-      A32Gemm<kCodes, kScale, kTileMs[3]>,
+      A32Gemm<kCodes, kScale, kTileMs[0]>, A32Gemm<kCodes, kScale, kTileMs[1]>,
+      A32Gemm<kCodes, kScale, kTileMs[2]>, A32Gemm<kCodes, kScale, kTileMs[3]>,
+      A32Gemm<kCodes, kScale, kTileMs[4]>,
   };
   return kKernels[std::find(std::begin(kTileMs), std::end(kTileMs), tile_m) -
                   std::begin(kTileMs)];
@@ -60,16 +59,19 @@ bool IsLegal(const A32Operands& operands) {
          reinterpret_cast<uintptr_t>(operands.split) % 16 == 0;
 }
 
-A32Arguments ArgumentsOf(const A32Operands& operands) {
+A32Arguments ArgumentsOf(const A32Operands& operands, bool blocks_split) {
   const TileLayout& layout = operands.weights.layout;
   GemmOperands same;
   same.weights = operands.weights;
-  same.a = operands.split;
+  same.a = blocks_split ? operands.a : operands.split;
   same.c = operands.c;
   same.c_type = operands.c_type;
   same.m = operands.m;
-  A32Arguments args = {OperandArguments(same), layout.scale_kind,
-                       layout.has_zeros};
+  A32Arguments args = {};
+  args.gemm = OperandArguments(same);
+  args.scale_kind = layout.scale_kind;
+  args.has_zeros = layout.has_zeros;
+  args.a_type = operands.a_type;
   // Products have numbers, not values of the codebook; where there are zeros,
   // or codes are ternary, the factor says so already.
   if (layout.codes == 4 && !layout.has_zeros) {
@@ -108,13 +110,17 @@ cudaError_t PrepareA32Gemm(const Device& device) {
 
 cudaError_t LaunchA32Gemm(const A32Operands& operands, cudaStream_t stream) {
   if (!IsLegal(operands)) return cudaErrorInvalidValue;
-  const cudaError_t error = SplitAll(operands, stream);
-  if (error != cudaSuccess) return error;
   const TileLayout& layout = operands.weights.layout;
   const TileConfig& config = layout.tile_config;
-  const int tile_m = A32TileM(operands.m);
+  const bool blocks_split =
+      !operands.weights.has_permutation && BlocksSplit(layout, operands.m);
+  if (!blocks_split) {
+    const cudaError_t error = SplitAll(operands, stream);
+    if (error != cudaSuccess) return error;
+  }
+  const int tile_m = blocks_split ? kA32OwnRow : A32TileM(operands.m);
   const A32SmemShape shape = A32ShapeOf(layout, tile_m);
-  A32Arguments args = ArgumentsOf(operands);
+  A32Arguments args = ArgumentsOf(operands, blocks_split);
   args.gemm.slots = A32Slots(shape, layout.block_bytes, kMaxA32Slots);
   cudaLaunchConfig_t launch = {};
   launch.gridDim = dim3(static_cast<unsigned>(config.n_blocks * config.split_k),

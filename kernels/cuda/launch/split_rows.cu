@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/host_device.h"
+#include "kernels/cuda/device/a32_gemm/split.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/launch/split_rows.h"
 #include "kernels/cuda/layout/a32_layout.h"
@@ -24,14 +25,6 @@ struct KernelArgs {
   SplitRowsArgs rows;
   A32Layout layout;
 };
-
-__device__ __forceinline__ float ToFloat(float value) { return value; }
-__device__ __forceinline__ float ToFloat(__half value) {
-  return __half2float(value);
-}
-__device__ __forceinline__ float ToFloat(__nv_bfloat16 value) {
-  return __bfloat162float(value);
-}
 
 // Element `column` of a row in the layer's order, 0 beyond k.
 template <typename In>
@@ -57,31 +50,17 @@ __global__ void __launch_bounds__(kThreads)
   if (row >= args.rows.m) return;
   const In* const a = static_cast<const In*>(args.rows.a) + row * args.rows.k;
   const int tile_m = args.layout.tile_m;
-  const A32Form form = A32FormOf(tile_m);
-  uint32_t words[kA32Parts][4] = {};
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int word = i / 2;
-    const int half = i % 2;
-    const int64_t column =
-        block * kA32Block + A32ColumnIn(form, t, i, args.rows.pairs);
-    const A32Float split =
-        SplitA32(__float_as_uint(ElementOf(args.rows, a, column)));
-#pragma unroll
-    for (int part = 0; part < kA32Parts; ++part) {
-      words[part][word] |= static_cast<uint32_t>(split.parts[part])
-                           << 16 * half;
-    }
-  }
+  A32Octet octet;
+  octet.Load(t, A32FormOf(tile_m), args.rows.pairs, [&](int column) {
+    return ElementOf(args.rows, a, block * kA32Block + column);
+  });
   uint8_t* const stage =
       args.rows.out + args.layout.StageOffset(row, block / kA32TileBlocks);
-#pragma unroll
-  for (int part = 0; part < kA32Parts; ++part) {
+  octet.Split([&](int part, const uint4& words) {
     const A32Place place = {static_cast<int>(row % tile_m),
                             static_cast<int>(block % kA32TileBlocks), t, part};
-    *reinterpret_cast<uint4*>(stage + A32Offset(place, tile_m)) = make_uint4(
-        words[part][0], words[part][1], words[part][2], words[part][3]);
-  }
+    *reinterpret_cast<uint4*>(stage + A32Offset(place, tile_m)) = words;
+  });
 }
 
 bool IsLegal(const SplitRowsArgs& args) {

@@ -8,14 +8,15 @@
 // tile is a stage. Stages follow each other along K, then by row block. A
 // stage's order (A32Form) goes by the instruction that multiplies it:
 //
-// kTile: fragments of mma.m16n8k16 for 8 rows. By block b of 32 columns and
-// part p (the largest first), a piece of 512 bytes: 16 for lane 4 row + t.
-// kFew: the same for 2 rows, whose parts are columns of one MMA: a piece for
-// each block, in which lane 4 (4 row + p) + t has 16 bytes; those of p = 3 are
-// room that nobody sees.
+// kFew: fragments of mma.m16n8k16, of 2 rows, whose parts are columns of one
+// MMA. By block b of 32 columns a piece of 512 bytes: 16 for lane
+// 4 (4 row + p) + t and part p (the largest first); those of p = 3 are room
+// that nobody sees. Of one row in shared memory pieces are 192 bytes, without
+// that room.
 // kPanels: shared memory of wgmma for more rows, 128-byte swizzle. By half of
 // 64 columns and part, a panel of 128 bytes a row, whose eight pieces of 16
 // bytes stand at piece ^ (row % 8). Pieces 4 (b % 2) + t are those of block b.
+// The panels of a half, part after part, are one of three times as many rows.
 //
 // The 16 bytes of a row's part, block and t are 8 columns, of a lane in four
 // operand registers, two for each of two steps of 16 columns, or half of a
@@ -46,9 +47,6 @@ inline constexpr int kA32PieceBytes = 32 * 16;
 // Bytes of a row in a stage, but of few rows.
 inline constexpr int kA32RowBytes = kA32Parts * kTileColumns * 2;
 inline constexpr int kA32PanelRowBytes = 128;
-static_assert(kA32TileRows * kA32RowBytes ==
-                  kA32TileBlocks * kA32Parts * kA32PieceBytes,
-              "a tile is pieces without gaps");
 static_assert(kA32RowBytes == 2 * kA32Parts * kA32PanelRowBytes,
               "two halves of a row are panel rows without gaps");
 
@@ -106,12 +104,10 @@ QGEMM_HOST_DEVICE constexpr int A32Column(int t, int word, int half,
          (eights ? word % 2 : half);
 }
 
-enum class A32Form : uint8_t { kFew, kTile, kPanels };
+enum class A32Form : uint8_t { kFew, kPanels };
 
 QGEMM_HOST_DEVICE constexpr A32Form A32FormOf(int tile_m) {
-  return tile_m <= kA32FewRows    ? A32Form::kFew
-         : tile_m <= kA32TileRows ? A32Form::kTile
-                                  : A32Form::kPanels;
+  return tile_m <= kA32FewRows ? A32Form::kFew : A32Form::kPanels;
 }
 
 // Bytes of a panel.
@@ -136,7 +132,7 @@ QGEMM_HOST_DEVICE constexpr int A32TileM(int64_t m) {
 }
 
 QGEMM_HOST_DEVICE constexpr int A32StageBytes(int tile_m) {
-  return tile_m <= kA32FewRows ? kA32TileBlocks * kA32PieceBytes
+  return tile_m == kA32FewRows ? kA32TileBlocks * kA32PieceBytes
                                : tile_m * kA32RowBytes;
 }
 
@@ -150,11 +146,8 @@ struct A32Place {
 QGEMM_HOST_DEVICE constexpr int A32Offset(const A32Place& place, int tile_m) {
   switch (A32FormOf(tile_m)) {
     case A32Form::kFew:
-      return place.block * kA32PieceBytes +
+      return place.block * (A32StageBytes(tile_m) / kA32TileBlocks) +
              ((place.row * 4 + place.part) * 4 + place.t) * 16;
-    case A32Form::kTile:
-      return (place.block * kA32Parts + place.part) * kA32PieceBytes +
-             (place.row * 4 + place.t) * 16;
     case A32Form::kPanels:
       break;
   }

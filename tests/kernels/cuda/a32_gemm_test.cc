@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/checked_math.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/launch/split_rows.h"
 #include "kernels/cuda/layout/a32_layout.h"
@@ -273,9 +274,8 @@ TEST_F(A32GemmTest, IsRightInEveryTileConfig) {
 TEST_F(A32GemmTest, IsRightForEveryKindOfLayer) {
   for (const WeightsRecipe& recipe : WholeNumberRecipes()) {
     for (const int64_t k : {1, 33, 160, 1000}) {
-      const int64_t legal =
-          (k + recipe.k_multiple - 1) / recipe.k_multiple * recipe.k_multiple;
-      ExpectRight(recipe, {RandomInt(1, 90, &random_), legal},
+      ExpectRight(recipe,
+                  {RandomInt(1, 90, &random_), RoundUp(k, recipe.k_multiple)},
                   RandomElement(kTypes, &random_));
     }
   }
@@ -324,20 +324,19 @@ TEST_F(A32GemmTest, IsRightForSmallElementsBesideHugeOnes) {
 
 TEST_F(A32GemmTest, HasValuesThatAreNotFiniteWhereFp64HasThem) {
   constexpr int64_t kM = 19;
-  constexpr int64_t kK = 320;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const WeightsRecipe& recipe : WholeNumberRecipes()) {
     SCOPED_TRACE(recipe.name);
-    std::vector<uint8_t> a =
-        RandomMatrix(FloatType::kFloat32, kM, kK, &random_);
+    const int64_t k = RoundUp(320, recipe.k_multiple);
+    std::vector<uint8_t> a = RandomMatrix(FloatType::kFloat32, kM, k, &random_);
     const std::pair<int64_t, float> strikes[] = {
         {0, kInfinity}, {1, -kInfinity}, {3, std::nanf("")},
         {7, kInfinity}, {7, -kInfinity}, {18, 1e30f}};
     for (const auto& [row, value] : strikes) {
-      const int64_t column = RandomInt(0, kK - 1, &random_);
-      StoreFloat(FloatType::kFloat32, value, &a[(row * kK + column) * 4]);
+      const int64_t column = RandomInt(0, k - 1, &random_);
+      StoreFloat(FloatType::kFloat32, value, &a[(row * k + column) * 4]);
     }
-    const CanonicalWeights weights = RandomWeights(recipe, 40, kK, &random_);
+    const CanonicalWeights weights = RandomWeights(recipe, 40, k, &random_);
     const auto resident = Load(weights, device_.traits);
     const MatmulSignature signature = {FloatType::kFloat32, kResult,
                                        ComputeMode::kA32};

@@ -15,7 +15,7 @@
 namespace qgemm::cuda {
 namespace {
 
-constexpr int kTileMs[] = {2, 8, 16, 32};
+constexpr int kTileMs[] = {kA32OwnRow, 2, 8, 16, 32};
 
 // Tries every makeup of a block, with few and with very many stages.
 TEST(A32SmemTest, PartsLieApartWithinTheBlock) {
@@ -32,11 +32,15 @@ TEST(A32SmemTest, PartsLieApartWithinTheBlock) {
                                         stages,  n_tiles,
                                         split_k, k_warps};
             const int slots = A32Slots(shape, block_bytes, kMaxA32Slots);
-            if (slots == 0) {  // not offered
-              EXPECT_EQ(block_bytes, kMinBlockBytes);
+            if (slots <= 0) {  // not offered, or not for a block to split
+              EXPECT_TRUE(block_bytes == kMinBlockBytes ||
+                          tile_m == kA32OwnRow);
               continue;
             }
-            ASSERT_GE(slots, std::min(stages, k_warps));
+            // Warps take two stages of one or two rows at a time.
+            const int turns = tile_m <= kA32FewRows ? 2 * k_warps : k_warps;
+            ASSERT_GE(slots, std::min(stages, turns));
+            ASSERT_TRUE(slots == stages || slots % turns == 0);
             const DecodeSmemLayout plan = A32SmemLayoutOf(shape, slots);
             const int sums = SumBytes(SumsShapeOf(shape));
             // Panels stand on 1024 bytes.
@@ -44,7 +48,8 @@ TEST(A32SmemTest, PartsLieApartWithinTheBlock) {
             if (A32FormOf(tile_m) == A32Form::kPanels) {
               EXPECT_EQ(A32StageBytes(tile_m) % 1024, 0);
             }
-            EXPECT_EQ(plan.weights, slots * A32StageBytes(tile_m));
+            const int kept = tile_m == kA32OwnRow ? stages : slots;
+            EXPECT_EQ(plan.weights, kept * A32StageBytes(tile_m));
             EXPECT_GE(plan.barriers, plan.weights + slots * shape.stage_bytes);
             EXPECT_GE(plan.barriers, sums);
             EXPECT_EQ(plan.barriers % 16, 0);
@@ -118,6 +123,7 @@ TEST(OffersA32Test, HasSlotsForEveryHeight) {
             continue;
           }
           for (const int tile_m : kTileMs) {
+            if (tile_m == kA32OwnRow && !BlocksSplit(layout, 1)) continue;
             const A32SmemShape smem = A32ShapeOf(layout, tile_m);
             const int slots = A32Slots(smem, layout.block_bytes, kMaxA32Slots);
             ASSERT_GE(slots, 1);

@@ -22,6 +22,7 @@
 
 #include "base/host_device.h"
 #include "kernels/cuda/device/a32_gemm/mainloop.cuh"
+#include "kernels/cuda/device/a32_gemm/split.cuh"
 #include "kernels/cuda/device/a32_gemm/weights.cuh"
 #include "kernels/cuda/device/a32_gemm/wide.cuh"
 #include "kernels/cuda/device/decode_gemm/epilogue.cuh"
@@ -67,6 +68,7 @@ template <int kTileM>
 struct A32Block {
   // Warps multiply in groups (wide.cuh).
   static constexpr bool kWide = A32FormOf(kTileM) == A32Form::kPanels;
+  static constexpr bool kSplits = kTileM == kA32OwnRow;
   static constexpr int kProducers = A32ProducerWarps(kWide) * 32;
 
   BlockWork work;
@@ -93,51 +95,128 @@ struct A32Block {
   __device__ __forceinline__ int stages() const {
     return work.end - work.begin;
   }
+  // The barrier of the row that the block splits: warps arrive when they have
+  // loaded it.
+  __device__ __forceinline__ uint32_t RowBarrier() const {
+    return ring.Empty(ring.slots);
+  }
 };
 
-// Called by the first warp that brings stages.
-template <typename Block>
-__device__ __forceinline__ void SetUpA32Barriers(const GemmArguments& args,
-                                                 const Block& block) {
-  const int lane = threadIdx.x % 32;
+// Bytes of weights that a block of few rows brings before activations are there
+// to be brought: more would stand in their way, and with few rows nothing else
+// is waited for. On an H200 8192x28672 in ternary takes 25.8 us of 2 rows so
+// and 27.8 with a full ring, of 8 rows 32.1 and 33.3; in Q4_0, of the row that
+// blocks split, 38.4 and 40.2. From 16 rows on it is no gain.
+inline constexpr int kBytesAhead = 32 << 10;
+inline constexpr int kMaxPausingRows = 8;
+
+// Called by all threads. A warp sets few barriers up: its lanes would do so one
+// after another.
+template <int kTileM>
+__device__ __forceinline__ void SetUpA32Barriers(
+    const GemmArguments& args, const A32Block<kTileM>& block) {
+  constexpr int kOperands = A32Block<kTileM>::kSplits ? 1 : 2;
   const Ring& ring = block.ring;
-  for (int slot = lane; slot < args.slots; slot += 32) {
-    BarrierInit(ring.Full(slot), W4A8Arrivals(2));
-    BarrierInit(ring.Empty(slot), block.turn_warps * kReleasingLanes);
+  if (threadIdx.x % 32 == 0) {
+    const int warps = block.threads() / 32;
+    for (int slot = threadIdx.x / 32; slot < args.slots; slot += warps) {
+      BarrierInit(ring.Full(slot), W4A8Arrivals(kOperands));
+      BarrierInit(ring.Empty(slot), block.turn_warps * kReleasingLanes);
+    }
+    if (threadIdx.x == 0 && args.split_k > 1) {
+      BarrierInit(ring.Full(args.slots), 1);
+      BarrierArriveExpect(ring.Full(args.slots),
+                          ReceivedBytesOf(args, block.work));
+    }
+    if (threadIdx.x == 0 && A32Block<kTileM>::kSplits) {
+      BarrierInit(block.RowBarrier(), block.consumers / 32);
+    }
+    BarrierInitFence();
   }
-  if (lane == 0 && args.split_k > 1) {
-    BarrierInit(ring.Full(args.slots), 1);
-    BarrierArriveExpect(ring.Full(args.slots),
-                        ReceivedBytesOf(args, block.work));
-  }
-  BarrierInitFence();
-  __syncwarp();
+  NamedBarrier(kBlockBarrier, block.threads());
+  if (args.split_k > 1) ClusterArrive();
 }
 
 // The part of the warps that bring stages.
 template <int kTileM>
 __device__ __forceinline__ void ProduceA32(const GemmArguments& args,
                                            const A32Block<kTileM>& block) {
-  constexpr int kActivationBytes = A32StageBytes(kTileM);
+  constexpr bool kSplits = A32Block<kTileM>::kSplits;
+  constexpr int kActivationBytes = kSplits ? 0 : A32StageBytes(kTileM);
   const int warp = (threadIdx.x - block.consumers) / 32;
-  if (warp == 0) SetUpA32Barriers(args, block);
-  NamedBarrierArrive(kBlockBarrier, block.threads());
-  NamedBarrier(kProducersBarrier, block.kProducers);
-  if (args.split_k > 1) ClusterArrive();
   const uint32_t shared = SharedAddress(block.shared);
   if (warp == 0) {
     const int64_t first = block.work.n_block * args.k_tiles + block.work.begin;
-    BringStages({args.tiles + first * args.stage_bytes,
-                 shared + block.smem.weights, args.stage_bytes},
-                block.ring, block.stages(),
-                args.stage_bytes + kActivationBytes);
-  } else if (warp == 1) {
+    const W4A8Source weights = {args.tiles + first * args.stage_bytes,
+                                shared + block.smem.weights, args.stage_bytes};
+    const int ahead = kTileM > kMaxPausingRows
+                          ? block.stages()
+                          : CeilDiv(kBytesAhead, args.stage_bytes);
+    BringStages(weights, block.ring, block.stages(),
+                args.stage_bytes + kActivationBytes, ahead, [&] {
+                  if constexpr (kSplits) {
+                    BarrierWait(block.RowBarrier(), 0);
+                  } else {
+                    GridDependencyWait();
+                  }
+                });
+  } else if (!kSplits && warp == 1) {
     const int64_t first = int64_t{blockIdx.y} * args.k_tiles + block.work.begin;
     GridDependencyWait();
     BringStages({static_cast<const uint8_t*>(args.a) + first * kActivationBytes,
                  shared + block.smem.activations, kActivationBytes},
                 block.ring, block.stages(), 0);
   }
+}
+
+// Splits the block's part of the row into shared memory; all loads of a thread
+// come before its first store.
+template <typename In, int kTileM>
+__device__ __forceinline__ void SplitPart(const A32Arguments& args,
+                                          const A32Block<kTileM>& block,
+                                          A32Pairs pairs) {
+  constexpr int kLanes = kA32Block / 8;  // of a block of columns
+  const In* const row = static_cast<const In*>(args.gemm.a) +
+                        int64_t{block.work.begin} * kTileColumns;
+  const int octets = block.stages() * kA32TileBlocks * kLanes;
+  A32Octet loaded[kMaxA32Octets] = {};
+#pragma unroll
+  for (int i = 0; i < kMaxA32Octets; ++i) {
+    const int octet = static_cast<int>(threadIdx.x) + i * block.consumers;
+    if (octet >= octets) continue;
+    const In* const columns = row + octet / kLanes * kA32Block;
+    loaded[i].Load(octet % kLanes, A32Form::kFew, pairs,
+                   [&](int column) { return ToFloat(columns[column]); });
+  }
+#pragma unroll
+  for (A32Octet& octet : loaded) PinRegisters(octet.columns);
+  if (threadIdx.x % 32 == 0) BarrierArrive(block.RowBarrier());
+  char* const activations = block.shared + block.smem.activations;
+#pragma unroll
+  for (int i = 0; i < kMaxA32Octets; ++i) {
+    const int octet = static_cast<int>(threadIdx.x) + i * block.consumers;
+    if (octet >= octets) continue;
+    loaded[i].Split([&](int part, const uint4& words) {
+      const A32Place place = {0, octet / kLanes, octet % kLanes, part};
+      *reinterpret_cast<uint4*>(activations + A32Offset(place, kTileM)) = words;
+    });
+  }
+}
+
+// Called by the warps that multiply.
+template <int kTileM>
+__device__ __forceinline__ void SplitPart(const A32Arguments& args,
+                                          const A32Block<kTileM>& block,
+                                          A32Pairs pairs) {
+  GridDependencyWait();
+  if (args.a_type == FloatType::kFloat16) {
+    SplitPart<__half>(args, block, pairs);
+  } else if (args.a_type == FloatType::kBFloat16) {
+    SplitPart<__nv_bfloat16>(args, block, pairs);
+  } else {
+    SplitPart<float>(args, block, pairs);
+  }
+  NamedBarrier(kConsumersBarrier, block.consumers);
 }
 
 // The part of the warps that multiply, up to the epilogue.
@@ -148,8 +227,9 @@ __device__ __forceinline__ void MultiplyA32(const A32Arguments& args,
                                       A32WideConsumer<kCodes, kScale, kTileM>,
                                       A32Consumer<kCodes, kScale, kTileM>>;
   const GemmArguments& gemm = args.gemm;
-  if (gemm.split_k > 1) ClusterArrive();
-  NamedBarrier(kBlockBarrier, block.threads());
+  if constexpr (A32Block<kTileM>::kSplits) {
+    SplitPart(args, block, A32PairsOf(kCodes));
+  }
   // Taken from one lane, so that the compiler knows it for all.
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
   const int turn = warp / block.turn_warps;
@@ -169,6 +249,7 @@ __global__ void __launch_bounds__(A32MaxThreads(A32Block<kTileM>::kWide), 1)
   const GemmArguments& gemm = args.gemm;
   const A32Block<kTileM> block(gemm, shared);
   LaunchDependents();
+  SetUpA32Barriers(gemm, block);
   if (static_cast<int>(threadIdx.x) >= block.consumers) {
     if constexpr (kWide) ShrinkRegisters<24>();
     ProduceA32(gemm, block);

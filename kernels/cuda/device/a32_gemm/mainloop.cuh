@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A warp's row tile in mode A32 with up to 8 rows of A (wide.cuh has more):
+// A warp's row tile in mode A32 with one or two rows of A (wide.cuh has more):
 // products of whole numbers and of the three parts of activations, exact in the
-// tensor cores, which add 128 columns of a part, or 32 where scales change
-// within them; all else is fp32.
+// tensor cores, which add 128 columns of a part, 256 where there are no scales,
+// or 32 where scales change within 128; all else is fp32.
 //
 // A result's arithmetic is the same in both classes: sums of each part, then
 // first + (second + third), scaled and added, stage by stage in the order of K.
@@ -14,61 +14,15 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/cuda/device/a32_gemm/weights.cuh"
 #include "kernels/cuda/device/gemm_arguments.cuh"
 #include "kernels/cuda/device/pipeline.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/layout/a32_layout.h"
+#include "kernels/cuda/plan/a32_plan.h"
 
 namespace qgemm::cuda {
-
-// d += the 16x8 product of a block's 32 columns.
-__device__ __forceinline__ void AddA32Block(const uint32_t (&a)[2][4],
-                                            const char* activations,
-                                            float (&d)[4]) {
-  const uint4 b = *reinterpret_cast<const uint4*>(activations);
-  Mma16816<__nv_bfloat16>(d, a[0], b.x, b.y);
-  Mma16816<__nv_bfloat16>(d, a[1], b.z, b.w);
-}
-
-// Products of a tile of 8 rows of A: a lane has rows 2 (lane % 4) and one more
-// of A with rows g and g + 8 of W.
-class A32TileProducts {
- public:
-  static constexpr int kSums = 4;
-
-  // `activations` is the lane's place in the tile.
-  __device__ __forceinline__ void Add(int block, const uint32_t (&a)[2][4],
-                                      const char* activations) {
-#pragma unroll
-    for (int part = 0; part < kA32Parts; ++part) {
-      AddA32Block(a, activations + (block * kA32Parts + part) * kA32PieceBytes,
-                  parts_[part]);
-    }
-  }
-
-  // The sum of the parts.
-  __device__ __forceinline__ void Join(float (&products)[kSums]) const {
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      products[i] = parts_[0][i] + (parts_[1][i] + parts_[2][i]);
-    }
-  }
-
-  // Row of A and row of the row tile of a lane's sum i; whether it has any.
-  static __device__ __forceinline__ int RowOfA(int lane, int i) {
-    return (lane & 3) * 2 + (i & 1);
-  }
-  static __device__ __forceinline__ int RowOfTile(int lane, int i) {
-    return (lane >> 2) + (i >> 1) * 8;
-  }
-  static __device__ __forceinline__ bool HasSums(int /*lane*/) { return true; }
-
- private:
-  float parts_[kA32Parts][4] = {};
-};
 
 // Products of two rows of A, whose parts are columns of one MMA: an even lane
 // has those of row (lane % 4) / 2, but for the third part, which the lane
@@ -77,28 +31,21 @@ class A32FewProducts {
  public:
   static constexpr int kSums = 2;
 
-  __device__ __forceinline__ void Add(int block, const uint32_t (&a)[2][4],
+  // `activations` is the lane's place in the block.
+  __device__ __forceinline__ void Add(const uint32_t (&a)[2][4],
                                       const char* activations) {
-    AddA32Block(a, activations + block * kA32PieceBytes, columns_);
+    const uint4 b = *reinterpret_cast<const uint4*>(activations);
+    Mma16816<__nv_bfloat16>(columns_, a[0], b.x, b.y);
+    Mma16816<__nv_bfloat16>(columns_, a[1], b.z, b.w);
   }
 
-  // Called by all lanes.
+  // The sum of the parts. Called by all lanes.
   __device__ __forceinline__ void Join(float (&products)[kSums]) const {
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
       const float third = __shfl_xor_sync(0xffffffff, columns_[2 * i], 1);
       products[i] = columns_[2 * i] + (columns_[2 * i + 1] + third);
     }
-  }
-
-  static __device__ __forceinline__ int RowOfA(int lane, int /*i*/) {
-    return lane >> 1 & 1;
-  }
-  static __device__ __forceinline__ int RowOfTile(int lane, int i) {
-    return (lane >> 2) + i * 8;
-  }
-  static __device__ __forceinline__ bool HasSums(int lane) {
-    return (lane & 1) == 0;
   }
 
  private:
@@ -116,7 +63,7 @@ class A32Consumer {
       : args_(args),
         shared_(shared),
         lane_(KeepInRegister(threadIdx.x % 32)),
-        activations_(KeepInRegister(smem.activations + lane_ * 16)),
+        activations_(KeepInRegister(smem.activations + LanePlace())),
         weights_(args, smem.weights, tile, lane_),
         tile_(tile) {
 #pragma unroll
@@ -136,72 +83,176 @@ class A32Consumer {
 
   // Writes the sums to [row of A][row of the row block].
   __device__ __forceinline__ void StoreSums(float* all) const {
-    if (!Products::HasSums(lane_)) return;
+    const int row_of_a = lane_ >> 1 & 1;
+    if ((lane_ & 1) != 0 || row_of_a >= kTileM) return;
     const int stride = SumStride(args_.gemm.n_tiles);
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
-      const int row = tile_ * kTileRows + Products::RowOfTile(lane_, i);
-      all[Products::RowOfA(lane_, i) * stride + row] = sums_[i];
+      const int row = tile_ * kTileRows + (lane_ >> 2) + i * 8;
+      all[row_of_a * stride + row] = sums_[i];
     }
   }
 
  private:
-  static_assert(A32FormOf(kTileM) != A32Form::kPanels, "wide.cuh has those");
-  using Products = std::conditional_t<A32FormOf(kTileM) == A32Form::kFew,
-                                      A32FewProducts, A32TileProducts>;
+  static_assert(A32FormOf(kTileM) == A32Form::kFew, "wide.cuh has others");
+  using Products = A32FewProducts;
   static constexpr int kSums = Products::kSums;
 
+  // A stage in shared memory; its codes in registers.
+  template <bool kZeros>
+  struct Stage {
+    A32Tile<kCodes, kZeros> tile;
+    const char* activations;
+    uint32_t empty;  // the barrier that gives the slot back
+  };
+
+  // The lane's bytes in the first block. Columns that no row and part has are
+  // multiplied for nobody.
+  __device__ __forceinline__ int LanePlace() const {
+    if (kTileM == kA32FewRows) return lane_ * 16;
+    const int part = min(lane_ >> 2 & 3, kA32Parts - 1);
+    return A32Offset({0, 0, lane_ & 3, part}, kTileM);
+  }
+
+  // Place of a warp's stage: its full barrier, and the distances of its
+  // bytes from those of slot 0.
+  struct Place {
+    uint32_t full;
+    int weights;
+    int activations;
+
+    __device__ __forceinline__ Place operator+(const Place& step) const {
+      return {full + step.full, weights + step.weights,
+              activations + step.activations};
+    }
+  };
+
+  // Two stages at a time, which no ring ends between (A32Slots).
   template <bool kZeros>
   __device__ __forceinline__ void RunStages(const Ring& ring,
                                             const KSlice& slice) {
-    RingReader reader(ring, slice);
-    for (int stage = slice.first; stage < slice.stages; stage += slice.step) {
-      reader.Wait();
-      const A32Tile<kCodes, kZeros> tile(
-          args_, shared_ + reader.slot() * args_.gemm.stage_bytes, weights_);
-      const char* const activations =
-          shared_ + activations_ + reader.slot() * A32StageBytes(kTileM);
-      if constexpr (kScale == ScaleKind::kRow) {
-        AddStage(tile, activations);
-      } else {
-        AddBlocks(tile, activations);
+    const auto place_of = [&](uint32_t barriers, int slots) {
+      return Place{barriers + slots * kBarrierBytes,
+                   slots * args_.gemm.stage_bytes,
+                   slots * A32StageBytes(kTileM)};
+    };
+    const Place step = place_of(0, slice.step);
+    const Place first = place_of(ring.barriers, slice.first);
+    const uint32_t end = ring.Full(ring.slots);
+    Place place = first;
+    uint32_t parity = 0;
+    int stage = slice.first;
+    for (; stage + slice.step < slice.stages; stage += 2 * slice.step) {
+      const Place second = place + step;
+      AddStages<kZeros, 2>({LoadStage<kZeros>(place, parity),
+                            LoadStage<kZeros>(second, parity)});
+      place = second + step;
+      if (place.full >= end) {
+        place.full = first.full;
+        place.weights = first.weights;
+        // A row that the block splits is not in the ring.
+        if (kTileM != kA32OwnRow) place.activations = first.activations;
+        parity ^= 1;
       }
-      ReleaseSlot(reader.empty(), lane_);
-      reader.Next();
+    }
+    if (stage < slice.stages) {
+      AddStages<kZeros, 1>({LoadStage<kZeros>(place, parity)});
     }
   }
 
-  // Adds a stage of a layer whose scales do not change within it.
-  template <typename Tile>
-  __device__ __forceinline__ void AddStage(const Tile& tile,
-                                           const char* activations) {
+  // Returns once the stage is there.
+  template <bool kZeros>
+  __device__ __forceinline__ Stage<kZeros> LoadStage(const Place& place,
+                                                     uint32_t parity) const {
+    BarrierWait(place.full, parity);
+    return {A32Tile<kCodes, kZeros>(args_, shared_ + place.weights, weights_),
+            shared_ + activations_ + place.activations, place.full + 8};
+  }
+
+  template <bool kZeros, int kCount>
+  __device__ __forceinline__ void AddStages(
+      const Stage<kZeros> (&stages)[kCount]) {
+    if constexpr (kCodes == kTernaryCodes) {
+      AddChained(stages);
+    } else if constexpr (kScale == ScaleKind::kRow) {
+      AddWhole(stages);
+    } else {
+      AddBlocks(stages);
+    }
+  }
+
+  // Adds stages without scales: the tensor cores add up all of them.
+  template <typename Stage, int kCount>
+  __device__ __forceinline__ void AddChained(const Stage (&stages)[kCount]) {
+    static_assert(kCount <= kA32ChainStages, "sums have so many columns");
     Products products;
 #pragma unroll
-    for (int block = 0; block < kA32TileBlocks; ++block) {
-      uint32_t a[2][4];
-      tile.Decode(block, a);
-      products.Add(block, a, activations);
+    for (const Stage& stage : stages) {
+#pragma unroll
+      for (int block = 0; block < kA32TileBlocks; ++block) {
+        AddBlock(stage, block, products);
+      }
     }
-    AddScaled(products, tile.Scales(), sums_);
+    Release(stages);
+    AddScaled(products, make_float2(1, 1), sums_);
   }
 
-  // Adds a stage of another layer. Its products are added up by themselves
-  // before the sums get them: errors then grow with stages, not with blocks.
-  template <typename Tile>
-  __device__ __forceinline__ void AddBlocks(const Tile& tile,
-                                            const char* activations) {
-    float of_stage[kSums] = {};
+  // Adds stages of a layer whose scales do not change within them.
+  template <typename Stage, int kCount>
+  __device__ __forceinline__ void AddWhole(const Stage (&stages)[kCount]) {
+    Products products[kCount];
 #pragma unroll
     for (int block = 0; block < kA32TileBlocks; ++block) {
-      uint32_t a[2][4];
-      tile.Decode(block, a);
-      const float2 scales = tile.template ScalesOf<kScale>(block);
-      Products products;
-      products.Add(block, a, activations);
-      AddScaled(products, scales, of_stage);
-    }
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) sums_[i] += of_stage[i];
+      for (int i = 0; i < kCount; ++i) AddBlock(stages[i], block, products[i]);
+    }
+    float2 scales[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) scales[i] = stages[i].tile.Scales();
+    Release(stages);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) AddScaled(products[i], scales[i], sums_);
+  }
+
+  // Adds stages of another layer. A stage's products are added up by themselves
+  // before the sums get them: errors then grow with stages, not with blocks.
+  template <typename Stage, int kCount>
+  __device__ __forceinline__ void AddBlocks(const Stage (&stages)[kCount]) {
+    float of_stages[kCount][kSums] = {};
+#pragma unroll
+    for (int block = 0; block < kA32TileBlocks; ++block) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        Products products;
+        AddBlock(stages[i], block, products);
+        AddScaled(products, stages[i].tile.template ScalesOf<kScale>(block),
+                  of_stages[i]);
+      }
+    }
+    Release(stages);
+#pragma unroll
+    for (const auto& of_stage : of_stages) {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) sums_[i] += of_stage[i];
+    }
+  }
+
+  // products += block `block` of the stage.
+  template <typename Stage>
+  static __device__ __forceinline__ void AddBlock(const Stage& stage, int block,
+                                                  Products& products) {
+    uint32_t a[2][4];
+    stage.tile.Decode(block, a);
+    products.Add(a, stage.activations + A32Offset({0, block, 0, 0}, kTileM));
+  }
+
+  // Gives the slots back.
+  template <typename Stage, int kCount>
+  __device__ __forceinline__ void Release(const Stage (&stages)[kCount]) const {
+    __syncwarp();
+    if (lane_ >= kReleasingLanes) return;
+#pragma unroll
+    for (const Stage& stage : stages) BarrierArrive(stage.empty);
   }
 
   // sums += products, scaled by row: `scales` are those of a lane's two.
@@ -210,11 +261,8 @@ class A32Consumer {
                                                    float (&sums)[kSums]) {
     float joined[kSums];
     products.Join(joined);
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      const float scale = i < kSums / 2 ? scales.x : scales.y;
-      sums[i] = fmaf(joined[i], scale, sums[i]);
-    }
+    sums[0] = fmaf(joined[0], scales.x, sums[0]);
+    sums[1] = fmaf(joined[1], scales.y, sums[1]);
   }
 
   const A32Arguments& args_;

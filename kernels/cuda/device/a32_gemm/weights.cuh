@@ -16,14 +16,16 @@
 #include "kernels/cuda/device/weight_tile.cuh"
 #include "kernels/cuda/layout/a32_layout.h"
 #include "kernels/cuda/layout/tile_layout.h"
+#include "kernels/matrix/types.h"
 
 namespace qgemm::cuda {
 
 // Kernel parameters.
 struct A32Arguments {
-  GemmArguments gemm;  // a is split (a32_layout.h)
+  GemmArguments gemm;  // a is split (a32_layout.h), or as it comes
   ScaleKind scale_kind;
   bool has_zeros;
+  FloatType a_type;  // of a that comes as it is
 };
 
 // The zero of layers that have none of their own.

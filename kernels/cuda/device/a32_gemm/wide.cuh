@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A warp's row tile in mode A32 with 16 or 32 rows of A: four warps multiply
+// A warp's row tile in mode A32 with 8 to 32 rows of A: four warps multiply
 // together by wgmma, on chips without it each alone by mma.sync
 // (tile_multiplier.cuh). Both have the bits of A32Consumer, since wgmma adds as
 // mma.sync does.
@@ -18,6 +18,7 @@
 #include "kernels/cuda/device/pipeline.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/layout/a32_layout.h"
+#include "kernels/cuda/plan/a32_plan.h"
 
 namespace qgemm::cuda {
 
@@ -43,7 +44,7 @@ class A32WideConsumer {
   // Adds the products of those stages up.
   __device__ __forceinline__ void Run(const Ring& ring, const KSlice& slice) {
     if constexpr (kCodes == kTernaryCodes) {
-      RunStages<false>(ring, slice);
+      RunChains(ring, slice);
     } else if (args_.has_zeros) {
       RunStages<true>(ring, slice);
     } else {
@@ -68,7 +69,75 @@ class A32WideConsumer {
   static constexpr int kSums = kMTiles * 4;
   static_assert(A32PanelBytes(kTileM) % 1024 == 0, "the swizzle's unit");
   using Operands = uint32_t[2][4];  // of a block
-  using Parts = float[kA32Parts][kSums];
+  using Parts = float[kA32Parts * kSums];
+
+  // Adds stages without scales: the tensor cores add up two of them. A stage's
+  // slot is given back while the next one is multiplied.
+  __device__ __forceinline__ void RunChains(const Ring& ring,
+                                            const KSlice& slice) {
+    static_assert(kA32ChainStages == 2, "a chain is two stages");
+    RingReader reader(ring, slice);
+    Operands operands[2] = {};
+    Parts parts = {};
+    // A warp that has one slot must give it back to get the next stage.
+    const bool one_slot = ring.slots == slice.step;
+    int stage = slice.first;
+    for (; stage + slice.step < slice.stages; stage += 2 * slice.step) {
+      uint32_t empty = MultiplyChained<false>(reader, 0, operands, parts);
+      if (one_slot) {
+        WaitForSteps<0>();
+        ReleaseSlot(empty, lane_);
+        empty = 0;
+      }
+      EndChain(MultiplyChained<true>(reader, empty, operands, parts), operands,
+               parts);
+    }
+    if (stage < slice.stages) {
+      EndChain(MultiplyChained<false>(reader, 0, operands, parts), operands,
+               parts);
+    }
+  }
+
+  // parts = (kAdd ? parts : 0) + the stage; returns the barrier that gives its
+  // slot back. `before` is that of the stage before, or 0.
+  template <bool kAdd>
+  __device__ __forceinline__ uint32_t MultiplyChained(RingReader& reader,
+                                                      uint32_t before,
+                                                      Operands (&operands)[2],
+                                                      Parts& parts) {
+    reader.Wait();
+    const A32Tile<kCodes, false> tile(
+        args_, shared_ + reader.slot() * args_.gemm.stage_bytes, weights_);
+    const ActivationPanel panels =
+        panels_.At(reader.slot() * A32StageBytes(kTileM));
+    const uint32_t empty = reader.empty();
+    reader.Next();
+#pragma unroll
+    for (int block = 0; block < kA32TileBlocks; ++block) {
+      Operands& a = operands[block & 1];
+      WaitForSteps<1>();
+      if (kAdd && block == 1) ReleaseSlot(before, lane_);
+      Pin(a);
+      tile.Decode(block, a);
+      if (kAdd || block > 0) {
+        Multiply<true>(panels, block, a, parts);
+      } else {
+        Multiply<false>(panels, block, a, parts);
+      }
+    }
+    return empty;
+  }
+
+  __device__ __forceinline__ void EndChain(uint32_t last,
+                                           Operands (&operands)[2],
+                                           Parts& parts) {
+    WaitForSteps<0>();
+    ReleaseSlot(last, lane_);
+    Pin(operands[0]);
+    Pin(operands[1]);
+    PinRegisters(parts);
+    AddJoined(parts, make_float2(1, 1), sums_);
+  }
 
   template <bool kZeros>
   __device__ __forceinline__ void RunStages(const Ring& ring,
@@ -119,7 +188,7 @@ class A32WideConsumer {
     WaitForSteps<0>();
     Pin(operands[0]);
     Pin(operands[1]);
-    Pin(parts);
+    PinRegisters(parts);
   }
 
   // sums += the blocks of the stage, each scaled. There are no registers for
@@ -135,37 +204,28 @@ class A32WideConsumer {
       const float2 scales = tile.template ScalesOf<kScale>(block);
       WaitForSteps<0>();
       Pin(a);
-      Pin(parts);
+      PinRegisters(parts);
       AddJoined(parts, scales, sums);
     }
   }
 
-  // Begins parts = (kAdd ? parts : 0) + block `block` of the stage.
+  // Begins parts = (kAdd ? parts : 0) + block `block` of the stage. The panels
+  // of a half's parts are one of as many more rows.
   template <bool kAdd>
   static __device__ __forceinline__ void Multiply(const ActivationPanel& panels,
                                                   int block, Operands& a,
                                                   Parts& parts) {
+    constexpr int kAllTiles = kA32Parts * kMTiles;
+    const ActivationPanel panel =
+        panels.At(block / 2 * kA32Parts * A32PanelBytes(kTileM));
     Pin(a);
-    Pin(parts);
+    PinRegisters(parts);
     BeginSteps();
-#pragma unroll
-    for (int part = 0; part < kA32Parts; ++part) {
-      PanelOf(panels, block, part)
-          .template Multiply<__nv_bfloat16, kMTiles, kAdd>(parts[part], a[0],
-                                                           2 * (block & 1));
-    }
-#pragma unroll
-    for (int part = 0; part < kA32Parts; ++part) {
-      PanelOf(panels, block, part)
-          .template Multiply<__nv_bfloat16, kMTiles, true>(parts[part], a[1],
-                                                           2 * (block & 1) + 1);
-    }
+    panel.template Multiply<__nv_bfloat16, kAllTiles, kAdd>(parts, a[0],
+                                                            2 * (block & 1));
+    panel.template Multiply<__nv_bfloat16, kAllTiles, true>(
+        parts, a[1], 2 * (block & 1) + 1);
     CommitSteps();
-  }
-
-  static __device__ __forceinline__ ActivationPanel
-  PanelOf(const ActivationPanel& panels, int block, int part) {
-    return panels.At((block / 2 * kA32Parts + part) * A32PanelBytes(kTileM));
   }
 
   // sums += the parts together, scaled.
@@ -175,7 +235,7 @@ class A32WideConsumer {
     float joined[kSums];
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
-      joined[i] = parts[0][i] + (parts[1][i] + parts[2][i]);
+      joined[i] = parts[i] + (parts[kSums + i] + parts[2 * kSums + i]);
     }
     AddScaled(joined, scales, sums);
   }
@@ -183,10 +243,6 @@ class A32WideConsumer {
   static __device__ __forceinline__ void Pin(Operands& a) {
     PinRegisters(a[0]);
     PinRegisters(a[1]);
-  }
-  static __device__ __forceinline__ void Pin(Parts& parts) {
-#pragma unroll
-    for (auto& part : parts) PinRegisters(part);
   }
 
   const A32Arguments& args_;

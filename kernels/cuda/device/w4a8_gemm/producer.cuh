@@ -31,16 +31,20 @@ struct W4A8Source {
 };
 
 // Called by all lanes of a warp. `expected` is the bytes of a stage that its
-// full barrier waits for, or 0: the other warp says that.
+// full barrier waits for, or 0: the other warp says that. Calls pause() before
+// stage `ahead`, if there is one.
+template <typename Pause>
 __device__ __forceinline__ void BringStages(const W4A8Source& source,
                                             const Ring& ring, int stages,
-                                            int expected) {
+                                            int expected, int ahead,
+                                            const Pause& pause) {
   const int lane = threadIdx.x % 32;
 #if __CUDA_ARCH__ >= 900
   if (lane != 0) return;
 #endif
   RingPlace place = {0, 1};  // a fresh barrier's former phase counts as done
   for (int stage = 0; stage < stages; ++stage) {
+    if (stage == ahead) pause();
     BarrierWait(ring.Empty(place.slot), place.parity);
     const uint32_t full = ring.Full(place.slot);
     const uint8_t* const from = source.from + int64_t{stage} * source.bytes;
@@ -56,6 +60,13 @@ __device__ __forceinline__ void BringStages(const W4A8Source& source,
 #endif
     place.Next(ring.slots);
   }
+}
+
+// The same without a pause.
+__device__ __forceinline__ void BringStages(const W4A8Source& source,
+                                            const Ring& ring, int stages,
+                                            int expected) {
+  BringStages(source, ring, stages, expected, stages, [] {});
 }
 
 }  // namespace qgemm::cuda
