@@ -38,14 +38,14 @@ Blocks GpuBlocks(SweepSize size) {
              "1,16,32,64", "kbit4", "fp16"},
             {"8192x28672", "1,16", kAllButKbit4, "fp16"}};
   }
-  return {{kAllShapes, kAllRows, "kbit4", "fp16"},
-          {"8192x28672,28672x8192", "1,16,64", "kbit4", "bf16"},
-          {"8192x28672,28672x8192,4096x14336,4096x4096", "1,16,64",
-           kAllButKbit4, "fp16"},
-          {"1024x4096,4096x11008", "32,64", "ternary", "fp16"},
-          {"8192x28672,4096x4096", "128,512", "q4_0", "fp16"},
-          {"8192x28672,4096x4096", "1,16,64,128,512", "q4_0,int4,ternary",
-           "fp32"}};
+  return {
+      {kAllShapes, kAllRows, "kbit4", "fp16"},
+      {"8192x28672,28672x8192", "1,16,64", "kbit4", "bf16"},
+      {"8192x28672,28672x8192,4096x14336,4096x4096", "1,16,64", kAllButKbit4,
+       "fp16"},
+      {"1024x4096,4096x11008", "32,64", "ternary", "fp16"},
+      {"8192x28672,4096x4096", "128,512", "q4_0", "fp16"},
+      {"8192x28672,4096x4096", "1,16,64,128,512", "q4_0,int4,ternary", "fp32"}};
 }
 
 Blocks BlocksOf(SweepSize size, SweepTarget target) {
