@@ -214,6 +214,8 @@ CPU_REPORT = "bench/results/cpu.json"
 CPU_BOUND_REPORTS = (("bench/results/cpu-zen4-avx512.json", "Zen 4"),
                      ("bench/results/cpu-zen4-avx2.json", "Zen 4"),
                      ("bench/results/cpu-zen5-avx512bf16.json", "Zen 5"),
+                     ("bench/results/cpu-zen5-avx512.json", "Zen 5"),
+                     ("bench/results/cpu-zen5-avx2.json", "Zen 5"),
                      ("bench/results/cpu-xeon-amx.json", "with AMX"))
 GPU_REPORTS = ("bench/results/h200.json", "bench/results/h100.json")
 TABLES = (
