@@ -160,7 +160,7 @@ absl::Status GpuGemm::WarmUp(const GemmScheme& scheme,
   }
   for (const PlannedLaunch& launch : scheme.launches) {
     if (!IsOnlyKernel(launch.path)) continue;
-    RETURN_IF_ERROR(GrowBuffer(kW4A8HandedBytes, handed_));
+    RETURN_IF_ERROR(GrowBuffer(kW4A8HandedBytes, stream_scratch_.handed));
     RETURN_IF_ERROR(
         GrowBuffer(launch.padded_rows * PreparedRowBytes(launch.path, *weights),
                    prepared_));
@@ -199,9 +199,14 @@ absl::Status GpuGemm::EnqueueOnlyKernel(const GemmScheme& scheme,
     return ToStatus(LaunchA32Gemm(operands, stream),
                     "launch the kernel of mode A32");
   }
-  const W4A8Operands operands = {
-      weights.tiled(), a,           dtype,         prepared_.data(), c,
-      dtype,           launch.rows, handed_.data()};
+  const W4A8Operands operands = {weights.tiled(),
+                                 a,
+                                 dtype,
+                                 prepared_.data(),
+                                 c,
+                                 dtype,
+                                 launch.rows,
+                                 stream_scratch_.handed.data()};
   const int kernel = W4A8KernelOf(scheme.bench_case.kernel, operands.weights,
                                   launch.rows, device_.traits);
   return ToStatus(LaunchW4A8Gemm(device_, operands, stream, kernel),
@@ -234,7 +239,7 @@ absl::Status GpuGemm::Enqueue(const GemmScheme& scheme,
     CublasGemmCall call = CallOf(scheme, launch, weights);
     call.a = launch_memory.a;
     call.c = launch_memory.c;
-    call.scratch = &cublas_scratch_;
+    call.scratch = &stream_scratch_;
     call.stream = stream;
     RETURN_IF_ERROR(cublas_->Enqueue(call));
   }

@@ -81,9 +81,8 @@ class GpuGemm {
 
   const Device device_;
   const std::unique_ptr<CublasGemm> cublas_;
-  CublasScratch cublas_scratch_;
+  StreamScratch stream_scratch_;
   DeviceBuffer prepared_;  // activations as kernels read them
-  DeviceBuffer handed_;    // of W4A8Operands
 };
 
 }  // namespace qgemm::cuda

@@ -95,7 +95,7 @@ absl::Status Convert(const CublasGemmCall& call, const NChunk& n_chunk,
   return ToStatus(LaunchDequantize(args, stream), "dequantize weights");
 }
 
-absl::Status CreateSide(CublasScratch& scratch) {
+absl::Status CreateSide(StreamScratch& scratch) {
   if (scratch.side.get() != nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(scratch.side_may_write, Event::Create(EventKind::kOrdering));
   ASSIGN_OR_RETURN(scratch.n_chunk_is_ready,
@@ -190,7 +190,7 @@ CublasGemm::Scheme CublasGemm::SchemeOf(const CublasGemmCall& call) const {
 
 absl::Status CublasGemm::GrowScratch(const CublasGemmCall& call,
                                      const Scheme& scheme) {
-  CublasScratch& scratch = *call.scratch;
+  StreamScratch& scratch = *call.scratch;
   RETURN_IF_ERROR(
       Grow(LtMatmul::kWorkspaceBytes, call.stream, scratch.workspace));
   const int64_t n_chunk_bytes = scheme.n_chunk_rows * scheme.stride * 2;
@@ -221,7 +221,7 @@ absl::Status CublasGemm::ConvertNChunk(const CublasGemmCall& call,
 absl::Status CublasGemm::Enqueue(const CublasGemmCall& call) {
   const Scheme scheme = SchemeOf(call);
   RETURN_IF_ERROR(GrowScratch(call, scheme));
-  CublasScratch& scratch = *call.scratch;
+  StreamScratch& scratch = *call.scratch;
   if (scheme.converts) {
     RETURN_IF_ERROR(ConvertNChunk(call, scheme, 0, call.stream));
   }

@@ -25,14 +25,16 @@
 
 namespace qgemm::cuda {
 
-// Scratch buffers of one stream; grow on demand.
-struct CublasScratch {
+// Scratch memory of the GEMMs of one stream, which run one after the other;
+// buffers grow on demand.
+struct StreamScratch {
+  // Sums that blocks of mode A8 hand over (W4A8Operands::handed).
+  DeviceBuffer handed;
+
   DeviceBuffer workspace;  // cuBLASLt's
   // Dequantized N-chunks; a call of one chunk has the first.
   std::array<DeviceBuffer, 2> n_chunks;
   DeviceBuffer sums;  // a chunk of C in fp32
-  // Not of cuBLASLt: W4A8Operands::handed, where mode A8 is multiplied.
-  DeviceBuffer handed;
   // Dequantizes chunks after the first. It starts behind the call's stream,
   // which waits for it, so that the caller needs to know of the latter alone,
   // in a capture too.
@@ -63,7 +65,7 @@ struct CublasGemmCall {
   FloatType c_type = FloatType::kFloat16;
   int64_t m = 0;
   LtSums sums = LtSums::kSplit;
-  CublasScratch* scratch = nullptr;
+  StreamScratch* scratch = nullptr;
   cudaStream_t stream = nullptr;
 };
 

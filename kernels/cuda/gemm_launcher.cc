@@ -58,7 +58,7 @@ absl::Status Prepare(const GemmJob& job, const PlannedLaunch& launch,
 
 absl::Status MultiplyByCublas(const GemmJob& job, const PlannedLaunch& launch,
                               const uint8_t* a, uint8_t* c,
-                              CublasScratch& scratch, CublasGemm& cublas,
+                              StreamScratch& scratch, CublasGemm& cublas,
                               cudaStream_t stream) {
   CublasGemmCall call;
   call.weights = job.weights;
@@ -222,10 +222,10 @@ GemmJob MakeGemmJob(std::shared_ptr<const CudaWeights> weights,
 absl::Status EnqueueGemm(const GemmJob& job, const PlannedLaunch& launch,
                          const LaunchMemory& memory,
                          const LaunchEnvironment& environment,
-                         CublasScratch& cublas_scratch, cudaStream_t stream) {
+                         StreamScratch& stream_scratch, cudaStream_t stream) {
   if (launch.path == KernelPath::kW4A8) {
     return MultiplyInIntegers(job, launch, memory, *environment.device,
-                              cublas_scratch.handed.data(), stream);
+                              stream_scratch.handed.data(), stream);
   }
   if (launch.path == KernelPath::kA32) {
     return MultiplyParts(job, launch, memory, stream);
@@ -236,7 +236,7 @@ absl::Status EnqueueGemm(const GemmJob& job, const PlannedLaunch& launch,
     a = memory.prepared;
   }
   if (launch.path == KernelPath::kCublas) {
-    return MultiplyByCublas(job, launch, a, memory.c, cublas_scratch,
+    return MultiplyByCublas(job, launch, a, memory.c, stream_scratch,
                             *environment.cublas, stream);
   }
   GemmOperands operands;

@@ -68,7 +68,7 @@ struct LaunchMemory {
 absl::Status EnqueueGemm(const GemmJob& job, const PlannedLaunch& launch,
                          const LaunchMemory& memory,
                          const LaunchEnvironment& environment,
-                         CublasScratch& cublas_scratch, cudaStream_t stream);
+                         StreamScratch& stream_scratch, cudaStream_t stream);
 
 }  // namespace qgemm::cuda
 

@@ -71,7 +71,7 @@ absl::Status LaunchContext::Enqueue(const ProgramBatch& batch,
 absl::Status LaunchContext::ReserveHanded(
     const LaunchEnvironment& environment) {
   if (!RunsPrefill(environment.device->traits)) return absl::OkStatus();
-  return Reserve(kW4A8HandedBytes, cublas_scratch_.handed);
+  return Reserve(kW4A8HandedBytes, stream_scratch_.handed);
 }
 
 absl::Status LaunchContext::EnqueueByKernels(const Job& job,
@@ -156,7 +156,7 @@ absl::Status LaunchContext::Multiply(const Job& job,
                                      const PlannedLaunch& launch) {
   const LaunchMemory memory = {At(launch.a_offset), At(launch.rounded_offset),
                                At(launch.prepared_offset), At(launch.c_offset)};
-  return EnqueueGemm(job.gemm, launch, memory, job.environment, cublas_scratch_,
+  return EnqueueGemm(job.gemm, launch, memory, job.environment, stream_scratch_,
                      stream_.get());
 }
 

@@ -87,9 +87,9 @@ class LaunchContext {
   BatchEnd end_;
   LaunchPlan plan_;
   DeviceBuffer scratch_;
-  CublasScratch cublas_scratch_;
-  RecordedGemms recorded_{stream_.get(), &end_, &cublas_scratch_};
-  ProgramLauncher programs_{stream_.get(), &end_, &cublas_scratch_};
+  StreamScratch stream_scratch_;
+  RecordedGemms recorded_{stream_.get(), &end_, &stream_scratch_};
+  ProgramLauncher programs_{stream_.get(), &end_, &stream_scratch_};
 };
 
 }  // namespace qgemm::cuda

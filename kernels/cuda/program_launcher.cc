@@ -310,7 +310,7 @@ absl::Status ProgramLauncher::EnqueueGemmOp(
                                  scratch + launch.prepared_offset,
                                  pads ? scratch + launch.c_offset : result};
     RETURN_IF_ERROR(EnqueueGemm(program_->job_of(op), launch, memory,
-                                environment, cublas_scratch_, stream_));
+                                environment, stream_scratch_, stream_));
     if (!pads) continue;
     RETURN_IF_ERROR(ToStatus(
         cudaMemcpyAsync(result, memory.c, launch.rows * values[y].row_bytes(),

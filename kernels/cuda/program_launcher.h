@@ -40,8 +40,8 @@ class ProgramLauncher {
  public:
   // All must outlive it.
   ProgramLauncher(cudaStream_t stream, BatchEnd* end,
-                  CublasScratch* cublas_scratch)
-      : stream_(stream), end_(*end), cublas_scratch_(*cublas_scratch) {}
+                  StreamScratch* stream_scratch)
+      : stream_(stream), end_(*end), stream_scratch_(*stream_scratch) {}
 
   // Enqueues a batch that CheckProgramBatch passes, of a CudaProgram. In steady
   // state it neither blocks nor allocates. Errors: RESOURCE_EXHAUSTED; work
@@ -114,7 +114,7 @@ class ProgramLauncher {
 
   const cudaStream_t stream_;
   BatchEnd& end_;
-  CublasScratch& cublas_scratch_;
+  StreamScratch& stream_scratch_;
 
   const CudaProgram* program_ = nullptr;  // of the batch
   const ValueLayout* layout_ = nullptr;   // of the program, as the batch runs

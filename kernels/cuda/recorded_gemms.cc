@@ -136,7 +136,7 @@ absl::Status RecordedGemms::EnqueueKernels(
       scratch + launch.a_offset, scratch + launch.rounded_offset,
       scratch + launch.prepared_offset, scratch + launch.c_offset};
   RETURN_IF_ERROR(
-      EnqueueGemm(job, launch, memory, environment, cublas_scratch_, stream_));
+      EnqueueGemm(job, launch, memory, environment, stream_scratch_, stream_));
   return ToStatus(
       LaunchScatterProgramRows(
           RowsAt(scratch + launch.c_offset, job.shape.c_row_bytes), launch.rows,

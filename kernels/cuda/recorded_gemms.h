@@ -43,8 +43,8 @@ class RecordedGemms {
 
   // All must outlive it.
   RecordedGemms(cudaStream_t stream, BatchEnd* end,
-                CublasScratch* cublas_scratch)
-      : stream_(stream), end_(*end), cublas_scratch_(*cublas_scratch) {}
+                StreamScratch* stream_scratch)
+      : stream_(stream), end_(*end), stream_scratch_(*stream_scratch) {}
 
   // Enqueues the batch, of which `launch` is the whole plan and whose rows
   // kernels can move, and returns true; false, and nothing is enqueued, if it
@@ -87,7 +87,7 @@ class RecordedGemms {
 
   const cudaStream_t stream_;
   BatchEnd& end_;
-  CublasScratch& cublas_scratch_;
+  StreamScratch& stream_scratch_;
   LaunchPlan plan_;
   std::vector<RowSegment> rows_;  // of a recording
   DeviceBuffer scratch_;

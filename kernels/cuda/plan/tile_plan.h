@@ -27,7 +27,8 @@ double DecodeMicroseconds(const TileConfigProblem& layer,
                           const TileConfig& config, const DeviceTraits& device);
 
 // The tile config with which launches of few rows of A, and of 64, are fastest
-// by estimate. n, k and max_n_tiles are at least 1.
+// by estimate; of layers that are multiplied beside larger ones, the fastest of
+// those that leave these their SMs. n, k and max_n_tiles are at least 1.
 TileConfig ChooseTileConfig(const TileConfigProblem& layer,
                             const DeviceTraits& device);
 

@@ -57,31 +57,6 @@ class A32Test : public DeviceTest {
     ASSERT_EQ(PrepareA32Gemm(device_), cudaSuccess);
   }
 
-  static DeviceBuffer Upload(const void* bytes, size_t size) {
-    DeviceBuffer buffer = Allocate(static_cast<int64_t>(size));
-    CHECK_EQ(cudaMemcpy(buffer.data(), bytes, size, cudaMemcpyHostToDevice),
-             cudaSuccess);
-    return buffer;
-  }
-  static DeviceBuffer Upload(const std::vector<uint8_t>& bytes) {
-    return Upload(bytes.data(), bytes.size());
-  }
-
-  static std::vector<uint8_t> Download(const DeviceBuffer& buffer) {
-    std::vector<uint8_t> bytes(buffer.size_bytes());
-    CHECK_EQ(cudaMemcpy(bytes.data(), buffer.data(), bytes.size(),
-                        cudaMemcpyDeviceToHost),
-             cudaSuccess);
-    return bytes;
-  }
-
-  // Poisoned, so that what nobody writes shows.
-  static DeviceBuffer AllocatePoisoned(int64_t size_bytes) {
-    DeviceBuffer buffer = Allocate(size_bytes);
-    CHECK_EQ(cudaMemset(buffer.data(), 0xff, buffer.size_bytes()), cudaSuccess);
-    return buffer;
-  }
-
   RandomGenerator random_{FreshSeed()};
 };
 
@@ -99,7 +74,7 @@ class SplitRowsTest : public A32Test {
     const A32Layout layout = A32LayoutOf(m, k);
     const DeviceBuffer device_a = Upload(a);
     const DeviceBuffer device_permutation =
-        Upload(permutation.data(), permutation.size() * sizeof(int32_t));
+        Upload(permutation.data(), k * int64_t{sizeof(int32_t)});
     const DeviceBuffer out = AllocatePoisoned(layout.total_bytes());
     SplitRowsArgs args;
     args.a = device_a.data();

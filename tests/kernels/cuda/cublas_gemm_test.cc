@@ -131,7 +131,7 @@ class CublasGemmTest : public DeviceTest,
   RandomGenerator random_{FreshSeed()};
   std::unique_ptr<CublasGemm> gemm_;
   Stream stream_;
-  CublasScratch scratch_;
+  StreamScratch scratch_;
 };
 
 constexpr MatmulSignature kSignatures[] = {

@@ -4,6 +4,8 @@
 
 #include "tests/kernels/cuda/device_layer.h"
 
+#include <cuda_runtime_api.h>
+
 #include <utility>
 
 #include "base/byte_budget.h"
@@ -17,6 +19,31 @@ DeviceBuffer Allocate(int64_t size_bytes) {
   absl::StatusOr<DeviceBuffer> buffer = DeviceBuffer::Allocate(size_bytes);
   CHECK(buffer.ok()) << buffer.status();
   return *std::move(buffer);
+}
+
+DeviceBuffer Upload(const void* bytes, int64_t size_bytes) {
+  DeviceBuffer buffer = Allocate(size_bytes);
+  CHECK_EQ(cudaMemcpy(buffer.data(), bytes, size_bytes, cudaMemcpyHostToDevice),
+           cudaSuccess);
+  return buffer;
+}
+
+DeviceBuffer Upload(const std::vector<uint8_t>& bytes) {
+  return Upload(bytes.data(), static_cast<int64_t>(bytes.size()));
+}
+
+std::vector<uint8_t> Download(const DeviceBuffer& buffer) {
+  std::vector<uint8_t> bytes(buffer.size_bytes());
+  CHECK_EQ(cudaMemcpy(bytes.data(), buffer.data(), bytes.size(),
+                      cudaMemcpyDeviceToHost),
+           cudaSuccess);
+  return bytes;
+}
+
+DeviceBuffer AllocatePoisoned(int64_t size_bytes) {
+  DeviceBuffer buffer = Allocate(size_bytes);
+  CHECK_EQ(cudaMemset(buffer.data(), 0xff, buffer.size_bytes()), cudaSuccess);
+  return buffer;
 }
 
 std::shared_ptr<const CudaWeights> Load(const CanonicalWeights& weights,

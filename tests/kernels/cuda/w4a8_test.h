@@ -73,22 +73,6 @@ class W4A8Test : public DeviceTest {
     ASSERT_EQ(PrepareW4A8Gemm(device_), cudaSuccess);
   }
 
-  static DeviceBuffer Upload(const std::vector<uint8_t>& bytes) {
-    DeviceBuffer buffer = Allocate(static_cast<int64_t>(bytes.size()));
-    CHECK_EQ(cudaMemcpy(buffer.data(), bytes.data(), bytes.size(),
-                        cudaMemcpyHostToDevice),
-             cudaSuccess);
-    return buffer;
-  }
-
-  static std::vector<uint8_t> Download(const DeviceBuffer& buffer) {
-    std::vector<uint8_t> bytes(buffer.size_bytes());
-    CHECK_EQ(cudaMemcpy(bytes.data(), buffer.data(), bytes.size(),
-                        cudaMemcpyDeviceToHost),
-             cudaSuccess);
-    return bytes;
-  }
-
   // Bytes of Q8_1 of either kernel.
   static int64_t RoomOf(int64_t m, int64_t k) {
     return RoundUp(m, int64_t{kDecodeBlockM}) *
@@ -98,8 +82,7 @@ class W4A8Test : public DeviceTest {
   // Room for Q8_1, poisoned, so that what nobody writes shows.
   static DeviceBuffer Quantize(const DeviceBuffer& a, FloatType type, int64_t m,
                                int64_t k, Q8Order order = Q8Order::kFragments) {
-    DeviceBuffer out = Allocate(RoomOf(m, k));
-    CHECK_EQ(cudaMemset(out.data(), 0xff, out.size_bytes()), cudaSuccess);
+    DeviceBuffer out = AllocatePoisoned(RoomOf(m, k));
     QuantizeRowsArgs args;
     args.a = a.data();
     args.a_type = type;

@@ -7,9 +7,10 @@
 // A block owns a row block of W, a part of K and up to 32 rows of A, as one of
 // the decode kernel does of up to 64. Two warps bring stages of 128 columns
 // through a ring in shared memory; the others multiply, a row tile of W each;
-// warps of the same row tiles alternate along K, with 16 or 32 rows of A in
-// groups of four warps that multiply together. Blocks of a cluster share K and
-// send each other sums. Weights come before the kernel before this one is done.
+// warps of the same row tiles alternate along K, with 8 rows of A or more in
+// groups of four warps that multiply together. A block of one row may split its
+// part of it itself. Blocks of a cluster share K and send each other sums.
+// Weights come before the kernel before this one is done.
 //
 // The order of arithmetic depends on the layer's tile config alone, so a row's
 // bits depend neither on M nor on its neighbours.
