@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/end_to_end/child_server.h"
 #include "tests/end_to_end/random_upload.h"
 #include "tests/end_to_end/tenants.h"
@@ -416,8 +418,16 @@ TEST_F(ResumedUploadsTest, WaitingUploadsCountForTheirClientsQuota) {
   AwaitReceived(client, HexIdOf(upload), 1);
   open.Cancel();
   EXPECT_GT(client.Info().weights_bytes(), 0);
-  // It gives way to its client's other one.
-  ASSERT_TRUE(client.Load(ToMessages(other, "a/other")).ok());
+  // It gives way to its client's other one, once the server has heard of the
+  // cancel.
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  auto loaded = client.Load(ToMessages(other, "a/other"));
+  while (loaded.status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+         absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+    loaded = client.Load(ToMessages(other, "a/other"));
+  }
+  ASSERT_TRUE(loaded.ok()) << loaded.status.error_message();
   EXPECT_EQ(Query(client, HexIdOf(upload)).committed_bytes(), 0);
   EXPECT_LE(client.Info().weights_bytes(), 2000000);
 }
