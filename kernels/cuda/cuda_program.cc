@@ -128,6 +128,7 @@ CudaProgram::CudaProgram(std::shared_ptr<const CheckedProgram> program,
   fused_steps_ =
       FuseSteps(this->program(), FactsOfOps(steps_, jobs_, *environment.device),
                 kMaxRowOps);
+  early_outputs_ = EarlyOutputs(this->program(), fused_steps_);
   fused_layout_ = LayOutValues(this->program(), StepOfEachOp(fused_steps_));
   is_moved_by_kernels_ = KernelsMove(this->program());
   if (is_moved_by_kernels_) max_recorded_rows_ = MaxRecordedRows(steps_, jobs_);

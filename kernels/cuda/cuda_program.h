@@ -38,6 +38,9 @@ class CudaProgram final : public CompiledProgram {
   // Its ops as recorded batches run them, and the places of values there.
   const std::vector<FusedStep>& fused_steps() const { return fused_steps_; }
   const ValueLayout& fused_layout() const { return fused_layout_; }
+  const std::vector<GroupedOutput>& early_outputs() const {
+    return early_outputs_;
+  }
   // Only of a GEMM.
   const GemmJob& job_of(int64_t op) const { return jobs_[op]; }
   // A constant's row on the device.
@@ -71,6 +74,7 @@ class CudaProgram final : public CompiledProgram {
   std::vector<GemmJob> jobs_;  // by op
   std::vector<FusedStep> fused_steps_;
   ValueLayout fused_layout_;
+  std::vector<GroupedOutput> early_outputs_;
   int64_t read_ahead_bytes_ = 0;
   bool is_moved_by_kernels_ = false;
   int64_t max_recorded_rows_ = 0;

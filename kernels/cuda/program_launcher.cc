@@ -14,6 +14,10 @@
 namespace qgemm::cuda {
 namespace {
 
+// Rows of a batch whose outputs go to the host as soon as they are there, at
+// least: fewer take no time worth a counter.
+constexpr int64_t kMinEarlyRows = 17;
+
 int CounterCount(const CudaProgram& program) {
   return static_cast<int>(program.fused_steps().size()) * kGroupCounters;
 }
@@ -161,6 +165,7 @@ absl::Status ProgramLauncher::EnqueueByKernels(
     const LaunchEnvironment& environment, int64_t rows,
     const RequestPlace& place) {
   const bool fuses = layout_ == &program_->fused_layout();
+  made_.assign(program_->program().program().outputs.size(), {});
   BatchBeginArgs begin = tables_.BeginAt(place, end_.progress());
   begin.counters = reinterpret_cast<unsigned*>(counters_.data());
   begin.counter_count = fuses ? CounterCount(*program_) : 0;
@@ -171,8 +176,7 @@ absl::Status ProgramLauncher::EnqueueByKernels(
   RETURN_IF_ERROR(fuses ? EnqueueFusedSteps(environment, rows)
                         : EnqueueSteps(environment, rows));
   RETURN_IF_ERROR(ToStatus(
-      LaunchScatterProgramRows(Moved(ValuePlace::Memory::kOutputs), rows,
-                               tables_.device(),
+      LaunchScatterProgramRows(MovedOutputs(), rows, tables_.device(),
                                {end_.progress(), end_.stamps()}, stream_),
       "scatter a program's outputs"));
   return absl::OkStatus();
@@ -198,7 +202,8 @@ absl::Status ProgramLauncher::Copy(const Pass& pass,
     for (const RowPiece& piece : pass.pieces) {
       const ProgramSegment& segment = pass.batch.segments[piece.segment];
       const int64_t host = before * segment.m + piece.number * row_bytes;
-      uint8_t* const device = AddressOf(number) + piece.row * row_bytes;
+      uint8_t* const device =
+          operands().AddressOf(number) + piece.row * row_bytes;
       const int64_t bytes = piece.rows * row_bytes;
       status.Update(
           memory == ValuePlace::Memory::kInputs
@@ -246,45 +251,27 @@ absl::Status ProgramLauncher::EnqueueGroup(int64_t step,
   const FusedStep& fused = program_->fused_steps()[step];
   DecodeGroupOperands group;
   for (const GroupedGemmPart& part : fused.gemms) {
-    group.gemms[group.count++] = GroupedGemmOf(part, rows);
+    group.gemms[group.count++] = operands().GroupedGemmOf(part, rows);
   }
-  if (fused.norm != FusedStep::kNoNorm) group.norm = RowOpOf(fused.norm);
+  if (fused.norm != FusedStep::kNoNorm)
+    group.norm = operands().RowOpOf(fused.norm);
   group.counters =
       reinterpret_cast<unsigned*>(counters_.data()) + step * kGroupCounters;
+  if (rows >= kMinEarlyRows) CountOutputs(step, environment, group);
   return ToStatus(LaunchDecodeGroup(*environment.device, group, stream_),
                   "launch a group of decode kernels");
 }
 
-DecodeGroupGemm ProgramLauncher::GroupedGemmOf(const GroupedGemmPart& part,
-                                               int64_t rows) const {
-  const GemmJob& job = program_->job_of(part.op);
-  const DeviceMatrix product = MatrixOf(program_->program().result_of(part.op));
-  DecodeGroupGemm gemm;
-  gemm.operands.weights = job.weights->tiled();
-  gemm.operands.a = AddressOf(program_->program().ops()[part.op].x);
-  gemm.operands.lda = job.weights->k();
-  gemm.operands.a_type = job.operand_type;
-  gemm.operands.c = part.stores ? product.elements : nullptr;
-  gemm.operands.c_type = job.c_type;
-  gemm.operands.m = rows;
-  gemm.pair = static_cast<int>(part.pair);
-  gemm.ends_for_pair = part.ends_for_pair;
-  for (const EpiloguePart& each : part.epilogue) {
-    const ProgramOp& declared = program_->program().ops()[each.op];
-    GroupedOp& op = gemm.ops[gemm.op_count++];
-    op = {declared.kind,
-          declared.activation,
-          declared.low,
-          declared.high,
-          MatrixOf(each.other),
-          each.awaited != EpiloguePart::kNothing,
-          MatrixOf(program_->program().result_of(each.op))};
-    if (!each.stores) op.result.elements = nullptr;
-    if (each.awaited != EpiloguePart::kNothing) {
-      gemm.awaited = static_cast<int>(each.awaited);
-    }
+void ProgramLauncher::CountOutputs(int64_t step,
+                                   const LaunchEnvironment& environment,
+                                   DecodeGroupOperands& group) {
+  for (const GroupedOutput& early : program_->early_outputs()) {
+    if (early.step != step) continue;
+    const GroupCount count =
+        CounterOf(*environment.device, group, static_cast<int>(early.gemm));
+    made_[early.output] = count;
+    if (count.counter != nullptr) group.gemms[early.gemm].is_counted = true;
   }
-  return gemm;
 }
 
 void ProgramLauncher::PlanGemm(int64_t op,
@@ -302,13 +289,14 @@ absl::Status ProgramLauncher::EnqueueGemmOp(
   const ValueNumber y = program_->program().result_of(op);
   for (const PlannedLaunch& launch : plan_.launches()) {
     const int64_t row = segment_rows_[launch.segment] + launch.row;
-    uint8_t* const result = AddressOf(y) + row * values[y].row_bytes();
+    uint8_t* const result =
+        operands().AddressOf(y) + row * values[y].row_bytes();
     uint8_t* const scratch = gemm_scratch_.data();
     const bool pads = launch.path == KernelPath::kCublas;
-    const LaunchMemory memory = {AddressOf(x) + row * values[x].row_bytes(),
-                                 scratch + launch.rounded_offset,
-                                 scratch + launch.prepared_offset,
-                                 pads ? scratch + launch.c_offset : result};
+    const LaunchMemory memory = {
+        operands().AddressOf(x) + row * values[x].row_bytes(),
+        scratch + launch.rounded_offset, scratch + launch.prepared_offset,
+        pads ? scratch + launch.c_offset : result};
     RETURN_IF_ERROR(EnqueueGemm(program_->job_of(op), launch, memory,
                                 environment, stream_scratch_, stream_));
     if (!pads) continue;
@@ -325,52 +313,11 @@ absl::Status ProgramLauncher::EnqueueRowOps(
     int64_t rows) {
   RowOps ops;
   for (int64_t op = first; op < first + count; ++op) {
-    ops.ops[ops.count++] = RowOpOf(op);
+    ops.ops[ops.count++] = operands().RowOpOf(op);
   }
   ops.rows = rows;
   return ToStatus(LaunchRowOps(*environment.device, ops, stream_),
                   "launch row-wise ops");
-}
-
-DeviceRowOp ProgramLauncher::RowOpOf(int64_t op) const {
-  const ProgramOp& declared = program_->program().ops()[op];
-  const ValueNumber result = program_->program().result_of(op);
-  DeviceRowOp made;
-  made.kind = declared.kind;
-  made.activation = declared.activation;
-  made.low = declared.low;
-  made.high = declared.high;
-  made.eps = declared.eps;
-  made.group = static_cast<int32_t>(declared.group);
-  made.begin = static_cast<int32_t>(declared.begin);
-  made.x = MatrixOf(declared.x);
-  made.y = MatrixOf(declared.y);
-  made.norm_weight = MatrixOf(declared.norm_weight);
-  made.norm_bias = MatrixOf(declared.norm_bias);
-  made.result = MatrixOf(result);
-  if (declared.kind == OpKind::kTopK) {
-    made.ids = reinterpret_cast<int32_t*>(AddressOf(result + 1));
-  }
-  return made;
-}
-
-DeviceMatrix ProgramLauncher::MatrixOf(ValueNumber number) const {
-  if (number == kNoValue) return {};
-  const ProgramValue& value = program_->program().values()[number];
-  DeviceMatrix matrix;
-  matrix.elements = AddressOf(number);
-  matrix.type = FloatTypeOf(value.type);
-  matrix.one_row = value.origin == ProgramValue::Origin::kConstant;
-  matrix.width = static_cast<int32_t>(value.width);
-  return matrix;
-}
-
-uint8_t* ProgramLauncher::AddressOf(ValueNumber number) const {
-  if (program_->program().values()[number].origin ==
-      ProgramValue::Origin::kConstant) {
-    return program_->constant(number);
-  }
-  return values_.data() + places_.offsets[number];
 }
 
 template <typename Visitor>
@@ -389,9 +336,23 @@ MovedValues ProgramLauncher::Moved(ValuePlace::Memory memory) const {
   MovedValues moved;
   ForEachMoved(memory, [&](ValueNumber number) {
     moved.values[moved.count++] = {
-        AddressOf(number), program_->program().values()[number].row_bytes(),
+        operands().AddressOf(number),
+        program_->program().values()[number].row_bytes(),
         layout_->places[number].offset};
   });
+  return moved;
+}
+
+// Those with counters first.
+MovedValues ProgramLauncher::MovedOutputs() const {
+  MovedValues moved = Moved(ValuePlace::Memory::kOutputs);
+  for (int i = 0; i < moved.count; ++i) {
+    moved.values[i].made = made_[i].counter;
+    moved.values[i].made_count = made_[i].blocks;
+  }
+  std::stable_partition(
+      moved.values, moved.values + moved.count,
+      [](const MovedValue& value) { return value.made != nullptr; });
   return moved;
 }
 

@@ -28,6 +28,7 @@
 #include "kernels/cuda/plan/program_plan.h"
 #include "kernels/cuda/plan/recording_cache.h"
 #include "kernels/cuda/plan/recurring_places.h"
+#include "kernels/cuda/program_operands.h"
 #include "kernels/cuda/row_tables.h"
 #include "kernels/cuda/runtime/buffers.h"
 #include "kernels/cuda/runtime/graph.h"
@@ -96,21 +97,23 @@ class ProgramLauncher {
                                  int64_t rows);
   absl::Status EnqueueGroup(int64_t step, const LaunchEnvironment& environment,
                             int64_t rows);
-  DecodeGroupGemm GroupedGemmOf(const GroupedGemmPart& part,
-                                int64_t rows) const;
+  // Lets the group's launch count outputs that are there early.
+  void CountOutputs(int64_t step, const LaunchEnvironment& environment,
+                    DecodeGroupOperands& group);
   void PlanGemm(int64_t op, const LaunchEnvironment& environment);
   absl::Status EnqueueGemmOp(int64_t op, const LaunchEnvironment& environment);
   // Ops [first, first + count).
   absl::Status EnqueueRowOps(int64_t first, int64_t count,
                              const LaunchEnvironment& environment,
                              int64_t rows);
-  DeviceRowOp RowOpOf(int64_t op) const;
-  DeviceMatrix MatrixOf(ValueNumber number) const;
-  uint8_t* AddressOf(ValueNumber number) const;
+  ProgramOperands operands() const {
+    return {*program_, places_, values_.data()};
+  }
   // The inputs or the outputs, in their order.
   template <typename Visitor>
   void ForEachMoved(ValuePlace::Memory memory, const Visitor& visit) const;
   MovedValues Moved(ValuePlace::Memory memory) const;
+  MovedValues MovedOutputs() const;
 
   const cudaStream_t stream_;
   BatchEnd& end_;
@@ -127,6 +130,8 @@ class ProgramLauncher {
   DeviceBuffer gemm_scratch_;
   RowTables tables_;
   DeviceBuffer counters_;  // of recorded batches' groups
+  // By output: counters of those that are there before the last step ends.
+  std::vector<GroupCount> made_;
   using Recordings = RecordingCache<RecordedKey, RecordedBatch>;
   Recordings recorded_{kMaxRecordings};  // without a place
   Recordings placed_{kMaxPlaced};        // with one

@@ -154,6 +154,13 @@ class GroupLaunch {
     kernel_ = FindGroup(layout_, operands.gemms[0].operands.a_type, choice_);
   }
 
+  GroupCount CountOf(int place) const {
+    const bool is_paired =
+        in_parts_ && IsPaired(place) && operands_.gemms[place].pair >= 0;
+    if (is_paired) return {};
+    return {CounterOf(place), BlocksOf(place)};
+  }
+
   cudaError_t Launch(cudaStream_t stream) {
     if (kernel_ == nullptr) return cudaErrorInvalidValue;
     group_.count = operands_.count;
@@ -235,6 +242,7 @@ class GroupLaunch {
       Pair(place, group_.gemms[pair]);
       return cudaSuccess;
     }
+    if (gemm.is_counted) made.done = CounterOf(place);
     Await(gemm, made);
     blocks_ += RoundUp(set_up.blocks, static_cast<unsigned>(group_.cluster));
     threads_ = std::max(threads_, set_up.threads);
@@ -269,11 +277,19 @@ class GroupLaunch {
   void Await(const DecodeGroupGemm& gemm, GroupedGemm& made) {
     if (gemm.awaited < 0) return;
     GroupedGemm& awaited = group_.gemms[gemm.awaited];
-    const TileConfig& config = LayoutOf(gemm.awaited).tile_config;
-    awaited.done = operands_.counters + 1 + gemm.awaited;
+    awaited.done = CounterOf(gemm.awaited);
     made.awaited = awaited.done;
-    made.awaited_count = static_cast<unsigned>(
-        config.n_blocks * (in_parts_ ? 1 : config.split_k));
+    made.awaited_count = BlocksOf(gemm.awaited);
+  }
+
+  unsigned* CounterOf(int place) const {
+    return operands_.counters + 1 + place;
+  }
+
+  unsigned BlocksOf(int place) const {
+    const TileConfig& config = LayoutOf(place).tile_config;
+    return static_cast<unsigned>(config.n_blocks *
+                                 (in_parts_ ? 1 : config.split_k));
   }
 
   const Device& device_;
@@ -310,6 +326,11 @@ bool ComputesNorms(const TileLayout& layout) {
   const TileConfig& config = layout.tile_config;
   return NGroups(config.n_tiles) * config.k_warps * kGroupWarps * 32 ==
          kGroupNormThreads;
+}
+
+GroupCount CounterOf(const Device& device, const DecodeGroupOperands& operands,
+                     int place) {
+  return GroupLaunch(device, operands).CountOf(place);
 }
 
 cudaError_t PrepareDecodeGroup(const Device& device) {

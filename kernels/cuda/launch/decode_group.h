@@ -46,6 +46,8 @@ struct DecodeGroupGemm {
   int pair = -1;
   // Nothing but the paired GEMM reads what this one ends with.
   bool ends_for_pair = false;
+  // Its blocks count when their results are there (CounterOf).
+  bool is_counted = false;
 };
 
 // Counters in device memory, all of them 0 before the launch: of the norm's
@@ -70,6 +72,16 @@ int64_t GroupKernelOf(const TileLayout& layout, FloatType a_type);
 
 // True if blocks of the layer can compute norms.
 bool ComputesNorms(const TileLayout& layout);
+
+// The counter of a GEMM's blocks, and what it comes to.
+struct GroupCount {
+  const unsigned* counter = nullptr;  // null: the blocks of another multiply it
+  unsigned blocks = 0;
+};
+
+// Of the GEMM at `place` of operands with which LaunchDecodeGroup succeeds.
+GroupCount CounterOf(const Device& device, const DecodeGroupOperands& operands,
+                     int place);
 
 // Once a device, which is the current one, before the first launch.
 cudaError_t PrepareDecodeGroup(const Device& device);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Inputs: a block of threads has a row, so that each row of the host's table is
-// read once. Outputs: blocks in y are rows, in x their parts. Whatever does not
+// read once. Outputs: blocks in x are rows, in y their parts. Whatever does not
 // depend on the reads that take a microsecond is done while they are under way.
 
 #include <algorithm>
@@ -27,6 +27,7 @@ struct MovedElements {
   bool are_16_bytes[kMaxMovedValues];
   int64_t first[kMaxMovedValues + 1];
   int count;
+  int counted;  // values that counters tell of
 };
 
 // The row of this block, from the table that the host has just written: one
@@ -159,15 +160,36 @@ __global__ void __launch_bounds__(kGatherThreads)
   StampGatherEnd(begin_args.progress);
 }
 
+// Waits until elements [begin, end) of a row are there.
+__device__ __forceinline__ void AwaitElements(const MovedElements& outputs,
+                                              int64_t begin, int64_t end) {
+  if (end > outputs.first[outputs.counted]) {
+    GridDependencyWait();
+    return;
+  }
+  if (threadIdx.x == 0) {
+    for (int number = 0; number < outputs.counted; ++number) {
+      if (outputs.first[number] >= end || outputs.first[number + 1] <= begin) {
+        continue;
+      }
+      const MovedValue& value = outputs.values[number];
+      AwaitCount(value.made, value.made_count);
+    }
+  }
+  __syncthreads();
+}
+
 __global__ void __launch_bounds__(kScatterThreads)
     ScatterProgramRows(const __grid_constant__ MovedElements outputs,
                        const RowTable* table,
                        const __grid_constant__ BatchEndArgs end) {
-  const Places places = Locate<kScatterThreads>(
-      outputs, int64_t{blockIdx.x} * (kScatterThreads * kLoads), blockIdx.y);
-  GridDependencyWait();
+  constexpr int64_t kStep = kScatterThreads * kLoads;
+  const int64_t begin = blockIdx.y * kStep;
+  const Places places = Locate<kScatterThreads>(outputs, begin, blockIdx.x);
+  AwaitElements(outputs, begin,
+                min(begin + kStep, outputs.first[outputs.count]));
   const ScatterStart start = StartScatter(end.progress);
-  const HostRow row = table->rows[blockIdx.y];
+  const HostRow row = table->rows[blockIdx.x];
   uint4 loaded[kLoads];
 #pragma unroll
   for (int i = 0; i < kLoads; ++i) {
@@ -192,10 +214,17 @@ bool IsLegal(const MovedValues& moved, int64_t rows) {
   return std::all_of(
       moved.values, moved.values + moved.count, [](const MovedValue& value) {
         return value.row_bytes > 0 &&
+               (value.made == nullptr || value.made_count > 0) &&
                value.row_bytes % kMovedValueAlignment == 0 &&
                value.row_bytes_before % kMovedValueAlignment == 0 &&
                reinterpret_cast<uintptr_t>(value.device) % 16 == 0;
       });
+}
+
+bool CountedComeFirst(const MovedValues& moved) {
+  return std::is_partitioned(
+      moved.values, moved.values + moved.count,
+      [](const MovedValue& value) { return value.made != nullptr; });
 }
 
 MovedElements ElementsOf(const MovedValues& moved) {
@@ -204,6 +233,7 @@ MovedElements ElementsOf(const MovedValues& moved) {
   for (int i = 0; i < moved.count; ++i) {
     const MovedValue& value = moved.values[i];
     elements.values[i] = value;
+    if (value.made != nullptr) elements.counted = i + 1;
     elements.are_16_bytes[i] =
         value.row_bytes % 16 == 0 && value.row_bytes_before % 16 == 0;
     elements.first[i + 1] =
@@ -228,13 +258,15 @@ cudaError_t LaunchScatterProgramRows(const MovedValues& outputs, int64_t rows,
                                      const RowTable* table,
                                      const BatchEndArgs& end,
                                      cudaStream_t stream) {
-  if (!IsLegal(outputs, rows)) return cudaErrorInvalidValue;
+  if (!IsLegal(outputs, rows) || !CountedComeFirst(outputs)) {
+    return cudaErrorInvalidValue;
+  }
   const MovedElements elements = ElementsOf(outputs);
   const int64_t parts =
       CeilDiv(elements.first[elements.count], kScatterThreads * kLoads);
   cudaLaunchConfig_t config = {};
   config.gridDim =
-      dim3(static_cast<unsigned>(parts), static_cast<unsigned>(rows));
+      dim3(static_cast<unsigned>(rows), static_cast<unsigned>(parts));
   config.blockDim = dim3(kScatterThreads);
   config.stream = stream;
   cudaLaunchAttribute attribute = {};

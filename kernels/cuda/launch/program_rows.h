@@ -45,6 +45,10 @@ struct MovedValue {
   uint8_t* device = nullptr;
   int64_t row_bytes = 0;
   int64_t row_bytes_before = 0;
+  // Of an output: it is there once so many blocks have counted, which may be
+  // before the kernel before has ended. Null: then.
+  const unsigned* made = nullptr;
+  unsigned made_count = 0;
 };
 
 struct MovedValues {
@@ -75,7 +79,9 @@ cudaError_t LaunchGatherProgramRows(const MovedValues& inputs, int64_t rows,
                                     const BatchBeginArgs& begin,
                                     cudaStream_t stream);
 
-// Takes the outputs of those rows to the host, then writes the stamps. Errors:
+// Takes the outputs of those rows to the host, then writes the stamps. Outputs
+// with counters stand before the others, and go while the kernel before runs if
+// it leaves SMs free: all blocks that they wait for have started. Errors:
 // cudaErrorInvalidValue.
 cudaError_t LaunchScatterProgramRows(const MovedValues& outputs, int64_t rows,
                                      const RowTable* table,

@@ -240,4 +240,24 @@ std::vector<FusedStep> FuseSteps(const CheckedProgram& program,
   return Fuser(program, facts, max_row_ops).Run();
 }
 
+std::vector<GroupedOutput> EarlyOutputs(const CheckedProgram& program,
+                                        absl::Span<const FusedStep> steps) {
+  std::vector<GroupedOutput> outputs;
+  const auto add = [&](int64_t op, size_t step, size_t gemm) {
+    const int64_t output = program.values()[program.result_of(op)].output;
+    if (output < 0) return;
+    outputs.push_back(
+        {output, static_cast<int64_t>(step), static_cast<int64_t>(gemm)});
+  };
+  for (size_t step = 0; step + 1 < steps.size(); ++step) {
+    if (!steps[step].is_grouped) continue;
+    for (size_t i = 0; i < steps[step].gemms.size(); ++i) {
+      const GroupedGemmPart& gemm = steps[step].gemms[i];
+      add(gemm.op, step, i);
+      for (const EpiloguePart& part : gemm.epilogue) add(part.op, step, i);
+    }
+  }
+  return outputs;
+}
+
 }  // namespace qgemm::cuda

@@ -77,6 +77,21 @@ std::vector<FusedStep> FuseSteps(const CheckedProgram& program,
                                  absl::Span<const FusionFacts> facts,
                                  int64_t max_row_ops);
 
+// An output that a GEMM of a group makes, or an op of its epilogue.
+struct GroupedOutput {
+  int64_t output = 0;  // its place among the outputs
+  int64_t step = 0;
+  int64_t gemm = 0;  // its place in the group
+
+  friend bool operator==(const GroupedOutput& a, const GroupedOutput& b) {
+    return a.output == b.output && a.step == b.step && a.gemm == b.gemm;
+  }
+};
+
+// Those that are made before the last step, in the order in which they are.
+std::vector<GroupedOutput> EarlyOutputs(const CheckedProgram& program,
+                                        absl::Span<const FusedStep> steps);
+
 }  // namespace qgemm::cuda
 
 #endif  // QGEMM_KERNELS_CUDA_PLAN_PROGRAM_FUSION_H_
