@@ -128,6 +128,7 @@ CudaProgram::CudaProgram(std::shared_ptr<const CheckedProgram> program,
   fused_steps_ =
       FuseSteps(this->program(), FactsOfOps(steps_, jobs_, *environment.device),
                 kMaxRowOps);
+  first_input_ = FirstInput(this->program(), fused_steps_);
   early_outputs_ = EarlyOutputs(this->program(), fused_steps_);
   fused_layout_ = LayOutValues(this->program(), StepOfEachOp(fused_steps_));
   is_moved_by_kernels_ = KernelsMove(this->program());

@@ -41,6 +41,7 @@ class CudaProgram final : public CompiledProgram {
   const std::vector<GroupedOutput>& early_outputs() const {
     return early_outputs_;
   }
+  ValueNumber first_input() const { return first_input_; }
   // Only of a GEMM.
   const GemmJob& job_of(int64_t op) const { return jobs_[op]; }
   // A constant's row on the device.
@@ -75,6 +76,7 @@ class CudaProgram final : public CompiledProgram {
   std::vector<FusedStep> fused_steps_;
   ValueLayout fused_layout_;
   std::vector<GroupedOutput> early_outputs_;
+  ValueNumber first_input_ = kNoValue;
   int64_t read_ahead_bytes_ = 0;
   bool is_moved_by_kernels_ = false;
   int64_t max_recorded_rows_ = 0;

@@ -14,8 +14,8 @@
 namespace qgemm::cuda {
 namespace {
 
-// Rows of a batch whose outputs go to the host as soon as they are there, at
-// least: fewer take no time worth a counter.
+// Rows of a batch whose values come and go as soon as they can, at least: fewer
+// take no time worth a counter.
 constexpr int64_t kMinEarlyRows = 17;
 
 int CounterCount(const CudaProgram& program) {
@@ -169,9 +169,15 @@ absl::Status ProgramLauncher::EnqueueByKernels(
   BatchBeginArgs begin = tables_.BeginAt(place, end_.progress());
   begin.counters = reinterpret_cast<unsigned*>(counters_.data());
   begin.counter_count = fuses ? CounterCount(*program_) : 0;
+  MovedValues inputs = Moved(ValuePlace::Memory::kInputs);
+  if (fuses && CountsFirstInput(rows)) {
+    const ValueNumber first = program_->first_input();
+    std::rotate(inputs.values, inputs.values + first,
+                inputs.values + first + 1);
+    begin.first_inputs = 1;
+  }
   RETURN_IF_ERROR(
-      ToStatus(LaunchGatherProgramRows(Moved(ValuePlace::Memory::kInputs), rows,
-                                       begin, stream_),
+      ToStatus(LaunchGatherProgramRows(inputs, rows, begin, stream_),
                "gather a program's inputs"));
   RETURN_IF_ERROR(fuses ? EnqueueFusedSteps(environment, rows)
                         : EnqueueSteps(environment, rows));
@@ -257,9 +263,16 @@ absl::Status ProgramLauncher::EnqueueGroup(int64_t step,
     group.norm = operands().RowOpOf(fused.norm);
   group.counters =
       reinterpret_cast<unsigned*>(counters_.data()) + step * kGroupCounters;
+  if (step == 0 && CountsFirstInput(rows)) {
+    group.arrived = &end_.progress()->first_rows;
+  }
   if (rows >= kMinEarlyRows) CountOutputs(step, environment, group);
   return ToStatus(LaunchDecodeGroup(*environment.device, group, stream_),
                   "launch a group of decode kernels");
+}
+
+bool ProgramLauncher::CountsFirstInput(int64_t rows) const {
+  return rows >= kMinEarlyRows && program_->first_input() != kNoValue;
 }
 
 void ProgramLauncher::CountOutputs(int64_t step,

@@ -97,6 +97,9 @@ class ProgramLauncher {
                                  int64_t rows);
   absl::Status EnqueueGroup(int64_t step, const LaunchEnvironment& environment,
                             int64_t rows);
+  // True if the first launch begins when its activations are there, whatever
+  // else is to come.
+  bool CountsFirstInput(int64_t rows) const;
   // Lets the group's launch count outputs that are there early.
   void CountOutputs(int64_t step, const LaunchEnvironment& environment,
                     DecodeGroupOperands& group);

@@ -65,6 +65,7 @@ __device__ __forceinline__ void StampScatter(BatchProgress* progress,
   stamps->scatter_begin = start.scatter_begin;
   stamps->scatter_end = NowNanos();
   progress->gather_end = 0;
+  progress->first_rows = 0;
   progress->sequence = start.sequence;
   // For the results of all blocks as well, of which the atomic has told.
   __threadfence_system();

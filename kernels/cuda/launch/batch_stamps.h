@@ -25,8 +25,8 @@ struct BatchProgress {
   unsigned long long gather_begin;  // NOLINT: what atomics take
   unsigned long long gather_end;    // NOLINT
   unsigned int scattered_blocks;
-  unsigned int padding;
-  uint64_t sequence;  // of the last stamps
+  unsigned int first_rows;  // whose first inputs are there
+  uint64_t sequence;        // of the last stamps
 };
 
 }  // namespace qgemm::cuda

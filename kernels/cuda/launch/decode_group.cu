@@ -96,7 +96,7 @@ bool IsLegal(const DecodeGroupOperands& operands) {
   }
   const DeviceRowOp& norm = operands.norm;
   return norm.x.elements == nullptr ||
-         (ComputesNorms(first.weights.layout) &&
+         (operands.arrived == nullptr && ComputesNorms(first.weights.layout) &&
           norm.x.width == first.weights.layout.k &&
           (norm.group == 0 || norm.group == norm.x.width) &&
           norm.result.elements == first.a);
@@ -164,6 +164,8 @@ class GroupLaunch {
   cudaError_t Launch(cudaStream_t stream) {
     if (kernel_ == nullptr) return cudaErrorInvalidValue;
     group_.count = operands_.count;
+    group_.arrivals = {operands_.arrived,
+                       static_cast<unsigned>(operands_.gemms[0].operands.m)};
     group_.cluster = 1;
     for (int i = 0; i < operands_.count && !in_parts_; ++i) {
       group_.cluster =

@@ -61,6 +61,10 @@ struct DecodeGroupOperands {
   // no x if there is none.
   DeviceRowOp norm;
   unsigned* counters = nullptr;  // [kGroupCounters]
+  // Without a norm: counts rows of the activations as they come, from the
+  // kernel before, which need not have ended then. Null: the activations are
+  // there when it has.
+  const unsigned* arrived = nullptr;
 };
 
 // True if the device has kernels of groups.

@@ -70,6 +70,12 @@ struct Place {
   bool is_16_bytes;
 };
 
+// Elements of a row.
+struct ElementRange {
+  int64_t begin;
+  int64_t end;
+};
+
 // Elements of a thread that are under way together.
 struct Places {
   Place at[kLoads];
@@ -79,12 +85,13 @@ struct Places {
 // slowly when they are first read: called before the thread must wait.
 template <int kThreads>
 __device__ __forceinline__ Places Locate(const MovedElements& elements,
-                                         int64_t begin, int64_t row) {
+                                         const ElementRange& range,
+                                         int64_t row) {
   Places places;
 #pragma unroll
   for (int i = 0; i < kLoads; ++i) {
-    const int64_t at = begin + i * kThreads + threadIdx.x;
-    if (at >= elements.first[elements.count]) continue;
+    const int64_t at = range.begin + i * kThreads + threadIdx.x;
+    if (at >= range.end) continue;
     int number = 0;
     while (at >= elements.first[number + 1]) ++number;
     const MovedValue& value = elements.values[number];
@@ -136,22 +143,46 @@ __device__ __forceinline__ void BringElements(const Places& places,
   }
 }
 
+// Tells that the first inputs of this block's row are there. Readers bring
+// them by the async proxy.
+__device__ __forceinline__ void CountFirstInputs(BatchProgress* progress) {
+  AsyncProxyFence();
+  __syncthreads();
+  if (threadIdx.x == 0) ReleaseCount(&progress->first_rows);
+}
+
+// PCIe brings what is asked for together at the same time.
+__device__ __forceinline__ void AwaitFirstInputs(
+    const BatchProgress* progress) {
+  if (threadIdx.x == 0) AwaitCount(&progress->first_rows, gridDim.x);
+  __syncthreads();
+}
+
+// Blocks of the second row of the grid, if there is one, bring the inputs
+// behind the first.
 __global__ void __launch_bounds__(kGatherThreads)
     GatherProgramRows(const __grid_constant__ MovedElements inputs,
                       const __grid_constant__ BatchBeginArgs begin_args) {
   constexpr int64_t kStep = kGatherThreads * kLoads;
   LaunchDependents();
   StampGatherBegin(begin_args.progress);
-  const int64_t count = inputs.first[inputs.count];
-  const Places first = Locate<kGatherThreads>(inputs, 0, blockIdx.x);
+  const bool has_first = gridDim.y > 1;
+  const bool is_first = has_first && blockIdx.y == 0;
+  const int64_t boundary = inputs.first[begin_args.first_inputs];
+  const int64_t begin = has_first && !is_first ? boundary : 0;
+  const int64_t end = is_first ? boundary : inputs.first[inputs.count];
+  const Places first = Locate<kGatherThreads>(inputs, {begin, end}, blockIdx.x);
   const HostRow row = FindRow(begin_args);
+  if (has_first && !is_first) AwaitFirstInputs(begin_args.progress);
   if (row.inputs != nullptr) {
     BringElements(first, row);
-    for (int64_t begin = kStep; begin < count; begin += kStep) {
-      BringElements(Locate<kGatherThreads>(inputs, begin, blockIdx.x), row);
+    for (int64_t next = begin + kStep; next < end; next += kStep) {
+      BringElements(Locate<kGatherThreads>(inputs, {next, end}, blockIdx.x),
+                    row);
     }
   }
-  if (blockIdx.x == 0) {
+  if (is_first) CountFirstInputs(begin_args.progress);
+  if (blockIdx.x == 0 && blockIdx.y == 0) {
     for (int i = threadIdx.x; i < begin_args.counter_count;
          i += kGatherThreads) {
       begin_args.counters[i] = 0;
@@ -160,16 +191,17 @@ __global__ void __launch_bounds__(kGatherThreads)
   StampGatherEnd(begin_args.progress);
 }
 
-// Waits until elements [begin, end) of a row are there.
+// Waits until elements of a row are there.
 __device__ __forceinline__ void AwaitElements(const MovedElements& outputs,
-                                              int64_t begin, int64_t end) {
-  if (end > outputs.first[outputs.counted]) {
+                                              const ElementRange& range) {
+  if (range.end > outputs.first[outputs.counted]) {
     GridDependencyWait();
     return;
   }
   if (threadIdx.x == 0) {
     for (int number = 0; number < outputs.counted; ++number) {
-      if (outputs.first[number] >= end || outputs.first[number + 1] <= begin) {
+      if (outputs.first[number] >= range.end ||
+          outputs.first[number + 1] <= range.begin) {
         continue;
       }
       const MovedValue& value = outputs.values[number];
@@ -185,9 +217,10 @@ __global__ void __launch_bounds__(kScatterThreads)
                        const __grid_constant__ BatchEndArgs end) {
   constexpr int64_t kStep = kScatterThreads * kLoads;
   const int64_t begin = blockIdx.y * kStep;
-  const Places places = Locate<kScatterThreads>(outputs, begin, blockIdx.x);
-  AwaitElements(outputs, begin,
-                min(begin + kStep, outputs.first[outputs.count]));
+  const ElementRange range = {begin,
+                              min(begin + kStep, outputs.first[outputs.count])};
+  const Places places = Locate<kScatterThreads>(outputs, range, blockIdx.x);
+  AwaitElements(outputs, range);
   const ScatterStart start = StartScatter(end.progress);
   const HostRow row = table->rows[blockIdx.x];
   uint4 loaded[kLoads];
@@ -248,9 +281,13 @@ MovedElements ElementsOf(const MovedValues& moved) {
 cudaError_t LaunchGatherProgramRows(const MovedValues& inputs, int64_t rows,
                                     const BatchBeginArgs& begin,
                                     cudaStream_t stream) {
-  if (!IsLegal(inputs, rows)) return cudaErrorInvalidValue;
-  GatherProgramRows<<<static_cast<unsigned>(rows), kGatherThreads, 0, stream>>>(
-      ElementsOf(inputs), begin);
+  if (!IsLegal(inputs, rows) || begin.first_inputs < 0 ||
+      begin.first_inputs >= inputs.count) {
+    return cudaErrorInvalidValue;
+  }
+  const dim3 grid(static_cast<unsigned>(rows), begin.first_inputs > 0 ? 2 : 1);
+  GatherProgramRows<<<grid, kGatherThreads, 0, stream>>>(ElementsOf(inputs),
+                                                         begin);
   return cudaGetLastError();
 }
 

@@ -71,6 +71,9 @@ struct BatchBeginArgs {
   unsigned* counters = nullptr;  // that it sets to 0
   int counter_count = 0;
   BatchProgress* progress = nullptr;
+  // Inputs that come before the others, which only then are asked for; the
+  // progress counts their rows. 0: all come together.
+  int first_inputs = 0;
 };
 
 // Brings the inputs of the first `rows` rows to the device, and where the host

@@ -240,6 +240,17 @@ std::vector<FusedStep> FuseSteps(const CheckedProgram& program,
   return Fuser(program, facts, max_row_ops).Run();
 }
 
+ValueNumber FirstInput(const CheckedProgram& program,
+                       absl::Span<const FusedStep> steps) {
+  const FusedStep& first = steps.front();
+  const bool multiplies = first.is_grouped && first.norm == FusedStep::kNoNorm;
+  if (!multiplies || program.program().inputs.size() < 2) return kNoValue;
+  const ValueNumber x = program.ops()[first.gemms.front().op].x;
+  const bool is_input =
+      program.values()[x].origin == ProgramValue::Origin::kInput;
+  return is_input ? x : kNoValue;
+}
+
 std::vector<GroupedOutput> EarlyOutputs(const CheckedProgram& program,
                                         absl::Span<const FusedStep> steps) {
   std::vector<GroupedOutput> outputs;

@@ -88,6 +88,11 @@ struct GroupedOutput {
   }
 };
 
+// The input that the GEMMs of the first step multiply, if others come with it
+// and they need none of those before their epilogues; else kNoValue.
+ValueNumber FirstInput(const CheckedProgram& program,
+                       absl::Span<const FusedStep> steps);
+
 // Those that are made before the last step, in the order in which they are.
 std::vector<GroupedOutput> EarlyOutputs(const CheckedProgram& program,
                                         absl::Span<const FusedStep> steps);

@@ -19,6 +19,7 @@ namespace qgemm::cuda {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr qgemm::LayerShape kShape = {64, 64, 32, 32, 96};
 
@@ -125,6 +126,30 @@ TEST(FuseStepsTest, GemmsOfOtherKernelsAreApart) {
   EXPECT_THAT(Fused(program, facts),
               ElementsAre("0 1*", "norm 2; 3*", "gemm 4 + 1", "rows 5 + 2",
                           "gemm 7 + 1", "rows 8 + 2", "10*; 11*; 12*"));
+}
+
+// The residual of the layer's end is there before q, k and v; attention's rows
+// come before the residual that o's are added to.
+TEST(EarlyValuesTest, ALayerOfLlamaHasOneEachWay) {
+  const CheckedProgram program =
+      Checked(LlamaLayer(kShape, {NumberType::kBFloat16}));
+  const std::vector<FusedStep> steps =
+      FuseSteps(program, AllGrouped(program), 16);
+  const int64_t residual = program.values()[program.result_of(8)].output;
+  EXPECT_THAT(EarlyOutputs(program, steps),
+              ElementsAre(GroupedOutput{residual, 2, 0}));
+  EXPECT_EQ(FirstInput(program, steps), program.ops()[0].x);
+}
+
+TEST(EarlyValuesTest, NoneOfLaunchesThatAreNoGroups) {
+  const CheckedProgram program =
+      Checked(LlamaLayer(kShape, {NumberType::kBFloat16}));
+  std::vector<FusionFacts> facts = AllGrouped(program);
+  facts[0].kernel = FusionFacts::kNoKernel;  // o
+  facts[7].kernel = FusionFacts::kNoKernel;  // down
+  const std::vector<FusedStep> steps = FuseSteps(program, facts, 16);
+  EXPECT_THAT(EarlyOutputs(program, steps), IsEmpty());
+  EXPECT_EQ(FirstInput(program, steps), kNoValue);
 }
 
 // Programs of one operand, which w and v make 32 columns of.

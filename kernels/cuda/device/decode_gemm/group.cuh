@@ -149,15 +149,16 @@ __device__ __forceinline__ bool RehearsesEpilogue(int thread) {
 }
 
 // Activations are there once the kernel before is done and, if there is a norm,
-// its rows are.
-struct WaitForNorm {
-  const unsigned* done;  // null without a norm
+// its rows are; or once all rows have been counted.
+struct WaitForActivations {
+  const unsigned* counted;  // null: the end of the kernel before tells
   unsigned rows;
+  bool is_norm;
 
   __device__ __forceinline__ void operator()() const {
-    GridDependencyWait();
-    if (done == nullptr) return;
-    AwaitCount(done, rows);
+    if (is_norm || counted == nullptr) GridDependencyWait();
+    if (counted == nullptr) return;
+    AwaitCount(counted, rows);
     AsyncProxyFence();
   }
 };
@@ -228,9 +229,12 @@ __device__ __forceinline__ int PlaceOf(const GroupArguments& group) {
   return place;
 }
 
-__device__ __forceinline__ WaitForNorm WaitFor(const GroupNorm& norm) {
-  return {norm.rows > 0 ? norm.done : nullptr,
-          static_cast<unsigned>(norm.rows)};
+__device__ __forceinline__ WaitForActivations
+WaitFor(const GroupArguments& group) {
+  if (group.norm.rows > 0) {
+    return {group.norm.done, static_cast<unsigned>(group.norm.rows), true};
+  }
+  return {group.arrivals.counted, group.arrivals.rows, false};
 }
 
 template <int kCodes, ScaleKind kScale, bool kZeros, typename T, int kMTiles>
@@ -261,7 +265,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
                                                  steps);
   } else {
     if constexpr (kUneven) ShrinkRegisters<24>();
-    Produce<kMTiles>(args, smem, work, ring, shared, WaitFor(group.norm),
+    Produce<kMTiles>(args, smem, work, ring, shared, WaitFor(group),
                      OneSource(args, work));
     if (kUneven || !RehearsesEpilogue(thread - consumers)) return;
   }

@@ -72,8 +72,16 @@ struct GroupNorm {
   unsigned* done;  // counts its rows
 };
 
+// Rows of the activations that the first kernel of a batch counts when they are
+// there, while it still brings what epilogues read.
+struct GroupArrivals {
+  const unsigned* counted;  // null: the end of the kernel before tells
+  unsigned rows;
+};
+
 struct GroupArguments {
   GroupNorm norm;
+  GroupArrivals arrivals;
   int cluster;  // blocks of a cluster
   int count;
   GroupedGemm gemms[kMaxGroupedGemms];

@@ -225,8 +225,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
     MultiplyParts<kCodes, kScale, T, kMTiles>(args, smem, ring, shared, parts,
                                               source.stages() / parts, steps);
   } else {
-    Produce<kMTiles>(args, smem, work, ring, shared, WaitFor(group.norm),
-                     source);
+    Produce<kMTiles>(args, smem, work, ring, shared, WaitFor(group), source);
     if (!RehearsesEpilogue(thread - block.consumers)) return;
   }
   PartsEpilogue<kTileM>(own, pair, work, reinterpret_cast<float*>(shared),
