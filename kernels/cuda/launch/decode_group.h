@@ -83,7 +83,8 @@ struct GroupCount {
   unsigned blocks = 0;
 };
 
-// Of the GEMM at `place` of operands with which LaunchDecodeGroup succeeds.
+// The count of the GEMM at `place` of operands with which LaunchDecodeGroup
+// succeeds.
 GroupCount CounterOf(const Device& device, const DecodeGroupOperands& operands,
                      int place);
 

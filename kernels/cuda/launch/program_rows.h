@@ -45,7 +45,7 @@ struct MovedValue {
   uint8_t* device = nullptr;
   int64_t row_bytes = 0;
   int64_t row_bytes_before = 0;
-  // Of an output: it is there once so many blocks have counted, which may be
+  // An output is there once so many blocks have counted, which may be
   // before the kernel before has ended. Null: then.
   const unsigned* made = nullptr;
   unsigned made_count = 0;
