@@ -170,7 +170,7 @@ absl::Status ProgramLauncher::EnqueueByKernels(
   begin.counters = reinterpret_cast<unsigned*>(counters_.data());
   begin.counter_count = fuses ? CounterCount(*program_) : 0;
   MovedValues inputs = Moved(ValuePlace::Memory::kInputs);
-  if (fuses && CountsFirstInput(rows)) {
+  if (fuses && CountsFirstInput(rows, place)) {
     const ValueNumber first = program_->first_input();
     std::rotate(inputs.values, inputs.values + first,
                 inputs.values + first + 1);
@@ -179,7 +179,7 @@ absl::Status ProgramLauncher::EnqueueByKernels(
   RETURN_IF_ERROR(
       ToStatus(LaunchGatherProgramRows(inputs, rows, begin, stream_),
                "gather a program's inputs"));
-  RETURN_IF_ERROR(fuses ? EnqueueFusedSteps(environment, rows)
+  RETURN_IF_ERROR(fuses ? EnqueueFusedSteps(environment, rows, place)
                         : EnqueueSteps(environment, rows));
   RETURN_IF_ERROR(ToStatus(
       LaunchScatterProgramRows(MovedOutputs(), rows, tables_.device(),
@@ -235,12 +235,13 @@ absl::Status ProgramLauncher::EnqueueSteps(const LaunchEnvironment& environment,
 }
 
 absl::Status ProgramLauncher::EnqueueFusedSteps(
-    const LaunchEnvironment& environment, int64_t rows) {
+    const LaunchEnvironment& environment, int64_t rows,
+    const RequestPlace& place) {
   const std::vector<FusedStep>& steps = program_->fused_steps();
   for (size_t i = 0; i < steps.size(); ++i) {
     const FusedStep& step = steps[i];
     if (step.is_grouped) {
-      RETURN_IF_ERROR(EnqueueGroup(i, environment, rows));
+      RETURN_IF_ERROR(EnqueueGroup(i, environment, rows, place));
     } else if (step.gemms.empty()) {
       RETURN_IF_ERROR(
           EnqueueRowOps(step.first_op, step.ops, environment, rows));
@@ -253,7 +254,8 @@ absl::Status ProgramLauncher::EnqueueFusedSteps(
 
 absl::Status ProgramLauncher::EnqueueGroup(int64_t step,
                                            const LaunchEnvironment& environment,
-                                           int64_t rows) {
+                                           int64_t rows,
+                                           const RequestPlace& place) {
   const FusedStep& fused = program_->fused_steps()[step];
   DecodeGroupOperands group;
   for (const GroupedGemmPart& part : fused.gemms) {
@@ -263,7 +265,7 @@ absl::Status ProgramLauncher::EnqueueGroup(int64_t step,
     group.norm = operands().RowOpOf(fused.norm);
   group.counters =
       reinterpret_cast<unsigned*>(counters_.data()) + step * kGroupCounters;
-  if (step == 0 && CountsFirstInput(rows)) {
+  if (step == 0 && CountsFirstInput(rows, place)) {
     group.arrived = &end_.progress()->first_rows;
   }
   if (rows >= kMinEarlyRows) CountOutputs(step, environment, group);
@@ -271,8 +273,10 @@ absl::Status ProgramLauncher::EnqueueGroup(int64_t step,
                   "launch a group of decode kernels");
 }
 
-bool ProgramLauncher::CountsFirstInput(int64_t rows) const {
-  return rows >= kMinEarlyRows && program_->first_input() != kNoValue;
+bool ProgramLauncher::CountsFirstInput(int64_t rows,
+                                       const RequestPlace& place) const {
+  return rows >= kMinEarlyRows && place.m > 0 &&
+         program_->first_input() != kNoValue;
 }
 
 void ProgramLauncher::CountOutputs(int64_t step,

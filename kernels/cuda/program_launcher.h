@@ -94,12 +94,13 @@ class ProgramLauncher {
 
   absl::Status EnqueueSteps(const LaunchEnvironment& environment, int64_t rows);
   absl::Status EnqueueFusedSteps(const LaunchEnvironment& environment,
-                                 int64_t rows);
+                                 int64_t rows, const RequestPlace& place);
   absl::Status EnqueueGroup(int64_t step, const LaunchEnvironment& environment,
-                            int64_t rows);
+                            int64_t rows, const RequestPlace& place);
   // True if the first launch begins when its activations are there, whatever
-  // else is to come.
-  bool CountsFirstInput(int64_t rows) const;
+  // else is to come. Rows of many requests come from as many places, which
+  // takes the longer the fewer are asked for together.
+  bool CountsFirstInput(int64_t rows, const RequestPlace& place) const;
   // Lets the group's launch count outputs that are there early.
   void CountOutputs(int64_t step, const LaunchEnvironment& environment,
                     DecodeGroupOperands& group);
