@@ -367,9 +367,8 @@ MovedValues ProgramLauncher::MovedOutputs() const {
     moved.values[i].made = made_[i].counter;
     moved.values[i].made_count = made_[i].blocks;
   }
-  std::stable_partition(
-      moved.values, moved.values + moved.count,
-      [](const MovedValue& value) { return value.made != nullptr; });
+  std::partition(moved.values, moved.values + moved.count,
+                 [](const MovedValue& value) { return value.made != nullptr; });
   return moved;
 }
 

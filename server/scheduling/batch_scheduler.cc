@@ -15,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "base/check.h"
 #include "base/mutex.h"
+#include "server/scheduling/dropped_request.h"
 
 namespace qgemm {
 namespace {
