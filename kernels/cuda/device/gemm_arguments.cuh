@@ -29,34 +29,41 @@ inline constexpr int kProducersBarrier = 2;
 inline constexpr int kBlockBarrier = 3;
 // The first barrier of groups of warps that multiply; others follow.
 inline constexpr int kFirstGroupBarrier = 4;
+// The barrier of the threads that multiply and of the warp that holds what
+// their end needs.
+inline constexpr int kHeldBarrier = kFirstGroupBarrier + kMaxGroups;
 
 enum class ResultType : int { kFloat16, kBFloat16, kFloat32 };
 
-struct GemmArguments {
-  const uint8_t* tiles;
+// From sums to results.
+struct ResultArguments {
   const float* row_scales;  // [padded n], or null
   const float* bias;        // [n], or null
-  const float* codebook;    // [2^bits]
-  float table_scale;        // of codebook values in the table
-  float factor;             // of every sum
-  CUtensorMap a_map;        // of a, for chips that have TMA
-  const void* a;            // [m, lda]
   void* c;                  // [m, n]
-  int64_t lda;
   int64_t n;
+  float factor;  // of every sum
+  int n_tiles;   // of a row block
+  int split_k;   // blocks that share its K
+  int k_warps;   // warps of a block that do
+  ResultType result;
+  bool vectorized_store;  // four elements of C may be stored at once
+};
+
+struct GemmArguments : ResultArguments {
+  const uint8_t* tiles;
+  const float* codebook;  // [2^bits]
+  float table_scale;      // of codebook values in the table
+  CUtensorMap a_map;      // of a, for chips that have TMA
+  const void* a;          // [m, lda]
+  int64_t lda;
   int64_t k;
   int m;
-  int n_tiles;
   int k_tiles;
-  int split_k;
-  int k_warps;
   int slots;  // of the ring
   int tile_code_bytes;
   int tile_scale_bytes;
   int stage_bytes;
   int groups;  // of scales in 128 columns
-  ResultType result;
-  bool vectorized_store;  // four elements of C may be stored at once
 };
 
 // Groups of warps that a row block's tiles need.

@@ -51,6 +51,8 @@ struct Ring {
   __device__ __forceinline__ uint32_t Empty(int slot) const {
     return Full(slot) + 8;
   }
+  // Behind those of the slots: of what other blocks send.
+  __device__ __forceinline__ uint32_t Received() const { return Full(slots); }
 };
 
 // The stages that a warp takes: first, first + step, ... of `stages`.

@@ -129,14 +129,14 @@ GroupNorm NormOf(const DecodeGroupOperands& operands, unsigned blocks) {
 // The ops of an epilogue. `pair` is the place of a GEMM whose blocks multiply
 // this one too, or -1.
 void SetOps(const DecodeGroupGemm& gemm, int pair, GroupedGemm& made) {
-  made.op_count = gemm.op_count;
+  made.ops.count = gemm.op_count;
   for (int i = 0; i < gemm.op_count; ++i) {
     const GroupedOp& op = gemm.ops[i];
-    made.ops[i] = {{op.kind, op.activation, op.low, op.high},
-                   pair >= 0 && op.awaits,
-                   MatrixOf(op.other),
-                   op.result.type,
-                   MatrixOf(op.result)};
+    made.ops.ops[i] = {{op.kind, op.activation, op.low, op.high},
+                       pair >= 0 && op.awaits,
+                       MatrixOf(op.other),
+                       op.result.type,
+                       MatrixOf(op.result)};
   }
 }
 
@@ -236,7 +236,7 @@ class GroupLaunch {
         SetUp(device_, operands, kMTileCounts[choice_] * 8, sums, set_up);
     if (error != cudaSuccess) return error;
     made.gemm = set_up.args;
-    made.c_type = gemm.operands.c_type;
+    made.ops.c_type = gemm.operands.c_type;
     made.first_block = static_cast<int>(blocks_);
     SetOps(gemm, pair, made);
     if (place == 0) group_.norm = NormOf(operands_, set_up.blocks);
@@ -265,10 +265,10 @@ class GroupLaunch {
   void Pair(int place, GroupedGemm& first) {
     first.pair = place;
     if (!operands_.gemms[first_place(first)].ends_for_pair) return;
-    if (first.op_count == 0) {
+    if (first.ops.count == 0) {
       first.gemm.c = nullptr;
     } else {
-      first.ops[first.op_count - 1].result.elements = nullptr;
+      first.ops.ops[first.ops.count - 1].result.elements = nullptr;
     }
   }
 

@@ -125,9 +125,8 @@ __device__ __forceinline__ void SetUpA32Barriers(
       BarrierInit(ring.Empty(slot), block.turn_warps * kReleasingLanes);
     }
     if (threadIdx.x == 0 && args.split_k > 1) {
-      BarrierInit(ring.Full(args.slots), 1);
-      BarrierArriveExpect(ring.Full(args.slots),
-                          ReceivedBytesOf(args, block.work));
+      BarrierInit(ring.Received(), 1);
+      BarrierArriveExpect(ring.Received(), ReceivedBytesOf(args, block.work));
     }
     if (threadIdx.x == 0 && A32Block<kTileM>::kSplits) {
       BarrierInit(block.RowBarrier(), block.consumers / 32);
@@ -258,6 +257,7 @@ __global__ void __launch_bounds__(A32MaxThreads(A32Block<kTileM>::kWide), 1)
     if constexpr (kWide) GrowRegisters<112>();
     MultiplyA32<kCodes, kScale>(args, block);
     DecodeEpilogue<kTileM, StoreResults>(gemm, block.work, block.smem, shared,
+                                         block.ring.Received(),
                                          {block.consumers, false}, {})
         .Run();
   }

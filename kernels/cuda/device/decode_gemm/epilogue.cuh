@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the sums of warps and blocks to results, four columns of one row each,
+// From the sums of warps and blocks to results, a few columns of one row each,
 // which go to a `Store`. The rows of a row block fall to the
 // blocks of the cluster in equal parts; a block adds up the sums of its warps,
 // sends each to the block that its row falls to, and adds up what it receives.
@@ -31,82 +31,114 @@ __device__ __forceinline__ float RoundTo(float value) {
   return value;
 }
 
-// Stores the first `count` of four results at c; at once if they are
-// `aligned`.
-template <typename Out>
-__device__ __forceinline__ void StoreFour(Out* c, const float4& values,
-                                          bool aligned, int64_t count) {
-  struct alignas(4 * sizeof(Out)) Four {
-    Out values[4];
+// Consecutive columns of one row that a thread finishes.
+template <int kCount>
+struct Columns {
+  float x[kCount];
+};
+
+// Columns of a thread. Few rows have work for one a thread, whose instructions,
+// each of them fetched for this once, are fewer.
+template <int kTileM>
+inline constexpr int kFinishedColumns = kTileM == 8 ? 1 : 4;
+
+template <int kCount>
+__device__ __forceinline__ Columns<kCount> operator+(const Columns<kCount>& a,
+                                                     const Columns<kCount>& b) {
+  Columns<kCount> sum;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) sum.x[i] = a.x[i] + b.x[i];
+  return sum;
+}
+
+// From shared memory, four of them at a multiple of 16 bytes.
+template <int kCount>
+__device__ __forceinline__ Columns<kCount> ReadColumns(const float* from) {
+  struct alignas(kCount * sizeof(float)) Aligned {
+    float x[kCount];
   };
-  const Four four = {{RoundTo<Out>(values.x), RoundTo<Out>(values.y),
-                      RoundTo<Out>(values.z), RoundTo<Out>(values.w)}};
-  if (aligned && count >= 4) {
-    *reinterpret_cast<Four*>(c) = four;
+  const Aligned read = *reinterpret_cast<const Aligned*>(from);
+  Columns<kCount> columns;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) columns.x[i] = read.x[i];
+  return columns;
+}
+
+// Stores the first `count` of the columns at c; at once if they are `aligned`.
+template <typename Out, int kCount>
+__device__ __forceinline__ void StoreColumns(Out* c,
+                                             const Columns<kCount>& columns,
+                                             bool aligned, int64_t count) {
+  struct alignas(kCount * sizeof(Out)) Rounded {
+    Out x[kCount];
+  };
+  Rounded rounded;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) rounded.x[i] = RoundTo<Out>(columns.x[i]);
+  if (aligned && count >= kCount) {
+    *reinterpret_cast<Rounded*>(c) = rounded;
     return;
   }
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if (i < count) c[i] = four.values[i];
+  for (int i = 0; i < kCount; ++i) {
+    if (i < count) c[i] = rounded.x[i];
   }
 }
 
 // Stores results to C.
 struct StoreResults {
-  // Columns [n, n + 4) of row m, as far as there are.
-  __device__ __forceinline__ void operator()(const GemmArguments& args, int m,
-                                             int64_t n,
-                                             const float4& values) const {
-    StoreAt(PlaceOf(args, m, n), args, n, values);
+  // Columns from n on of row m, as far as there are.
+  template <int kCount>
+  __device__ __forceinline__ void operator()(
+      const ResultArguments& args, int m, int64_t n,
+      const Columns<kCount>& columns) const {
+    StoreAt(PlaceOf(args, m, n), args, n, columns);
   }
 
-  static __device__ __forceinline__ void* PlaceOf(const GemmArguments& args,
+  static __device__ __forceinline__ void* PlaceOf(const ResultArguments& args,
                                                   int m, int64_t n) {
     const int bytes = args.result == ResultType::kFloat32 ? 4 : 2;
     return static_cast<uint8_t*>(args.c) + (int64_t{m} * args.n + n) * bytes;
   }
 
-  static __device__ __forceinline__ void StoreAt(void* place,
-                                                 const GemmArguments& args,
-                                                 int64_t n,
-                                                 const float4& values) {
+  template <int kCount>
+  static __device__ __forceinline__ void StoreAt(
+      void* place, const ResultArguments& args, int64_t n,
+      const Columns<kCount>& columns) {
     const int64_t left = args.n - n;
     if (args.result == ResultType::kFloat16) {
-      StoreFour(static_cast<__half*>(place), values, args.vectorized_store,
-                left);
+      StoreColumns(static_cast<__half*>(place), columns, args.vectorized_store,
+                   left);
     } else if (args.result == ResultType::kBFloat16) {
-      StoreFour(static_cast<__nv_bfloat16*>(place), values,
-                args.vectorized_store, left);
+      StoreColumns(static_cast<__nv_bfloat16*>(place), columns,
+                   args.vectorized_store, left);
     } else {
-      StoreFour(static_cast<float*>(place), values, args.vectorized_store,
-                left);
+      StoreColumns(static_cast<float*>(place), columns, args.vectorized_store,
+                   left);
     }
   }
 };
 
-__device__ __forceinline__ float4 operator+(const float4& a, const float4& b) {
-  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
-}
-
 // The sums of warps that alternate along K, each `stride` floats from the next.
-__device__ __forceinline__ float4 SumOfWarps(const float* sums, int k_warps,
-                                             int stride) {
-  float4 parts[kMaxGroups];
+template <int kCount>
+__device__ __forceinline__ Columns<kCount> SumOfWarps(const float* sums,
+                                                      int k_warps, int stride) {
+  Columns<kCount> parts[kMaxGroups];
 #pragma unroll
   for (int w = 0; w < kMaxGroups; ++w) {
-    parts[w] = w < k_warps ? *reinterpret_cast<const float4*>(sums + w * stride)
-                           : float4{0, 0, 0, 0};
+    parts[w] = w < k_warps ? ReadColumns<kCount>(sums + w * stride)
+                           : Columns<kCount>{};
   }
   return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
-// From sums to results, of columns [n, n + 4) as far as there are.
-__device__ __forceinline__ void ScaleSums(const GemmArguments& args, int64_t n,
-                                          float4& sums) {
-  float* const values[4] = {&sums.x, &sums.y, &sums.z, &sums.w};
+// From sums to results, of columns from n on as far as there are.
+template <int kCount>
+__device__ __forceinline__ void ScaleSums(const ResultArguments& args,
+                                          int64_t n, Columns<kCount>& sums) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    float& value = *values[i];
+  for (int i = 0; i < kCount; ++i) {
+    float& value = sums.x[i];
     value *= args.factor;
     if (n + i >= args.n) continue;
     if (args.row_scales != nullptr) value *= args.row_scales[n + i];
@@ -116,14 +148,14 @@ __device__ __forceinline__ void ScaleSums(const GemmArguments& args, int64_t n,
 
 // Rows of a row block that fall to a block of `part`. The last ranks have fewer
 // than others, or none.
-__device__ __forceinline__ int RowsOf(const GemmArguments& args, int part,
+__device__ __forceinline__ int RowsOf(const ResultArguments& args, int part,
                                       int rank) {
   const int left = args.n_tiles * 16 - rank * part;
   return left <= 0 ? 0 : left < part ? left : part;
 }
 
 // Bytes that a block receives.
-__device__ __forceinline__ uint32_t ReceivedBytesOf(const GemmArguments& args,
+__device__ __forceinline__ uint32_t ReceivedBytesOf(const ResultArguments& args,
                                                     const BlockWork& work) {
   const int part = RowsOfRank(args.n_tiles, args.split_k);
   return (args.split_k - 1) * work.rows * RowsOf(args, part, work.rank) * 4;
@@ -147,14 +179,14 @@ struct EpilogueThreads {
   }
 };
 
-// Rows go by fours, one thread each.
+// `received` is the barrier of what other blocks send.
 template <int kTileM, typename Store>
 class DecodeEpilogue {
  public:
-  __device__ __forceinline__ DecodeEpilogue(const GemmArguments& args,
+  __device__ __forceinline__ DecodeEpilogue(const ResultArguments& args,
                                             const BlockWork& work,
                                             const DecodeSmemLayout& smem,
-                                            char* shared,
+                                            char* shared, uint32_t received,
                                             const EpilogueThreads& threads,
                                             const Store& store)
       : args_(args),
@@ -162,8 +194,7 @@ class DecodeEpilogue {
         store_(store),
         sums_(reinterpret_cast<float*>(shared)),
         received_(reinterpret_cast<float*>(shared + smem.received)),
-        barrier_(SharedAddress(shared) + smem.barriers +
-                 args.slots * kBarrierBytes),
+        barrier_(received),
         threads_(threads),
         part_(RowsOfRank(args.n_tiles, args.split_k)) {}
 
@@ -171,41 +202,45 @@ class DecodeEpilogue {
   __device__ __forceinline__ void Run() {
     if (args_.split_k > 1 && !threads_.rehearses) Exchange();
     const int begin = work_.rank * part_;
-    ForEach(RowsOf(args_, part_, work_.rank),
-            [&](int m, int row) { Finish(m, begin + row, SumOf(m, row)); });
+    ForEach<kColumns>(RowsOf(args_, part_, work_.rank), [&](int m, int row) {
+      Finish(m, begin + row, SumOf(m, row));
+    });
   }
 
  private:
+  static constexpr int kColumns = kFinishedColumns<kTileM>;
+
   __device__ __forceinline__ int stride() const {
     return SumStride(args_.n_tiles);
   }
 
-  // Calls visit(row of A, row) for the rows of A that exist and every fourth of
-  // `rows` rows.
-  template <typename Visit>
+  // Calls visit(row of A, row) for the rows of A that exist and every
+  // kStep-th of `rows` rows.
+  template <int kStep, typename Visit>
   __device__ __forceinline__ void ForEach(int rows, const Visit& visit) const {
-    const unsigned fours = rows / 4;
-    threads_.ForEach(work_.rows * fours, [&](unsigned i) {
-      visit(static_cast<int>(i / fours), static_cast<int>(i % fours) * 4);
+    const unsigned steps = rows / kStep;
+    threads_.ForEach(work_.rows * steps, [&](unsigned i) {
+      visit(static_cast<int>(i / steps), static_cast<int>(i % steps) * kStep);
     });
   }
 
-  __device__ __forceinline__ float4 SumOfWarps(int m, int row) const {
-    return qgemm::cuda::SumOfWarps(sums_ + m * stride() + row, args_.k_warps,
-                                   kTileM * stride());
+  template <int kCount>
+  __device__ __forceinline__ Columns<kCount> SumOfWarps(int m, int row) const {
+    return qgemm::cuda::SumOfWarps<kCount>(sums_ + m * stride() + row,
+                                           args_.k_warps, kTileM * stride());
   }
 
-  // The sum of a row that falls to this block, counted from its first.
-  __device__ __forceinline__ float4 SumOf(int m, int row) const {
-    if (threads_.rehearses) return {0, 0, 0, 0};
-    if (args_.split_k == 1) return SumOfWarps(m, row);
+  // The sums of rows that fall to this block, counted from its first.
+  __device__ __forceinline__ Columns<kColumns> SumOf(int m, int row) const {
+    if (threads_.rehearses) return {};
+    if (args_.split_k == 1) return SumOfWarps<kColumns>(m, row);
     const float* const own = sums_ + m * stride() + work_.rank * part_ + row;
-    float4 sum = {0, 0, 0, 0};
+    Columns<kColumns> sum = {};
     for (int source = 0; source < args_.split_k; ++source) {
       const float* from = source == work_.rank
                               ? own
                               : received_ + Place(source, work_.rank, m, row);
-      sum = sum + *reinterpret_cast<const float4*>(from);
+      sum = sum + ReadColumns<kColumns>(from);
     }
     return sum;
   }
@@ -224,8 +259,10 @@ class DecodeEpilogue {
       ClusterWait();
     }
     const uint32_t received = SharedAddress(received_);
-    ForEach(args_.n_tiles * 16, [&](int m, int row) {
-      const float4 sum = SumOfWarps(m, row);
+    ForEach<4>(args_.n_tiles * 16, [&](int m, int row) {
+      const Columns<4> columns = SumOfWarps<4>(m, row);
+      const float4 sum = {columns.x[0], columns.x[1], columns.x[2],
+                          columns.x[3]};
       const int rank = row / part_;
       if (rank == work_.rank) {
         *reinterpret_cast<float4*>(sums_ + m * stride() + row) = sum;
@@ -240,14 +277,15 @@ class DecodeEpilogue {
     BarrierWait(barrier_, 0);
   }
 
-  __device__ __forceinline__ void Finish(int m, int row, float4 sum) const {
+  __device__ __forceinline__ void Finish(int m, int row,
+                                         Columns<kColumns> sum) const {
     const int64_t n = work_.n_block * args_.n_tiles * 16 + row;
     if (n >= args_.n) return;
     ScaleSums(args_, n, sum);
     store_(args_, work_.first_m + m, n, sum);
   }
 
-  const GemmArguments& args_;
+  const ResultArguments& args_;
   const BlockWork& work_;
   const Store& store_;
   float* const sums_;  // [k_warps][kTileM][stride]

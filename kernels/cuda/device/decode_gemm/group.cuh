@@ -47,51 +47,62 @@ class HeldRegisters {
   Chunk chunks_[2];
 };
 
-// Four columns of a row, rounded to a type.
-__device__ __forceinline__ void RoundFour(FloatType type, float (&x)[4]) {
+// Columns of a row, rounded to a type.
+template <int kCount>
+__device__ __forceinline__ void RoundColumns(FloatType type,
+                                             Columns<kCount>& columns) {
   if (type == FloatType::kFloat32) return;
 #pragma unroll
-  for (float& value : x) value = FromHalfBits(type, ToHalfBits(type, value));
+  for (float& x : columns.x) x = FromHalfBits(type, ToHalfBits(type, x));
 }
 
-__device__ __forceinline__ void StoreRoundedFour(FloatType type, void* place,
-                                                 const float (&x)[4]) {
-  const float4 values = {x[0], x[1], x[2], x[3]};
+template <int kCount>
+__device__ __forceinline__ void StoreRounded(FloatType type, void* place,
+                                             const Columns<kCount>& columns) {
   if (type == FloatType::kFloat32) {
-    StoreFour(static_cast<float*>(place), values, true, 4);
+    StoreColumns(static_cast<float*>(place), columns, true, kCount);
   } else if (type == FloatType::kFloat16) {
-    StoreFour(static_cast<__half*>(place), values, true, 4);
+    StoreColumns(static_cast<__half*>(place), columns, true, kCount);
   } else {
-    StoreFour(static_cast<__nv_bfloat16*>(place), values, true, 4);
+    StoreColumns(static_cast<__nv_bfloat16*>(place), columns, true, kCount);
   }
 }
 
-// Past the L1, since another SM may have written it during this launch.
-__device__ __forceinline__ void LoadFour(const EpilogueMatrix& matrix, int m,
-                                         int64_t n, float (&x)[4]) {
-  if (matrix.elements == nullptr) return;
-  const uint8_t* const row = matrix.elements + m * matrix.row_bytes;
-  if (matrix.width == 1) {
-    const float number =
-        LoadElement({const_cast<uint8_t*>(row), matrix.type, 1}, 0);
-#pragma unroll
-    for (float& value : x) value = number;
-    return;
-  }
-  const uint8_t* const at = row + n * BytesOf(matrix.type);
-  if (matrix.type == FloatType::kFloat32) {
+// Past the L1, since another SM may have written them during this launch.
+__device__ __forceinline__ void LoadColumns(const uint8_t* at, FloatType type,
+                                            Columns<1>& columns) {
+  columns.x[0] =
+      type == FloatType::kFloat32
+          ? __ldcg(reinterpret_cast<const float*>(at))
+          : FromHalfBits(type, __ldcg(reinterpret_cast<const uint16_t*>(at)));
+}
+__device__ __forceinline__ void LoadColumns(const uint8_t* at, FloatType type,
+                                            Columns<4>& columns) {
+  if (type == FloatType::kFloat32) {
     const float4 four = __ldcg(reinterpret_cast<const float4*>(at));
-    x[0] = four.x;
-    x[1] = four.y;
-    x[2] = four.z;
-    x[3] = four.w;
+    columns = {{four.x, four.y, four.z, four.w}};
     return;
   }
   const uint2 four = __ldcg(reinterpret_cast<const uint2*>(at));
-  x[0] = FromHalfBits(matrix.type, four.x & 0xffff);
-  x[1] = FromHalfBits(matrix.type, four.x >> 16);
-  x[2] = FromHalfBits(matrix.type, four.y & 0xffff);
-  x[3] = FromHalfBits(matrix.type, four.y >> 16);
+  columns = {
+      {FromHalfBits(type, four.x & 0xffff), FromHalfBits(type, four.x >> 16),
+       FromHalfBits(type, four.y & 0xffff), FromHalfBits(type, four.y >> 16)}};
+}
+
+template <int kCount>
+__device__ __forceinline__ void LoadColumns(const EpilogueMatrix& matrix, int m,
+                                            int64_t n,
+                                            Columns<kCount>& columns) {
+  if (matrix.elements == nullptr) return;
+  const uint8_t* const row = matrix.elements + m * matrix.row_bytes;
+  if (matrix.width > 1) {
+    LoadColumns(row + n * BytesOf(matrix.type), matrix.type, columns);
+    return;
+  }
+  const float number =
+      LoadElement({const_cast<uint8_t*>(row), matrix.type, 1}, 0);
+#pragma unroll
+  for (float& x : columns.x) x = number;
 }
 
 // Elements that stand for a row's, of any type, where work is rehearsed. Code
@@ -101,36 +112,37 @@ static __device__ uint4 rehearsed_row[kMaxRehearsedWidth / 4];
 
 // The epilogue of a GEMM of a group.
 struct StoreThroughOps {
-  const GroupedGemm& own;
+  const EpilogueOps& ops;
   bool rehearses;
 
-  __device__ __forceinline__ void operator()(const GemmArguments& args, int m,
-                                             int64_t n,
-                                             const float4& values) const {
-    float x[4] = {values.x, values.y, values.z, values.w};
-    const float no_pair[4] = {};
-    Apply(args, m, n, no_pair, x);
+  template <int kCount>
+  __device__ __forceinline__ void operator()(
+      const ResultArguments& args, int m, int64_t n,
+      const Columns<kCount>& columns) const {
+    Columns<kCount> x = columns;
+    Apply(args, m, n, {}, x);
   }
 
   // Leaves in x what the epilogue ends with.
-  __device__ __forceinline__ void Apply(const GemmArguments& args, int m,
-                                        int64_t n, const float (&pair)[4],
-                                        float (&x)[4]) const {
-    RoundFour(own.c_type, x);
+  template <int kCount>
+  __device__ __forceinline__ void Apply(const ResultArguments& args, int m,
+                                        int64_t n, const Columns<kCount>& pair,
+                                        Columns<kCount>& x) const {
+    RoundColumns(ops.c_type, x);
     if (args.c != nullptr) {
       StoreResults::StoreAt(PlaceOr(StoreResults::PlaceOf(args, m, n)), args, n,
-                            {x[0], x[1], x[2], x[3]});
+                            x);
     }
 #pragma unroll 1
-    for (int i = 0; i < own.op_count; ++i) {
-      const EpilogueOp& op = own.ops[i];
-      float other[4] = {pair[0], pair[1], pair[2], pair[3]};
-      if (!op.takes_pair) LoadFour(op.other, m, n, other);
-      ComputeElements(op.op, other, x);
-      RoundFour(op.type, x);
+    for (int i = 0; i < ops.count; ++i) {
+      const EpilogueOp& op = ops.ops[i];
+      Columns<kCount> other = pair;
+      if (!op.takes_pair) LoadColumns(op.other, m, n, other);
+      ComputeElements(op.op, other.x, x.x);
+      RoundColumns(op.type, x);
       const EpilogueMatrix& to = op.result;
       if (to.elements == nullptr) continue;
-      StoreRoundedFour(
+      StoreRounded(
           to.type,
           PlaceOr(to.elements + m * to.row_bytes + n * BytesOf(to.type)), x);
     }
@@ -144,8 +156,30 @@ struct StoreThroughOps {
 
 // True of the warps that bring stages for the one that brings none; `thread` is
 // counted from their first.
-__device__ __forceinline__ bool RehearsesEpilogue(int thread) {
+__device__ __forceinline__ bool IsFree(int thread) {
   return thread / 32 == kGroupWarps - 1;
+}
+
+// Called by a warp.
+template <typename Parameters>
+__device__ __forceinline__ void Hold(const Parameters& from, Parameters& held) {
+  const auto* const words = reinterpret_cast<const uint32_t*>(&from);
+  for (unsigned i = threadIdx.x % 32; i < sizeof(from) / 4; i += 32) {
+    reinterpret_cast<uint32_t*>(&held)[i] = words[i];
+  }
+}
+__device__ __forceinline__ void Hold(const GroupedGemm& gemm, HeldEnd& held) {
+  Hold<ResultArguments>(gemm.gemm, held.result);
+  Hold<EpilogueOps>(gemm.ops, held.ops);
+}
+// Called by that warp when it has, and by the `consumers` threads that multiply
+// before they read what is held.
+__device__ __forceinline__ void TellHeld(int consumers) {
+  __syncwarp();
+  NamedBarrierArrive(kHeldBarrier, consumers + 32);
+}
+__device__ __forceinline__ void AwaitHeld(int consumers) {
+  NamedBarrier(kHeldBarrier, consumers + 32);
 }
 
 // Activations are there once the kernel before is done and, if there is a norm,
@@ -169,7 +203,8 @@ inline constexpr int kRehearsingBlocks = 4;
 struct GroupSteps {
   const GroupNorm& norm;
   const GroupedGemm& own;
-  char* norm_scratch;
+  GroupScratch& scratch;
+  int consumers;  // threads that multiply
 
   // Computes those rows of the norm that fall to this block. Blocks that start
   // early rehearse it with a row of other memory while they wait.
@@ -190,10 +225,7 @@ struct GroupSteps {
         args.result.elements += row * norm.result_row_bytes;
       }
       HeldRegisters held;
-      ComputeNorm<kGroupNormThreads>(
-          args,
-          *reinterpret_cast<NormScratch<kGroupNormThreads>*>(norm_scratch),
-          held);
+      ComputeNorm<kGroupNormThreads>(args, scratch.norm, held);
       AsyncProxyFence();
       NamedBarrier(kConsumersBarrier, kGroupNormThreads);
       if (row < 0) {
@@ -209,12 +241,13 @@ struct GroupSteps {
     if (own.awaited != nullptr && threadIdx.x == 0) {
       AwaitCount(own.awaited, own.awaited_count);
     }
+    AwaitHeld(consumers);
   }
 
   // Says that this block's results are there, if any other waits for them.
-  __device__ __forceinline__ void AfterEpilogue(int threads) const {
+  __device__ __forceinline__ void AfterEpilogue() const {
     if (own.done == nullptr) return;
-    NamedBarrier(kConsumersBarrier, threads);
+    NamedBarrier(kConsumersBarrier, consumers);
     if (threadIdx.x == 0) ReleaseCount(own.done);
   }
 };
@@ -257,7 +290,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
       thread >= consumers + kGroupWarps * 32) {
     return;
   }
-  const GroupSteps steps{group.norm, own, shared + smem.total};
+  auto& scratch = *reinterpret_cast<GroupScratch*>(shared + smem.total);
+  const GroupSteps steps{group.norm, own, scratch, consumers};
   const bool multiplies = thread < consumers;
   if (multiplies) {
     if constexpr (kUneven) GrowRegisters<112>();
@@ -267,12 +301,17 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
     if constexpr (kUneven) ShrinkRegisters<24>();
     Produce<kMTiles>(args, smem, work, ring, shared, WaitFor(group),
                      OneSource(args, work));
-    if (kUneven || !RehearsesEpilogue(thread - consumers)) return;
+    if (!IsFree(thread - consumers)) return;
+    Hold(own, scratch.ends[0]);
+    TellHeld(consumers);
+    if (kUneven) return;
   }
+  const HeldEnd& end = scratch.ends[0];
   DecodeEpilogue<kMTiles * 8, StoreThroughOps>(
-      args, work, smem, shared, {consumers, !multiplies}, {own, !multiplies})
+      end.result, work, smem, shared, ring.Received(), {consumers, !multiplies},
+      {end.ops, !multiplies})
       .Run();
-  if (multiplies) steps.AfterEpilogue(consumers);
+  if (multiplies) steps.AfterEpilogue();
 #endif
 }
 

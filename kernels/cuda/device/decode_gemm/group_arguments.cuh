@@ -18,10 +18,6 @@ namespace qgemm::cuda {
 // for a norm that is launched by itself, since its sums depend on it.
 inline constexpr int kGroupNormThreads = 512;
 
-// Shared memory of a block beside the GEMM's: the norm's sums.
-inline constexpr int kGroupScratchBytes =
-    static_cast<int>(sizeof(NormScratch<kGroupNormThreads>));
-
 // Columns of a norm that is rehearsed, at most.
 inline constexpr int kMaxRehearsedWidth = 16384;
 
@@ -45,12 +41,16 @@ struct EpilogueOp {
   EpilogueMatrix result;  // null: nobody else reads it
 };
 
+struct EpilogueOps {
+  FloatType c_type;
+  int count;
+  EpilogueOp ops[kMaxEpilogueOps];
+};
+
 struct GroupedGemm {
   GemmArguments gemm;  // c is null if nobody else reads the product
-  FloatType c_type;
+  EpilogueOps ops;
   int first_block;
-  int op_count;
-  EpilogueOp ops[kMaxEpilogueOps];
   unsigned* done;           // counts its blocks, or null
   const unsigned* awaited;  // that of a GEMM before it, or null
   unsigned awaited_count;
@@ -60,6 +60,23 @@ struct GroupedGemm {
   int parts;
   int pair;
 };
+
+// The end of a GEMM of a group, held in shared memory while the block
+// multiplies: constants have then to be fetched anew, one after the other.
+struct HeldEnd {
+  ResultArguments result;
+  EpilogueOps ops;
+};
+
+// Shared memory of a block beside the GEMM's.
+struct GroupScratch {
+  NormScratch<kGroupNormThreads> norm;
+  HeldEnd ends[2];  // of the block's GEMM and of its pair
+};
+inline constexpr int kGroupScratchBytes =
+    static_cast<int>(sizeof(GroupScratch));
+static_assert(kMaxBlockBytes + kGroupScratchBytes <= 227 << 10,
+              "a block of a Hopper SM has no more");
 
 // A norm that makes the activations.
 struct GroupNorm {

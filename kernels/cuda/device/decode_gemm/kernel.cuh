@@ -52,8 +52,8 @@ __device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
       BarrierInit(ring.Empty(slot), n_groups * kGroupWarps * kReleasingLanes);
     }
     if (thread == 0 && args.split_k > 1) {
-      BarrierInit(ring.Full(args.slots), 1);
-      BarrierArriveExpect(ring.Full(args.slots), ReceivedBytesOf(args, work));
+      BarrierInit(ring.Received(), 1);
+      BarrierArriveExpect(ring.Received(), ReceivedBytesOf(args, work));
     }
     BarrierInitFence();
   }
@@ -172,8 +172,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
     if constexpr (kUneven) GrowRegisters<112>();
     Multiply<kCodes, kScale, kZeros, T, kMTiles>(args, smem, work, ring, shared,
                                                  NoMoreSteps());
-    DecodeEpilogue<kMTiles * 8, StoreResults>(args, work, smem, shared,
-                                              {consumers, false}, {})
+    DecodeEpilogue<kMTiles * 8, StoreResults>(
+        args, work, smem, shared, ring.Received(), {consumers, false}, {})
         .Run();
   }
 }

@@ -102,62 +102,74 @@ class PartsConsumer {
 template <int kTileM>
 class PartsEpilogue {
  public:
-  __device__ __forceinline__ PartsEpilogue(const GroupedGemm& own,
-                                           const GroupedGemm* pair,
-                                           const BlockWork& work,
+  // `ends` are those of the block's GEMM, which has `parts`, and of its pair,
+  // if `has_pair`.
+  __device__ __forceinline__ PartsEpilogue(const HeldEnd* ends, int parts,
+                                           bool has_pair, const BlockWork& work,
                                            const float* sums,
                                            const EpilogueThreads& threads)
-      : own_(own), pair_(pair), work_(work), sums_(sums), threads_(threads) {}
+      : args_(ends[0].result),
+        ends_(ends),
+        parts_(parts),
+        has_pair_(has_pair),
+        work_(work),
+        sums_(sums),
+        threads_(threads) {}
 
   __device__ __forceinline__ void Run() const {
-    const unsigned fours = own_.gemm.n_tiles * 4;
-    threads_.ForEach(work_.rows * fours, [&](unsigned i) {
-      Finish(static_cast<int>(i / fours), static_cast<int>(i % fours) * 4);
+    const unsigned steps = args_.n_tiles * (16 / kColumns);
+    threads_.ForEach(work_.rows * steps, [&](unsigned i) {
+      Finish(static_cast<int>(i / steps),
+             static_cast<int>(i % steps) * kColumns);
     });
   }
 
  private:
-  __device__ __forceinline__ float4 SumOfPart(int part, int m, int row) const {
-    const int stride = SumStride(own_.gemm.n_tiles);
-    const int k_warps = own_.gemm.k_warps;
-    return SumOfWarps(
+  static constexpr int kColumns = kFinishedColumns<kTileM>;
+
+  __device__ __forceinline__ Columns<kColumns> SumOfPart(int part, int m,
+                                                         int row) const {
+    const int stride = SumStride(args_.n_tiles);
+    const int k_warps = args_.k_warps;
+    return SumOfWarps<kColumns>(
         sums_ + part * k_warps * kTileM * stride + m * stride + row, k_warps,
         kTileM * stride);
   }
 
   // Sums of the `place`-th of two GEMMs, or of one, whose parts are added as
   // the blocks of a cluster do it.
-  __device__ __forceinline__ float4 SumOf(int place, int m, int row) const {
-    if (threads_.rehearses) return {0, 0, 0, 0};
-    if (pair_ != nullptr) return SumOfPart(place, m, row);
-    if (own_.parts == 1) return SumOfPart(0, m, row);
-    float4 sum = {0, 0, 0, 0};
-    for (int part = 0; part < own_.parts; ++part) {
+  __device__ __forceinline__ Columns<kColumns> SumOf(int place, int m,
+                                                     int row) const {
+    if (threads_.rehearses) return {};
+    if (has_pair_) return SumOfPart(place, m, row);
+    if (parts_ == 1) return SumOfPart(0, m, row);
+    Columns<kColumns> sum = {};
+    for (int part = 0; part < parts_; ++part) {
       sum = sum + SumOfPart(part, m, row);
     }
     return sum;
   }
 
   __device__ __forceinline__ void Finish(int m, int row) const {
-    const int64_t n = work_.n_block * own_.gemm.n_tiles * 16 + row;
-    if (n >= own_.gemm.n) return;
-    float before[4] = {};  // what the first of two ends with
-                           // A loop, so that both go through the same code.
+    const int64_t n = work_.n_block * args_.n_tiles * 16 + row;
+    if (n >= args_.n) return;
+    Columns<kColumns> before = {};  // what the first of two ends with
+    // A loop, so that both go through the same code.
 #pragma unroll 1
-    for (int place = 0; place < (pair_ == nullptr ? 1 : 2); ++place) {
-      const GroupedGemm& gemm = place == 0 ? own_ : *pair_;
-      float4 sum = SumOf(place, m, row);
-      ScaleSums(gemm.gemm, n, sum);
-      float x[4] = {sum.x, sum.y, sum.z, sum.w};
-      StoreThroughOps{gemm, threads_.rehearses}.Apply(gemm.gemm, m, n, before,
-                                                      x);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) before[i] = x[i];
+    for (int place = 0; place < (has_pair_ ? 2 : 1); ++place) {
+      const HeldEnd& end = ends_[place];
+      Columns<kColumns> x = SumOf(place, m, row);
+      ScaleSums(end.result, n, x);
+      StoreThroughOps{end.ops, threads_.rehearses}.Apply(end.result, m, n,
+                                                         before, x);
+      before = x;
     }
   }
 
-  const GroupedGemm& own_;
-  const GroupedGemm* const pair_;
+  const ResultArguments& args_;
+  const HeldEnd* const ends_;
+  const int parts_;
+  const bool has_pair_;
   const BlockWork& work_;
   const float* const sums_;
   const EpilogueThreads threads_;
@@ -219,19 +231,24 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   LaunchDependents();
   if (thread >= block.consumers + kGroupWarps * 32) return;
   const PairSource source(own, pair, work.n_block);
-  const GroupSteps steps{group.norm, own, shared + smem.total};
+  auto& scratch = *reinterpret_cast<GroupScratch*>(shared + smem.total);
+  const GroupSteps steps{group.norm, own, scratch, block.consumers};
   const bool multiplies = thread < block.consumers;
   if (multiplies) {
     MultiplyParts<kCodes, kScale, T, kMTiles>(args, smem, ring, shared, parts,
                                               source.stages() / parts, steps);
   } else {
     Produce<kMTiles>(args, smem, work, ring, shared, WaitFor(group), source);
-    if (!RehearsesEpilogue(thread - block.consumers)) return;
+    if (!IsFree(thread - block.consumers)) return;
+    Hold(own, scratch.ends[0]);
+    if (pair != nullptr) Hold(*pair, scratch.ends[1]);
+    TellHeld(block.consumers);
   }
-  PartsEpilogue<kTileM>(own, pair, work, reinterpret_cast<float*>(shared),
+  PartsEpilogue<kTileM>(scratch.ends, parts, pair != nullptr, work,
+                        reinterpret_cast<float*>(shared),
                         {block.consumers, !multiplies})
       .Run();
-  if (multiplies) steps.AfterEpilogue(block.consumers);
+  if (multiplies) steps.AfterEpilogue();
 #endif
 }
 

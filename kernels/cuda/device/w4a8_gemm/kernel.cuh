@@ -90,9 +90,8 @@ __device__ __forceinline__ void SetUpBarriers(const GemmArguments& args,
     BarrierInit(ring.Empty(slot), block.n_warps * kReleasingLanes);
   }
   if (lane == 0 && args.split_k > 1) {
-    BarrierInit(ring.Full(args.slots), 1);
-    BarrierArriveExpect(ring.Full(args.slots),
-                        ReceivedBytesOf(args, block.work));
+    BarrierInit(ring.Received(), 1);
+    BarrierArriveExpect(ring.Received(), ReceivedBytesOf(args, block.work));
   }
   BarrierInitFence();
   __syncwarp();
@@ -201,8 +200,9 @@ __global__ void __launch_bounds__(W4A8MaxThreads(kRowTiles), 1)
     return;
   }
   Multiply<kMTiles, kRowTiles, kQuantizes>(args, block);
-  DecodeEpilogue<kMTiles * 8, StoreResults>(
-      gemm, block.work, block.smem, shared, {block.consumers, false}, {})
+  DecodeEpilogue<kMTiles * 8, StoreResults>(gemm, block.work, block.smem,
+                                            shared, block.ring.Received(),
+                                            {block.consumers, false}, {})
       .Run();
 }
 
