@@ -52,8 +52,8 @@ absl::StatusOr<PackedLayout> LayoutOf(const WeightsShape& shape);
 
 // A codebook as microkernels read it, 32 entries.
 struct CpuTables {
-  // Divided by a power of two so that no entry exceeds 1, and repeated; to 16
-  // significant bits.
+  // Whole numbers as they are; else divided by a power of two so that no entry
+  // exceeds 1, and rounded to 16 significant bits. Repeated.
   std::array<float, 32> entries{};
   // The same, each rounded to bf16.
   std::array<float, 32> rounded{};

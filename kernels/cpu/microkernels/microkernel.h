@@ -10,8 +10,10 @@
 // Inside a block two halves are summed apart, in rising order, and added: codes
 // of the low and of the high halves of words (code_packing.h), even and odd k
 // of dense weights. On AVX2 codes of 4 and 5 bits have four sums a block, as a
-// half's pairs 0, 1, 4, 5, 8 and so on are summed apart from the others. Blocks
-// are added in rising order in chains of kChunkBlocks, and chains in rising
+// half's pairs 0, 1, 4, 5, 8 and so on are summed apart from the others; where
+// 4 bits stand for whole numbers that rise by one, pairs 4 * i + j of both
+// halves in turn are summed apart for each j, then added two by two. Blocks are
+// added in rising order in chains of kChunkBlocks, and chains in rising
 // order. The order depends on nothing else, so a row's bits depend neither on
 // mr nor on the row's place.
 //

@@ -46,6 +46,18 @@ QGEMM_INLINE Codebook256 LoadCodebook(const float* table) {
            _mm256_loadu_ps(table + 16), _mm256_loadu_ps(table + 24)}};
 }
 
+// True if codes of 4 bits stand for whole numbers that rise by one, and so do
+// the zeros: such codes have a summation order of their own.
+QGEMM_INLINE bool HasWholeEntries(const TileArgs& args) {
+  const float first = args.table[0];
+  bool whole = args.zero_unit == 1 && first >= -16 && first <= 0 &&
+               first == static_cast<float>(static_cast<int>(first));
+  for (int i = 1; i < 16; ++i) {
+    whole &= args.table[i] == first + static_cast<float>(i);
+  }
+  return whole;
+}
+
 // The zeros of eight rows, in the table's unit.
 QGEMM_INLINE __m256 LoadZeros(const TileArgs& args, int64_t group, int half) {
   const uint8_t* zeros = args.zeros + group * kTileRows + half * kHalfRows;
