@@ -101,8 +101,9 @@ class CpuWeights final : public ResidentWeights {
   // [k], or empty.
   absl::Span<const int32_t> permutation() const;
 
-  // The weight side of a microkernel's arguments for a tile.
-  TileArgs ArgsOfTile(int64_t tile, int family) const;
+  // The weight side of a microkernel's arguments for a tile, with entries
+  // rounded to bf16 or to 16 bits (kFloat32).
+  TileArgs ArgsOfTile(int64_t tile, FloatType entry_type) const;
 
  private:
   const CpuWeightsParts parts_;

@@ -47,6 +47,14 @@ ByteTables<kBits> LoadByteTables(const float* table) {
   return tables;
 }
 
+// True if the lowest byte of LoadByteTables is zero in all entries, as it is
+// in tables for bf16 activations.
+bool HasTwoBytes(const float* table) {
+  uint32_t used = 0;
+  for (int i = 0; i < 32; ++i) used |= EntryBits(table, i);
+  return (used & 0xff00) == 0;
+}
+
 // Byte b of the entries that 32 codes pick.
 template <int kBits>
 QGEMM_INLINE __m256i LookUp(__m256i codes, const ByteTables<kBits>& tables,
@@ -81,17 +89,18 @@ QGEMM_INLINE __m256i LoadCodes(const uint8_t* codes, int p) {
 // Rows i and i + 4 of a half tile, four columns of each.
 using RowColumns = __m256[4];
 
-template <int kBits>
+template <int kBits, bool kTwoBytes>
 QGEMM_INLINE void Decode(__m256i codes, const ByteTables<kBits>& tables,
                          RowColumns& weights) {
   const __m256i zero = _mm256_setzero_si256();
   const __m256i top = LookUp<kBits>(codes, tables, 2);
   const __m256i next = LookUp<kBits>(codes, tables, 1);
-  const __m256i last = LookUp<kBits>(codes, tables, 0);
+  const __m256i last = kTwoBytes ? zero : LookUp<kBits>(codes, tables, 0);
   const __m256i upper[2] = {_mm256_unpacklo_epi8(next, top),
                             _mm256_unpackhi_epi8(next, top)};
-  const __m256i lower[2] = {_mm256_unpacklo_epi8(zero, last),
-                            _mm256_unpackhi_epi8(zero, last)};
+  const __m256i lower[2] = {
+      kTwoBytes ? zero : _mm256_unpacklo_epi8(zero, last),
+      kTwoBytes ? zero : _mm256_unpackhi_epi8(zero, last)};
 #pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
     weights[2 * i] =
@@ -109,15 +118,9 @@ QGEMM_INLINE void SpreadZeros(__m256 zeros, RowColumns& spread) {
   spread[3] = _mm256_permute_ps(zeros, 0xff);
 }
 
-// _mm256_hadd_ps, which takes two cycles of a Zen 5 where these take one.
-QGEMM_INLINE __m256 AddNeighbours(__m256 a, __m256 b) {
-  return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88),
-                       _mm256_shuffle_ps(a, b, 0xdd));
-}
-
 // The sums of one half block and kMr rows. `a` holds the low halves of its
 // pairs, then the high ones; the next row's are `a_stride` elements behind.
-template <int kBits, int kMr, bool kZeros>
+template <int kBits, int kMr, bool kZeros, bool kTwoBytes>
 QGEMM_INLINE void MultiplyHalfBlock(const uint8_t* codes,
                                     const ByteTables<kBits>& tables,
                                     const float* a, int64_t a_stride,
@@ -134,7 +137,8 @@ QGEMM_INLINE void MultiplyHalfBlock(const uint8_t* codes,
   for (int step = 0; step < 8; ++step) {
     const int p = step / 2 * 4;
     RowColumns weights;
-    Decode<kBits>(LoadCodes<kBits>(codes, p + step % 2), tables, weights);
+    Decode<kBits, kTwoBytes>(LoadCodes<kBits>(codes, p + step % 2), tables,
+                             weights);
     if constexpr (kZeros) {
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) {
@@ -158,13 +162,13 @@ QGEMM_INLINE void MultiplyHalfBlock(const uint8_t* codes,
   }
 #pragma GCC unroll 2
   for (int r = 0; r < kMr; ++r) {
-    sums[r] = AddNeighbours(AddNeighbours(columns[r][0], columns[r][1]),
-                            AddNeighbours(columns[r][2], columns[r][3]));
+    sums[r] = _mm256_hadd_ps(_mm256_hadd_ps(columns[r][0], columns[r][1]),
+                             _mm256_hadd_ps(columns[r][2], columns[r][3]));
   }
 }
 
 // Adds blocks begin .. end - 1 to the sums.
-template <int kBits, int kMr, bool kZeros>
+template <int kBits, int kMr, bool kZeros, bool kTwoBytes>
 QGEMM_INLINE void AddChain(const TileArgs& args,
                            const ByteTables<kBits>& tables, int64_t begin,
                            int64_t end) {
@@ -181,7 +185,7 @@ QGEMM_INLINE void AddChain(const TileArgs& args,
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       __m256 sums[kMr];
-      MultiplyHalfBlock<kBits, kMr, kZeros>(
+      MultiplyHalfBlock<kBits, kMr, kZeros, kTwoBytes>(
           codes + 32 * half, tables, args.packed + block * kBlockElements,
           a_stride, kZeros ? LoadZeros(args, group, half) : _mm256_setzero_ps(),
           sums);
@@ -200,13 +204,13 @@ QGEMM_INLINE void AddChain(const TileArgs& args,
   }
 }
 
-template <int kBits, int kMr, bool kZeros>
+template <int kBits, int kMr, bool kZeros, bool kTwoBytes>
 void RunChains(const TileArgs& args) {
   const auto tables = LoadByteTables<kBits>(args.table);
   for (int i = 0; i < kMr * kTileRows; ++i) args.sums[i] = 0;
   for (int64_t begin = 0; begin < args.blocks; begin += kChunkBlocks) {
     const int64_t left = args.blocks - begin;
-    AddChain<kBits, kMr, kZeros>(
+    AddChain<kBits, kMr, kZeros, kTwoBytes>(
         args, tables, begin,
         begin + (left < kChunkBlocks ? left : kChunkBlocks));
   }
@@ -217,7 +221,10 @@ void Run(const TileArgs* args) {
   if (kBits == 4 && HasWholeEntries(*args)) {
     return RunWhole<kMr, kZeros>(*args);
   }
-  RunChains<kBits, kMr, kZeros>(*args);
+  if (HasTwoBytes(args->table)) {
+    return RunChains<kBits, kMr, kZeros, true>(*args);
+  }
+  RunChains<kBits, kMr, kZeros, false>(*args);
 }
 
 // Rows are packed one by one.
