@@ -57,7 +57,8 @@ enum TileScale {
 
 struct TileArgs {
   // Weights of the tile. Codes: `bits` vectors of 16 little-endian words a
-  // block, one word a row (code_packing.h). Dense: [k][16] 16-bit elements.
+  // block, one word a row (code_packing.h); three bytes behind the last block
+  // are readable too. Dense: [k][16] 16-bit elements.
   const uint8_t* codes;
   const uint8_t* scales;  // [groups][16] of scale_type
   const uint8_t* zeros;   // [groups][16] bytes, or null

@@ -21,6 +21,7 @@ QGEMM_INLINE void AddSides(const TileArgs& args, const Codebook256& codebook,
                            const float* const (&rows)[kMr], int64_t block,
                            int first, __m256 (&chain)[2][kMr]) {
   constexpr int kParts = kBlocks * kSides;
+  constexpr bool kRead = kMr == 1;  // two rows gain nothing
   const uint8_t* codes = args.codes + block * (64 * kBits) + first * 32;
   __m256 zeros[kParts];
   __m256 sums[kParts][2][kMr];
@@ -52,7 +53,7 @@ QGEMM_INLINE void AddSides(const TileArgs& args, const Codebook256& codebook,
           sum = _mm256_fmadd_ps(weight, a, sum);
         }
       };
-      VisitPair<kBits>(
+      VisitPair<kBits, kRead>(
           codes + part / kSides * (64 * kBits) + part % kSides * 32, pair, add);
     }
   }

@@ -99,7 +99,8 @@ class Tile {
     args.scale_type = static_cast<int>(scale_type_);
     args.group_shift = group_shift_;
     args.blocks = blocks_;
-    args.block_bytes = packed_.size() / blocks_;
+    args.block_bytes =
+        dense() ? kBlockElements * kTileRows * 2 : BlockBytes(kernel_.bits);
     args.tiles = kernel.tiles;  // this one as its own neighbour
     args.a = a_.data() + first_row * k;
     args.a_stride = k;
@@ -138,6 +139,9 @@ class Tile {
   }
 
  private:
+  // Bytes behind the last block of codes.
+  static constexpr int kReadable = 3;
+
   bool dense() const { return kernel_.bits == 0; }
 
   // Code i stands for i units where differences from zeros are looked up.
@@ -291,7 +295,7 @@ class Tile {
       }
       return;
     }
-    packed_.resize(blocks_ * BlockBytes(kernel_.bits));
+    packed_.resize(blocks_ * BlockBytes(kernel_.bits) + kReadable);
     for (int64_t block = 0; block < blocks_; ++block) {
       for (int lane = 0; lane < kTileRows; ++lane) {
         PackBlockRow(kernel_.bits, &codes_[lane * k + block * kBlockElements],
