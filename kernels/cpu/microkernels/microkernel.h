@@ -44,7 +44,7 @@ constexpr int kMaxMr = 256;
 // Tiles that the widest microkernel takes at once.
 constexpr int kMaxTiles = 8;
 // Distance from a microkernel's reads to its prefetches of weights, in bytes.
-constexpr int kPrefetchBytes = 4096;
+constexpr int kPrefetchBytes = 6144;
 
 // Storage of a group's scale. An E4M4 scale is read as the half with its
 // bits in place, which is a sixteenth of it; the caller multiplies.
