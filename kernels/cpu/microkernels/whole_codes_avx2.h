@@ -70,7 +70,7 @@ QGEMM_INLINE void SumPlaces(const uint8_t* codes, const float* a,
   for (int step = 0; step < 8; ++step) {
     const int half = step % 2;
     const float* from = a + 16 * half + step / 2 * kPlaces + kFirst;
-    // Or offsets would be kept in registers, and sums in memory.
+    // Or the compiler would keep offsets in registers, and sums in memory.
     const __m256(*offset)[kPlaces] = offsets;
     asm("" : "+r"(offset));
     __m256 places[2];
@@ -100,7 +100,7 @@ QGEMM_INLINE void SumPlaces(const uint8_t* codes, const float* a,
   }
 }
 
-// The sums of neighbouring places, of which one's are `power` times too large.
+// The sums of two places, of which the higher's are `power` times too large.
 template <int kMr>
 QGEMM_INLINE void AddPlaces(const SideSums<kMr>& low, const SideSums<kMr>& high,
                             float power, SideSums<kMr>& sums) {
