@@ -105,7 +105,8 @@ absl::Status BatchRunner::RunBlock(const RowBlock& block,
 void BatchRunner::MultiplyTiles(const RowBlock& block, const RowStrip& strip,
                                 int64_t first, int64_t count) const {
   alignas(64) float sums[kMaxTiles * kMaxMr * kTileRows];
-  TileArgs args = block.weights.ArgsOfTile(first, strip.kernel->family);
+  TileArgs args =
+      block.weights.ArgsOfTile(first, EntryTypeOf(block.source.signature));
   prepared_.SetArgs(strip, args);
   args.tiles = static_cast<int>(count);
   args.sums = sums;
@@ -122,7 +123,8 @@ void BatchRunner::ReplaceRowsWithoutParts(const RowBlock& block,
                                           float* sums) const {
   for (int64_t r = 0; r < strip.rows; ++r) {
     if (!prepared_.lacks_parts(strip.first + r)) continue;
-    TileArgs args = block.weights.ArgsOfTile(tile, strip.single->family);
+    TileArgs args =
+        block.weights.ArgsOfTile(tile, EntryTypeOf(block.source.signature));
     prepared_.SetArgsOfRow(strip.first + r, args);
     args.sums = sums + r * kTileRows;
     strip.single->run(&args);

@@ -143,7 +143,7 @@ absl::Span<const int32_t> CpuWeights::permutation() const {
       k());
 }
 
-TileArgs CpuWeights::ArgsOfTile(int64_t tile, int family) const {
+TileArgs CpuWeights::ArgsOfTile(int64_t tile, FloatType entry_type) const {
   const PackedLayout& layout = parts_.layout;
   const uint8_t* base = parts_.memory.data();
   TileArgs args{};
@@ -151,8 +151,8 @@ TileArgs CpuWeights::ArgsOfTile(int64_t tile, int family) const {
   args.scales = base + layout.scales_offset + tile * layout.tile_scale_bytes;
   args.zeros = base + layout.zeros_offset + tile * layout.tile_zero_bytes;
   const CpuTables& tables = parts_.tables;
-  args.table = family == kFamilyQuantABFloat16 ? tables.rounded.data()
-                                               : tables.entries.data();
+  args.table = entry_type == FloatType::kBFloat16 ? tables.rounded.data()
+                                                  : tables.entries.data();
   args.table_high = tables.high.data();
   args.table_low = tables.has_low ? tables.low.data() : nullptr;
   args.zero_unit = parts_.zero_unit;

@@ -52,8 +52,8 @@ absl::StatusOr<PackedLayout> LayoutOf(const WeightsShape& shape);
 
 // A codebook as microkernels read it, 32 entries.
 struct CpuTables {
-  // Divided by a power of two so that no entry exceeds 1, and repeated; to 16
-  // significant bits.
+  // Whole numbers as they are; else divided by a power of two so that no entry
+  // exceeds 1, and rounded to 16 significant bits. Repeated.
   std::array<float, 32> entries{};
   // The same, each rounded to bf16.
   std::array<float, 32> rounded{};
@@ -101,8 +101,9 @@ class CpuWeights final : public ResidentWeights {
   // [k], or empty.
   absl::Span<const int32_t> permutation() const;
 
-  // The weight side of a microkernel's arguments for a tile.
-  TileArgs ArgsOfTile(int64_t tile, int family) const;
+  // The weight side of a microkernel's arguments for a tile, with entries
+  // rounded to bf16 or to 16 bits (kFloat32).
+  TileArgs ArgsOfTile(int64_t tile, FloatType entry_type) const;
 
  private:
   const CpuWeightsParts parts_;

@@ -29,10 +29,14 @@ bool IsIdentity(const WeightsHeader& header) {
   return true;
 }
 
-// e such that all magnitudes are at most 2^e; 0 for a codebook of zeros.
-int ExponentOf(const std::vector<float>& codebook) {
+// e such that all magnitudes are at most 2^e; 0 for a codebook of zeros, and
+// for whole numbers, which stay whole.
+int ExponentOf(const WeightsHeader& header) {
   float largest = 0;
-  for (float value : codebook) largest = std::max(largest, std::fabs(value));
+  if (header.integer_codes) return 0;
+  for (float value : header.codebook) {
+    largest = std::max(largest, std::fabs(value));
+  }
   int exponent = 0;
   std::frexp(largest, &exponent);
   return exponent;
@@ -107,7 +111,7 @@ absl::Status CpuWeightsBuilder::Begin(const WeightsHeader& header) {
 void CpuWeightsBuilder::SetCodebook(const WeightsHeader& header) {
   CHECK_EQ(static_cast<int>(header.codebook.size()), 1 << header.bits);
   parts_.small_differences = IsIdentity(header);
-  const int exponent = ExponentOf(header.codebook);
+  const int exponent = ExponentOf(header);
   parts_.tables = TablesOf(header, exponent);
   parts_.zero_unit = std::ldexp(1.0f, -exponent);
   // Microkernels read an E4M4 scale as a sixteenth of it.

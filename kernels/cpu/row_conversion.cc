@@ -17,7 +17,8 @@ namespace qgemm::cpu {
 namespace {
 
 // Rows with a finite magnitude of at least this are divided by kRowUnit. Then
-// no sum of 2^20 products with |weight| <= 1 passes 2^84 before its scale.
+// no sum of 2^20 products with weights below 2^5, as whole numbers are, passes
+// 2^89 before its scale, nor 2^101 where a microkernel sums 4096 times them.
 constexpr float kLargeRow = 0x1p64f;
 constexpr double kRowUnit = 0x1p64;
 // Rows with all magnitudes below this are multiplied by kRowUnit. Then the tile

@@ -64,6 +64,12 @@ absl::Status CheckSignature(const WeightsShape& shape,
   return CheckRounding(signature);
 }
 
+FloatType EntryTypeOf(const MatmulSignature& signature) {
+  const bool rounded = signature.mode == ComputeMode::kA16 &&
+                       HalfTypeOf(signature) == FloatType::kBFloat16;
+  return rounded ? FloatType::kBFloat16 : FloatType::kFloat32;
+}
+
 FamilyKeys KeysOf(const CpuWeights& weights, const MatmulSignature& signature) {
   const WeightsShape& shape = weights.shape();
   const MicrokernelKey base = BaseKeyOf(shape, signature.mode);

@@ -29,6 +29,10 @@ struct FamilyKeys {
 };
 FamilyKeys KeysOf(const CpuWeights& weights, const MatmulSignature& signature);
 
+// Type that codebook entries are rounded to: bf16 where activations are (mode
+// A16), else kFloat32, which stands for 16 significant bits.
+FloatType EntryTypeOf(const MatmulSignature& signature);
+
 }  // namespace qgemm::cpu
 
 #endif  // QGEMM_KERNELS_CPU_SUPPORT_H_

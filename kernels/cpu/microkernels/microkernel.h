@@ -10,8 +10,10 @@
 // Inside a block two halves are summed apart, in rising order, and added: codes
 // of the low and of the high halves of words (code_packing.h), even and odd k
 // of dense weights. On AVX2 codes of 4 and 5 bits have four sums a block, as a
-// half's pairs 0, 1, 4, 5, 8 and so on are summed apart from the others. Blocks
-// are added in rising order in chains of kChunkBlocks, and chains in rising
+// half's pairs 0, 1, 4, 5, 8 and so on are summed apart from the others; where
+// 4 bits stand for whole numbers that rise by one, pairs 4 * i + j of both
+// halves in turn are summed apart for each j, then added two by two. Blocks are
+// added in rising order in chains of kChunkBlocks, and chains in rising
 // order. The order depends on nothing else, so a row's bits depend neither on
 // mr nor on the row's place.
 //
@@ -42,7 +44,7 @@ constexpr int kMaxMr = 256;
 // Tiles that the widest microkernel takes at once.
 constexpr int kMaxTiles = 8;
 // Distance from a microkernel's reads to its prefetches of weights, in bytes.
-constexpr int kPrefetchBytes = 4096;
+constexpr int kPrefetchBytes = 6144;
 
 // Storage of a group's scale. An E4M4 scale is read as the half with its
 // bits in place, which is a sixteenth of it; the caller multiplies.
@@ -55,7 +57,8 @@ enum TileScale {
 
 struct TileArgs {
   // Weights of the tile. Codes: `bits` vectors of 16 little-endian words a
-  // block, one word a row (code_packing.h). Dense: [k][16] 16-bit elements.
+  // block, one word a row (code_packing.h); three bytes behind the last block
+  // are readable too. Dense: [k][16] 16-bit elements.
   const uint8_t* codes;
   const uint8_t* scales;  // [groups][16] of scale_type
   const uint8_t* zeros;   // [groups][16] bytes, or null

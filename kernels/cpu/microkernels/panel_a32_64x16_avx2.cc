@@ -125,6 +125,55 @@ QGEMM_INLINE void SumQuarters(const float (&weights)[kPairs][kTileRows],
   }
 }
 
+// The sums of both halves, place by place in their half words: whole codes of 4
+// bits.
+template <int kMr>
+QGEMM_INLINE void SumPlaces(const float (&weights)[2][kPairs][kTileRows],
+                            const float* a, GroupSums<kMr>& sums) {
+  constexpr int kPlaces = 4;
+  GroupSums<kMr> places[kPlaces];
+#pragma GCC unroll 4
+  for (int place = 0; place < kPlaces; ++place) {
+    SetZero<kMr>(places[place]);
+#pragma GCC unroll 8
+    for (int i = 0; i < kPairs / 2; ++i) {
+      const int pair = i / 2 * kPlaces + place;
+      AddPair<kMr>(weights[i % 2][pair], a + (i % 2 * kPairs + pair) * kGroup,
+                   places[place]);
+    }
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < 2 * kMr; ++i) {
+    sums[i / 2][i % 2] = _mm256_add_ps(
+        _mm256_add_ps(places[0][i / 2][i % 2], places[1][i / 2][i % 2]),
+        _mm256_add_ps(places[2][i / 2][i % 2], places[3][i / 2][i % 2]));
+  }
+}
+
+// Sums of a block that are made apart (microkernel.h).
+enum BlockOrder { kByHalves, kByQuarters, kByPlaces };
+
+template <int kMr, BlockOrder kOrder>
+QGEMM_INLINE void SumBlock(const float (&weights)[2][kPairs][kTileRows],
+                           const float* a, GroupSums<kMr>& sums) {
+  if constexpr (kOrder == kByPlaces) return SumPlaces<kMr>(weights, a, sums);
+  GroupSums<kMr> halves[2];
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; ++half) {
+    const float* from = a + half * kPairs * kGroup;
+    if constexpr (kOrder == kByQuarters) {
+      SumQuarters<kMr>(weights[half], from, halves[half]);
+    } else {
+      SumHalf<kMr>(weights[half], from, halves[half]);
+    }
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < 2 * kMr; ++i) {
+    sums[i / 2][i % 2] =
+        _mm256_add_ps(halves[0][i / 2][i % 2], halves[1][i / 2][i % 2]);
+  }
+}
+
 // Weights of the next panel, asked for while this one is multiplied: some cache
 // lines a block, as more at once would hold up its loads.
 struct Ahead {
@@ -149,32 +198,22 @@ struct Ahead {
 
 // Adds the panel's products with kMr rows of a group to their sums. `a` is
 // that of the panel's first block.
-template <int kMr, bool kQuarters>
+template <int kMr, BlockOrder kOrder>
 void MultiplyGroup(const Panel& panel, int blocks, const float* a, Ahead& ahead,
                    float* sums) {
   alignas(32) float chains[kMr * kTileRows] = {};
   for (int block = 0; block < blocks; ++block) {
     ahead.Prefetch();
-    GroupSums<kMr> halves[2];
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      const float* from = a + half * kPairs * kGroup;
-      if constexpr (kQuarters) {
-        SumQuarters<kMr>(panel.weights[block][half], from, halves[half]);
-      } else {
-        SumHalf<kMr>(panel.weights[block][half], from, halves[half]);
-      }
-    }
+    GroupSums<kMr> block_sums;
+    SumBlock<kMr, kOrder>(panel.weights[block], a, block_sums);
     a += kBlockElements * kGroup;
 #pragma GCC unroll 12
     for (int i = 0; i < 2 * kMr; ++i) {
       float* chain = chains + i * kHalfRows;
       const __m256 scale =
           _mm256_load_ps(panel.scales[block] + i % 2 * kHalfRows);
-      const __m256 sum =
-          _mm256_add_ps(halves[0][i / 2][i % 2], halves[1][i / 2][i % 2]);
-      _mm256_store_ps(chain,
-                      _mm256_fmadd_ps(sum, scale, _mm256_load_ps(chain)));
+      _mm256_store_ps(chain, _mm256_fmadd_ps(block_sums[i / 2][i % 2], scale,
+                                             _mm256_load_ps(chain)));
     }
   }
 #pragma GCC unroll 12
@@ -186,22 +225,22 @@ void MultiplyGroup(const Panel& panel, int blocks, const float* a, Ahead& ahead,
 }
 
 // MultiplyGroup of the first `rows` rows of a group, all if it has fewer.
-template <bool kQuarters>
+template <BlockOrder kOrder>
 void MultiplyRows(const Panel& panel, int blocks, const float* a, int rows,
                   Ahead& ahead, float* sums) {
   switch (rows) {
     case 1:
-      return MultiplyGroup<1, kQuarters>(panel, blocks, a, ahead, sums);
+      return MultiplyGroup<1, kOrder>(panel, blocks, a, ahead, sums);
     case 2:
-      return MultiplyGroup<2, kQuarters>(panel, blocks, a, ahead, sums);
+      return MultiplyGroup<2, kOrder>(panel, blocks, a, ahead, sums);
     case 3:
-      return MultiplyGroup<3, kQuarters>(panel, blocks, a, ahead, sums);
+      return MultiplyGroup<3, kOrder>(panel, blocks, a, ahead, sums);
     case 4:
-      return MultiplyGroup<4, kQuarters>(panel, blocks, a, ahead, sums);
+      return MultiplyGroup<4, kOrder>(panel, blocks, a, ahead, sums);
     case 5:
-      return MultiplyGroup<5, kQuarters>(panel, blocks, a, ahead, sums);
+      return MultiplyGroup<5, kOrder>(panel, blocks, a, ahead, sums);
     default:
-      return MultiplyGroup<kGroup, kQuarters>(panel, blocks, a, ahead, sums);
+      return MultiplyGroup<kGroup, kOrder>(panel, blocks, a, ahead, sums);
   }
 }
 
@@ -211,6 +250,10 @@ using BlockDecoder = void (*)(const TileArgs& args, const Codebook256& codebook,
 
 template <int kBits, BlockDecoder kDecode>
 void Run(const TileArgs* args) {
+  const auto multiply = kBits <= 3 ? MultiplyRows<kByHalves>
+                        : kBits == 4 && HasWholeEntries(*args)
+                            ? MultiplyRows<kByPlaces>
+                            : MultiplyRows<kByQuarters>;
   Codebook256 codebook = {};
   if constexpr (kBits > 0) codebook = LoadCodebook(args->table);
   Panel panel;
@@ -226,8 +269,8 @@ void Run(const TileArgs* args) {
     for (int row = 0; row < args->rows; row += kGroup) {
       const float* a =
           args->packed + (row * args->blocks + begin * kGroup) * kBlockElements;
-      MultiplyRows<(kBits > 3)>(panel, blocks, a, args->rows - row, ahead,
-                                args->sums + row * kTileRows);
+      multiply(panel, blocks, a, args->rows - row, ahead,
+               args->sums + row * kTileRows);
     }
   }
 }

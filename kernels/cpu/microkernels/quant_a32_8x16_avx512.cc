@@ -60,7 +60,7 @@ QGEMM_INLINE void AddBlocks(const TileArgs& args, const Codebook512& codebook,
                             const float* const (&rows)[kMr], int64_t first,
                             __m512 (&chain)[kMr]) {
   BlockSums<kBits, kMr, kZeros> sums[kBlocks];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int i = 0; i < kBlocks; ++i) {
     const int64_t group = (first + i) >> args.group_shift;
     sums[i] = BlockSums<kBits, kMr, kZeros>::Start(
@@ -71,7 +71,7 @@ QGEMM_INLINE void AddBlocks(const TileArgs& args, const Codebook512& codebook,
     sums[i].Add(from, index, codebook, rows, (first + i) * kBlockElements);
   };
   VisitCodes<kBits, kBlocks>(args.codes + first * (64 * kBits), add);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int i = 0; i < kBlocks; ++i) {
     const __m512 scale = LoadScales(args, (first + i) >> args.group_shift);
 #pragma GCC unroll 8
@@ -85,9 +85,11 @@ QGEMM_INLINE void AddBlocks(const TileArgs& args, const Codebook512& codebook,
 
 template <int kBits, int kMr, bool kZeros>
 void Run(const TileArgs* args) {
-  // The sums of one row and block alone would wait for their additions. With
-  // codes of other widths decoding takes as long.
-  constexpr int kAtOnce = kMr == 1 && (kZeros || kBits == 2) ? 2 : 1;
+  // The sums of one block of few rows alone would wait for their additions.
+  // From memory one row of 4 or 5 bits is slower with more blocks, as is one of
+  // other widths with more than these.
+  constexpr int kOfOneRow = kZeros || kBits == 3 ? 2 : kBits == 2 ? 4 : 1;
+  constexpr int kAtOnce = kMr == 1 ? kOfOneRow : kMr == 2 ? 2 : 1;
   const Codebook512 codebook = LoadCodebook<kBits>(args->table);
   const float* rows[kMr];
 #pragma GCC unroll 8
@@ -106,7 +108,7 @@ void Run(const TileArgs* args) {
       AddBlocks<kBits, kMr, kZeros, kAtOnce>(*args, codebook, rows, block,
                                              chain);
     }
-    if (block < end) {
+    for (; block < end; ++block) {
       AddBlocks<kBits, kMr, kZeros, 1>(*args, codebook, rows, block, chain);
     }
     AddToSums<kMr>(chain, args->sums);

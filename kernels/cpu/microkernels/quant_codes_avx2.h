@@ -29,7 +29,9 @@ QGEMM_INLINE __m256 Decode16(__m256i index, __m256 low, __m256 high) {
 
 template <int kBits>
 QGEMM_INLINE __m256 Decode(__m256i index, const Codebook256& codebook) {
-  if constexpr (kBits <= 3) {
+  if constexpr (kBits == 2) {
+    return _mm256_permutevar_ps(codebook.part[0], index);
+  } else if constexpr (kBits == 3) {
     return _mm256_permutevar8x32_ps(codebook.part[0], index);
   } else if constexpr (kBits == 4) {
     return Decode16(index, codebook.part[0], codebook.part[1]);
@@ -44,6 +46,18 @@ QGEMM_INLINE __m256 Decode(__m256i index, const Codebook256& codebook) {
 QGEMM_INLINE Codebook256 LoadCodebook(const float* table) {
   return {{_mm256_loadu_ps(table), _mm256_loadu_ps(table + 8),
            _mm256_loadu_ps(table + 16), _mm256_loadu_ps(table + 24)}};
+}
+
+// True if codes of 4 bits stand for whole numbers that rise by one, and so do
+// the zeros: such codes have a summation order of their own.
+QGEMM_INLINE bool HasWholeEntries(const TileArgs& args) {
+  const float first = args.table[0];
+  bool whole = args.zero_unit == 1 && first >= -16 && first <= 0 &&
+               first == static_cast<float>(static_cast<int>(first));
+  for (int i = 1; i < 16; ++i) {
+    whole &= args.table[i] == first + static_cast<float>(i);
+  }
+  return whole;
 }
 
 // The zeros of eight rows, in the table's unit.
@@ -74,14 +88,19 @@ QGEMM_INLINE __m256i SpareCodes(const uint8_t* codes) {
   return spare;
 }
 
-// The codes of a pair, moved to bit `to` of their halves, among others.
-template <int kBits>
+// The codes of a pair, moved to bit `to` of their halves, among others. With
+// kRead a code of 2 or 3 bits may come alone, moved by whole bytes by where it
+// is read.
+template <int kBits, bool kRead = false>
 QGEMM_INLINE __m256i PairAt(const uint8_t* codes, int pair, int to) {
   constexpr int kPerHalf = 16 / kBits;
   const bool is_spare = pair == kPerHalf * kBits;
   const __m256i from =
       is_spare ? SpareCodes<kBits>(codes) : LoadWord(codes, pair / kPerHalf);
   const int right = (is_spare ? 0 : kBits * (pair % kPerHalf)) - to;
+  if (kRead && !is_spare && right % 8 == 0) {
+    return LoadWord(codes + right / 8, pair / kPerHalf);
+  }
   return right < 0 ? _mm256_slli_epi32(from, -right)
                    : _mm256_srli_epi32(from, right);
 }
@@ -103,11 +122,11 @@ constexpr ElementPlace PlaceOf(int pair, int half) {
 }
 
 // Calls add(place, index) for both codes of a pair of half a block: the
-// element's code is in the low bits of `index`.
-template <int kBits, typename Add>
+// element's code is in the low bits of `index`. kRead is PairAt's.
+template <int kBits, bool kRead = false, typename Add>
 QGEMM_INLINE void VisitPair(const uint8_t* codes, int pair, const Add& add) {
-  add(PlaceOf<kBits>(pair, 0), PairAt<kBits>(codes, pair, 0));
-  add(PlaceOf<kBits>(pair, 1), PairAt<kBits>(codes, pair, -16));
+  add(PlaceOf<kBits>(pair, 0), PairAt<kBits, kRead>(codes, pair, 0));
+  add(PlaceOf<kBits>(pair, 1), PairAt<kBits, kRead>(codes, pair, -16));
 }
 
 // Asks for the weights that lie ahead of a block.

@@ -81,7 +81,7 @@ QGEMM_INLINE void VisitCodes(const uint8_t* codes, const Add& add) {
   __m512i words[kBlocks][kBits];
 #pragma GCC unroll 5
   for (int w = 0; w < kBits; ++w) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int i = 0; i < kBlocks; ++i) {
       const uint8_t* word = codes + 64 * (i * kBits + w);
       words[i][w] = _mm512_loadu_si512(word);
@@ -95,7 +95,7 @@ QGEMM_INLINE void VisitCodes(const uint8_t* codes, const Add& add) {
       const int pair = w * kPerHalf + j % kPerHalf;
       const int first = kBits == 2 ? j & -2 : j;  // code of the index
       const int shift = 16 * half + kBits * (first % kPerHalf);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int i = 0; i < kBlocks; ++i) {
         add(ElementPlace{2 * kPerHalf * w + j, pair, half}, i,
             _mm512_srli_epi32(words[i][w], shift));
@@ -103,7 +103,7 @@ QGEMM_INLINE void VisitCodes(const uint8_t* codes, const Add& add) {
     }
   }
   if constexpr (kPerHalf * kBits < 16) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int i = 0; i < kBlocks; ++i) {
       const __m512i spare = SpareCodes<kBits>(words[i]);
       add(ElementPlace{30, 15, 0}, i, spare);

@@ -13,54 +13,78 @@
 namespace qgemm::cpu {
 namespace {
 
-// A block of kSides halves of the tile, the first of them `first`, into their
-// chains. Two are decoded in turn: the sums of one alone would wait for
-// their additions.
-template <int kSides, int kBits, int kMr, bool kZeros>
-QGEMM_INLINE void AddBlock(const TileArgs& args, const Codebook256& codebook,
+// kBlocks neighbouring blocks of kSides halves of the tile, the first of them
+// `first`, into their chains. They are decoded in turn, as the sums of one
+// alone would wait for their additions.
+template <int kBlocks, int kSides, int kBits, int kMr, bool kZeros>
+QGEMM_INLINE void AddSides(const TileArgs& args, const Codebook256& codebook,
                            const float* const (&rows)[kMr], int64_t block,
                            int first, __m256 (&chain)[2][kMr]) {
-  const int64_t group = block >> args.group_shift;
-  const uint8_t* codes = args.codes + block * (64 * kBits);
-  __m256 zeros[kSides];
-  __m256 sums[kSides][2][kMr];
-#pragma GCC unroll 2
-  for (int side = 0; side < kSides; ++side) {
-    if constexpr (kZeros) zeros[side] = LoadZeros(args, group, first + side);
+  constexpr int kParts = kBlocks * kSides;
+  constexpr bool kRead = kMr == 1;  // two rows gain nothing
+  const uint8_t* codes = args.codes + block * (64 * kBits) + first * 32;
+  __m256 zeros[kParts];
+  __m256 sums[kParts][2][kMr];
+#pragma GCC unroll 4
+  for (int part = 0; part < kParts; ++part) {
+    if constexpr (kZeros) {
+      zeros[part] = LoadZeros(args, (block + part / kSides) >> args.group_shift,
+                              first + part % kSides);
+    }
 #pragma GCC unroll 2
     for (int r = 0; r < kMr; ++r) {
-      sums[side][0][r] = _mm256_setzero_ps();
-      sums[side][1][r] = _mm256_setzero_ps();
+      sums[part][0][r] = _mm256_setzero_ps();
+      sums[part][1][r] = _mm256_setzero_ps();
     }
   }
 #pragma GCC unroll 16
   for (int pair = 0; pair < kBlockElements / 2; ++pair) {
-#pragma GCC unroll 2
-    for (int side = 0; side < kSides; ++side) {
+#pragma GCC unroll 4
+    for (int part = 0; part < kParts; ++part) {
+      const int64_t offset = (block + part / kSides) * kBlockElements;
       const auto add = [&](ElementPlace from, __m256i index)
           __attribute__((always_inline)) {
         __m256 weight = Decode<kBits>(index, codebook);
-        if constexpr (kZeros) weight = _mm256_sub_ps(weight, zeros[side]);
+        if constexpr (kZeros) weight = _mm256_sub_ps(weight, zeros[part]);
 #pragma GCC unroll 2
         for (int r = 0; r < kMr; ++r) {
-          const __m256 a =
-              _mm256_broadcast_ss(rows[r] + block * kBlockElements + from.k);
-          __m256& sum = sums[side][from.half][r];
+          const __m256 a = _mm256_broadcast_ss(rows[r] + offset + from.k);
+          __m256& sum = sums[part][from.half][r];
           sum = _mm256_fmadd_ps(weight, a, sum);
         }
       };
-      VisitPair<kBits>(codes + (first + side) * 32, pair, add);
+      VisitPair<kBits, kRead>(
+          codes + part / kSides * (64 * kBits) + part % kSides * 32, pair, add);
     }
   }
-#pragma GCC unroll 2
-  for (int side = 0; side < kSides; ++side) {
-    const __m256 scale = LoadScales(args, group, first + side);
+#pragma GCC unroll 4
+  for (int part = 0; part < kParts; ++part) {
+    const int side = first + part % kSides;
+    const __m256 scale =
+        LoadScales(args, (block + part / kSides) >> args.group_shift, side);
 #pragma GCC unroll 2
     for (int r = 0; r < kMr; ++r) {
-      const __m256 sum = _mm256_add_ps(sums[side][0][r], sums[side][1][r]);
-      __m256& to = chain[first + side][r];
-      to = _mm256_fmadd_ps(sum, scale, to);
+      const __m256 sum = _mm256_add_ps(sums[part][0][r], sums[part][1][r]);
+      chain[side][r] = _mm256_fmadd_ps(sum, scale, chain[side][r]);
     }
+  }
+}
+
+// kBlocks neighbouring blocks into their chains.
+template <int kBlocks, int kBits, int kMr, bool kZeros>
+QGEMM_INLINE void AddBlocks(const TileArgs& args, const Codebook256& codebook,
+                            const float* const (&rows)[kMr], int64_t block,
+                            __m256 (&chain)[2][kMr]) {
+  constexpr int kSides = kMr == 1 ? 2 : 1;
+#pragma GCC unroll 2
+  for (int i = 0; i < kBlocks; ++i) {
+    PrefetchCodes<kBits>(args.codes + (block + i) * (64 * kBits));
+  }
+// A loop, or values of a half would wait in memory for the other one.
+#pragma GCC unroll 1
+  for (int side = 0; side < 2; side += kSides) {
+    AddSides<kBlocks, kSides, kBits, kMr, kZeros>(args, codebook, rows, block,
+                                                  side, chain);
   }
 }
 
@@ -79,6 +103,7 @@ QGEMM_INLINE void AddToSums(const __m256 (&chain)[2][kMr], float* sums) {
 
 template <int kBits, int kMr, bool kZeros>
 void Run(const TileArgs* args) {
+  constexpr int kAtOnce = kMr == 1 && !kZeros ? 2 : 1;
   const Codebook256 codebook = LoadCodebook(args->table);
   const float* rows[kMr];
 #pragma GCC unroll 2
@@ -93,18 +118,13 @@ void Run(const TileArgs* args) {
       chain[0][r] = _mm256_setzero_ps();
       chain[1][r] = _mm256_setzero_ps();
     }
-    for (int64_t block = begin; block < end; ++block) {
-      PrefetchCodes<kBits>(args->codes + block * (64 * kBits));
-      if constexpr (kMr == 1) {
-        AddBlock<2, kBits, kMr, kZeros>(*args, codebook, rows, block, 0, chain);
-      } else {
-// A loop, or values of a half would wait in memory for the other one.
-#pragma GCC unroll 1
-        for (int half = 0; half < 2; ++half) {
-          AddBlock<1, kBits, kMr, kZeros>(*args, codebook, rows, block, half,
-                                          chain);
-        }
-      }
+    int64_t block = begin;
+    for (; block + kAtOnce <= end; block += kAtOnce) {
+      AddBlocks<kAtOnce, kBits, kMr, kZeros>(*args, codebook, rows, block,
+                                             chain);
+    }
+    if (block < end) {
+      AddBlocks<1, kBits, kMr, kZeros>(*args, codebook, rows, block, chain);
     }
     AddToSums<kMr>(chain, args->sums);
   }

@@ -11,6 +11,7 @@
 #include "kernels/cpu/microkernels/microkernel.h"
 #include "kernels/cpu/microkernels/quant_codes_avx2.h"
 #include "kernels/cpu/microkernels/tile_scales_avx2.h"
+#include "kernels/cpu/microkernels/whole_codes_avx2.h"
 
 namespace qgemm::cpu {
 namespace {
@@ -47,7 +48,7 @@ ByteTables<kBits> LoadByteTables(const float* table) {
 }
 
 // True if the lowest byte of LoadByteTables is zero in all entries, as it is
-// where they stand for integers.
+// in tables for bf16 activations.
 bool HasTwoBytes(const float* table) {
   uint32_t used = 0;
   for (int i = 0; i < 32; ++i) used |= EntryBits(table, i);
@@ -217,6 +218,9 @@ void RunChains(const TileArgs& args) {
 
 template <int kBits, int kMr, bool kZeros>
 void Run(const TileArgs* args) {
+  if (kBits == 4 && HasWholeEntries(*args)) {
+    return RunWhole<kMr, kZeros>(*args);
+  }
   if (HasTwoBytes(args->table)) {
     return RunChains<kBits, kMr, kZeros, true>(*args);
   }

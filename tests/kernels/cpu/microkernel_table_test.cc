@@ -23,6 +23,11 @@ namespace {
 constexpr ScaleType kScaleTypes[] = {ScaleType::kE4m4, ScaleType::kFloat16,
                                      ScaleType::kBFloat16, ScaleType::kFloat32};
 
+// Entries of 16 significant bits, of 8, or whole numbers that rise by one.
+enum class EntryKind { kLong, kShort, kWhole };
+constexpr EntryKind kEntryKinds[] = {EntryKind::kLong, EntryKind::kShort,
+                                     EntryKind::kWhole};
+
 std::vector<uint8_t> RandomBytes(int64_t count, int limit,
                                  RandomGenerator* random) {
   std::vector<uint8_t> bytes(count);
@@ -67,7 +72,8 @@ class Tile {
     }
     zeros_ = RandomBytes(groups * kTileRows, 17, random);
     codes_ = RandomBytes(k * kTileRows, 1 << kernel.bits, random);
-    short_entries_ = RandomInt(0, 1, random) == 1;
+    entries_ = RandomElement(kEntryKinds, random);
+    zero_unit_ = entries_ == EntryKind::kWhole ? 1 : 0.125f;
     for (int i = 0; i < 32; ++i) AddEntry(i, random);
     SetTableParts();
     for (int64_t i = 0; i < k * kMaxMr; ++i) {
@@ -89,11 +95,12 @@ class Tile {
     args.table = table_.data();
     args.table_high = table_high_;
     args.table_low = has_table_low_ ? table_low_ : nullptr;
-    args.zero_unit = kZeroUnit;
+    args.zero_unit = zero_unit_;
     args.scale_type = static_cast<int>(scale_type_);
     args.group_shift = group_shift_;
     args.blocks = blocks_;
-    args.block_bytes = packed_.size() / blocks_;
+    args.block_bytes =
+        dense() ? kBlockElements * kTileRows * 2 : BlockBytes(kernel_.bits);
     args.tiles = kernel.tiles;  // this one as its own neighbour
     args.a = a_.data() + first_row * k;
     args.a_stride = k;
@@ -132,29 +139,33 @@ class Tile {
   }
 
  private:
-  static constexpr float kZeroUnit = 0.125f;
+  // Bytes behind the last block of codes.
+  static constexpr int kReadable = 3;
 
   bool dense() const { return kernel_.bits == 0; }
 
-  // Entries have 16 significant bits, or 8. Code i stands for i units where
-  // differences from zeros are looked up.
+  // Code i stands for i units where differences from zeros are looked up.
   void AddEntry(int i, RandomGenerator* random) {
     const int code = i % (1 << kernel_.bits);
     float entry =
         FloatFromBits(FloatBits(RandomSigned(random)) & ~uint32_t{0xff});
     if (code != i) entry = table_[code];
-    if (TakesBFloat16(kernel_) || short_entries_) {
+    if (TakesBFloat16(kernel_) || entries_ == EntryKind::kShort) {
       entry = RoundTo(FloatType::kBFloat16, entry);
     }
+    if (entries_ == EntryKind::kWhole) {
+      entry = i == 0 ? static_cast<float>(RandomInt(-8, 0, random))
+                     : table_[0] + code;
+    }
     const bool looked_up = TakesBFloat16(kernel_) || TakesFloat16(kernel_);
-    if (kernel_.zeros && looked_up) entry = code * kZeroUnit;
+    if (kernel_.zeros && looked_up) entry = code * zero_unit_;
     table_.push_back(entry);
   }
 
   void SetTableParts() {
     for (int i = 0; i < 32; ++i) {
       const int difference = i < 16 ? i : i - 32;
-      const float entry = kernel_.zeros ? difference * kZeroUnit : table_[i];
+      const float entry = kernel_.zeros ? difference * zero_unit_ : table_[i];
       table_high_[i] = FloatToBFloat16(entry);
       const float rest = entry - BFloat16ToFloat(table_high_[i]);
       table_low_[i] = FloatToBFloat16(rest);
@@ -284,7 +295,7 @@ class Tile {
       }
       return;
     }
-    packed_.resize(blocks_ * BlockBytes(kernel_.bits));
+    packed_.resize(blocks_ * BlockBytes(kernel_.bits) + kReadable);
     for (int64_t block = 0; block < blocks_; ++block) {
       for (int lane = 0; lane < kTileRows; ++lane) {
         PackBlockRow(kernel_.bits, &codes_[lane * k + block * kBlockElements],
@@ -314,14 +325,15 @@ class Tile {
       return scale * d8_[row * blocks_ + block] * (code - 8) *
              q8_[row * columns + StoredAt(k)];
     }
-    const double zero = kernel_.zeros ? zeros_[group] * kZeroUnit : 0;
+    const double zero = kernel_.zeros ? zeros_[group] * zero_unit_ : 0;
     return scale * a * (double{table_[code]} - zero);
   }
 
   const Microkernel kernel_;
   const int64_t blocks_;
   int group_shift_;
-  bool short_entries_;
+  EntryKind entries_;
+  float zero_unit_;
   ScaleType scale_type_;
   std::vector<uint8_t> scales_, zeros_, codes_, packed_;
   std::vector<float> table_, a_, d8_;
