@@ -37,6 +37,7 @@ BatchShape ShapeOf(const GemmScheme& scheme, const CudaWeights& weights) {
 struct LaunchMemory {
   const uint8_t* a;  // of the operand type
   uint8_t* c;
+  uint8_t* handed;  // GemmOperands::handed
 };
 
 absl::Status EnqueueFused(const GemmScheme& scheme, const PlannedLaunch& launch,
@@ -44,6 +45,7 @@ absl::Status EnqueueFused(const GemmScheme& scheme, const PlannedLaunch& launch,
                           const LaunchMemory& memory, const Device& device,
                           cudaStream_t stream) {
   GemmOperands operands;
+  operands.handed = memory.handed;
   operands.weights = weights.tiled();
   operands.a = memory.a;
   operands.lda = OperandStride(weights.k());
@@ -159,8 +161,8 @@ absl::Status GpuGemm::WarmUp(const GemmScheme& scheme,
                    prepared_));
   }
   for (const PlannedLaunch& launch : scheme.launches) {
+    RETURN_IF_ERROR(stream_scratch_.ReserveHanded(stream));
     if (!IsOnlyKernel(launch.path)) continue;
-    RETURN_IF_ERROR(GrowBuffer(kW4A8HandedBytes, stream_scratch_.handed));
     RETURN_IF_ERROR(
         GrowBuffer(launch.padded_rows * PreparedRowBytes(launch.path, *weights),
                    prepared_));
@@ -230,7 +232,8 @@ absl::Status GpuGemm::Enqueue(const GemmScheme& scheme,
       RETURN_IF_ERROR(Prepare(scheme, launch, memory, stream));
     }
     const LaunchMemory launch_memory = {a + launch.row * a_row_bytes,
-                                        memory.c + launch.row * c_row_bytes};
+                                        memory.c + launch.row * c_row_bytes,
+                                        stream_scratch_.handed.data()};
     if (launch.path != KernelPath::kCublas) {
       RETURN_IF_ERROR(EnqueueFused(scheme, launch, *weights, launch_memory,
                                    device_, stream));

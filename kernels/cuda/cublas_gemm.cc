@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "kernels/cuda/launch/dequantize.h"
 #include "kernels/cuda/launch/rows.h"
+#include "kernels/cuda/plan/handed_sums.h"
 #include "kernels/cuda/plan/n_chunk_plan.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 
@@ -121,6 +122,13 @@ struct CublasGemm::Scheme {
     return std::min(n_chunk_rows, n - RowBegin(n_chunk));
   }
 };
+
+absl::Status StreamScratch::ReserveHanded(cudaStream_t stream) {
+  if (handed.size_bytes() >= kHandedBytes) return absl::OkStatus();
+  ASSIGN_OR_RETURN(handed, DeviceBuffer::Allocate(kHandedBytes));
+  return ToStatus(cudaMemsetAsync(handed.data(), 0, kHandedWordsBytes, stream),
+                  "clear the words of sums that are handed over");
+}
 
 FloatType OperandType(const CudaWeights& weights, FloatType type) {
   if (!IsDense(weights) || weights.shape().dense_type == type) return type;

@@ -28,7 +28,8 @@ namespace qgemm::cuda {
 // Scratch memory of the GEMMs of one stream, which run one after the other;
 // buffers grow on demand.
 struct StreamScratch {
-  // Sums that blocks of mode A8 hand over (W4A8Operands::handed).
+  // Sums that blocks of the prefill kernel and of mode A8 hand over
+  // (GemmOperands::handed, W4A8Operands::handed).
   DeviceBuffer handed;
 
   DeviceBuffer workspace;  // cuBLASLt's
@@ -41,6 +42,9 @@ struct StreamScratch {
   Stream side;
   Event side_may_write;
   Event n_chunk_is_ready;
+
+  // Makes sure of `handed` for GEMMs of `stream`.
+  absl::Status ReserveHanded(cudaStream_t stream);
 };
 
 // The type that A must be given in, for activations of `type` (kFloat16,

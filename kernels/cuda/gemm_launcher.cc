@@ -247,6 +247,7 @@ absl::Status EnqueueGemm(const GemmJob& job, const PlannedLaunch& launch,
   operands.c = memory.c;
   operands.c_type = job.c_type;
   operands.m = launch.rows;
+  operands.handed = stream_scratch.handed.data();
   const Device& device = *environment.device;
   if (launch.path == KernelPath::kDecode) {
     return ToStatus(LaunchDecodeGemm(device, operands, stream),

@@ -6,7 +6,7 @@
 
 #include "base/status_macros.h"
 #include "kernels/cuda/launch/host_rows.h"
-#include "kernels/cuda/plan/w4a8_prefill_plan.h"
+#include "kernels/cuda/plan/prefill_plan.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 
 namespace qgemm::cuda {
@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<LaunchContext>> LaunchContext::Create() {
 absl::Status LaunchContext::Enqueue(const GemmBatch& batch,
                                     const LaunchEnvironment& environment) {
   end_.Begin();
-  if (batch.signature.mode == ComputeMode::kA8) {
+  if (batch.signature.mode != ComputeMode::kA32) {
     RETURN_IF_ERROR(ReserveHanded(environment));
   }
   const Job job = {
@@ -71,7 +71,7 @@ absl::Status LaunchContext::Enqueue(const ProgramBatch& batch,
 absl::Status LaunchContext::ReserveHanded(
     const LaunchEnvironment& environment) {
   if (!RunsPrefill(environment.device->traits)) return absl::OkStatus();
-  return Reserve(kW4A8HandedBytes, stream_scratch_.handed);
+  return stream_scratch_.ReserveHanded(stream_.get());
 }
 
 absl::Status LaunchContext::EnqueueByKernels(const Job& job,

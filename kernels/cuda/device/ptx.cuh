@@ -165,6 +165,14 @@ __device__ __forceinline__ void AsyncProxyFence() {
 #endif
 }
 
+// The same where others, which are known to have come to an end, wrote or will
+// read what this thread's copies by TMA read: it waits for no access.
+__device__ __forceinline__ void AsyncGlobalFence() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+#endif
+}
+
 // A counter in global memory, by which blocks of a launch wait for others. Who
 // adds to it releases what the threads did that it met at a barrier before;
 // who sees the sum acquires it.

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/layout/tiled_weights.h"
+#include "kernels/cuda/plan/tile_scheduler.h"
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/matrix/types.h"
 
@@ -27,6 +28,10 @@ struct GemmOperands {
   void* c = nullptr;  // device, [m, n] of c_type, overwritten
   FloatType c_type = FloatType::kFloat16;
   int64_t m = 0;
+  // Prefill launches only: device, kHandedBytes, of this launch alone while it
+  // runs, 16-byte aligned. Words from kPrefillWordsOffset on are zero, and zero
+  // again after. Null: no tile is split.
+  uint8_t* handed = nullptr;
 };
 
 // Raise the limit of shared memory of the kernels' blocks. Once a device, which
@@ -46,14 +51,13 @@ cudaError_t PreparePrefillGemm(Device& device);
 cudaError_t LaunchDecodeGemm(const Device& device, const GemmOperands& operands,
                              cudaStream_t stream);
 
-// For any m, in tiles of `tile_m` rows of A, one of kPrefillTileMs or 0 for
-// PrefillTileM. A row of C has the same bits for any neighbours, and for every
-// m in tiles of as many rows, but not those of LaunchDecodeGemm.
-// cudaErrorInvalidValue if an operand is illegal or the layer is not offered
-// (OffersPrefill).
+// For any m. A row of C has the same bits for any neighbours, and, by whole
+// tiles of as many rows of A, for every m, but not those of LaunchDecodeGemm.
+// `tiling` is that of EstimatePrefill if its tile_m is 0. cudaErrorInvalidValue
+// if an operand is illegal or the layer is not offered (OffersPrefill).
 cudaError_t LaunchPrefillGemm(const Device& device,
                               const GemmOperands& operands, cudaStream_t stream,
-                              int tile_m = 0);
+                              PrefillTiling tiling = {});
 
 }  // namespace qgemm::cuda
 

@@ -12,7 +12,6 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/device/gemm_arguments.cuh"
-#include "kernels/cuda/device/prefill_gemm/arguments.cuh"
 #include "kernels/cuda/layout/tile_layout.h"
 #include "kernels/matrix/types.h"
 
@@ -88,6 +87,7 @@ KernelTable<typename Family::Kernel> MakeKernelTable() {
   return table;
 }
 
+struct PrefillArguments;
 using DecodeKernel = void (*)(GemmArguments);
 using PrefillKernel = void (*)(PrefillArguments);
 

@@ -2,8 +2,6 @@
 //
 // From operands to a prefill kernel of the table and its launch attributes.
 
-#include <algorithm>
-
 #include "base/host_device.h"
 #include "kernels/cuda/device/wgmma.cuh"
 #include "kernels/cuda/launch/gemm.h"
@@ -41,10 +39,16 @@ cudaError_t FindWgmma(bool& has) {
   return error;
 }
 
-PrefillArguments ArgumentsOf(const GemmOperands& operands, int tile_m) {
-  PrefillArguments args = TileArguments(operands, tile_m);
-  args.smem = PrefillSmemLayoutOf(operands.weights.layout.codes, tile_m,
+PrefillArguments ArgumentsOf(const GemmOperands& operands,
+                             const PrefillWork& work,
+                             const PrefillTiling& tiling) {
+  PrefillArguments args = TileArguments(operands, tiling.tile_m);
+  args.smem = PrefillSmemLayoutOf(operands.weights.layout.codes, tiling.tile_m,
                                   args.gemm.stage_bytes);
+  args.handed = operands.handed;
+  args.schedule = tiling.splits ? SplitTilesOf(work, tiling.tile_m)
+                                : WholeTiles(TileCount(args.grid), work.stages,
+                                             work.sm_count);
   return args;
 }
 
@@ -87,20 +91,22 @@ cudaError_t PreparePrefillGemm(Device& device) {
 
 cudaError_t LaunchPrefillGemm(const Device& device,
                               const GemmOperands& operands, cudaStream_t stream,
-                              int tile_m) {
+                              PrefillTiling tiling) {
   if (!IsLegal(device.traits, operands)) return cudaErrorInvalidValue;
-  if (tile_m == 0) {
-    tile_m = PrefillTileM(operands.weights.layout, operands.m, device.traits);
-  }
-  const PrefillKernel kernel = KernelOf(operands, tile_m);
+  const PrefillWork work =
+      PrefillWorkOf(operands.weights.layout, operands.m, device.traits);
+  if (tiling.tile_m == 0) tiling = BestPrefillEstimate(work).tiling;
+  const PrefillKernel kernel = KernelOf(operands, tiling.tile_m);
   if (kernel == nullptr) return cudaErrorInvalidValue;
-  PrefillArguments args = ArgumentsOf(operands, tile_m);
+  tiling.splits = tiling.splits && operands.handed != nullptr &&
+                  OffersSplit(work, tiling.tile_m);
+  PrefillArguments args = ArgumentsOf(operands, work, tiling);
   const cudaError_t mapped =
-      MapActivations(device, operands, tile_m, args.gemm.a_map);
+      MapActivations(device, operands, tiling.tile_m, args.gemm.a_map);
   if (mapped != cudaSuccess) return mapped;
 
   cudaLaunchConfig_t launch = {};
-  launch.gridDim = dim3(std::min(TileCount(args.grid), device.traits.sm_count));
+  launch.gridDim = dim3(args.schedule.blocks);
   launch.blockDim = dim3(kPrefillThreads);
   launch.dynamicSmemBytes = args.smem.total;
   launch.stream = stream;

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/device/prefill_gemm/kernel.cuh"
 #include "kernels/cuda/launch/kernel_table.cuh"
-#include "kernels/cuda/plan/prefill_plan.h"
+#include "kernels/cuda/plan/tile_scheduler.h"
 
 namespace qgemm::cuda {
 namespace {

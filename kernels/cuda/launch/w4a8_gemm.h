@@ -26,7 +26,7 @@ struct W4A8Operands {
   void* c = nullptr;  // device, [m, n] of c_type, overwritten
   FloatType c_type = FloatType::kFloat16;
   int64_t m = 0;
-  // Device, kW4A8HandedBytes, of this launch alone while it runs; 16-byte
+  // Device, kHandedBytes, of this launch alone while it runs; 16-byte
   // aligned; overwritten. Null: blocks share no tiles, which may take longer.
   uint8_t* handed = nullptr;
 };

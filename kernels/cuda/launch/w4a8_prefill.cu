@@ -16,7 +16,7 @@
 namespace qgemm::cuda {
 namespace {
 
-static_assert(kW4A8HandedWords <= kMaxQuantizeRowsWords,
+static_assert(kHandedWords <= kMaxQuantizeRowsWords,
               "quantization clears the words");
 
 using W4A8PrefillKernel = void (*)(W4A8PrefillArguments);
@@ -79,7 +79,7 @@ cudaError_t QuantizeAll(const W4A8Operands& operands, bool shares,
   args.order = Q8Order::kPanels;
   if (shares) {
     args.words = reinterpret_cast<unsigned*>(operands.handed);
-    args.word_count = kW4A8HandedWords;
+    args.word_count = kHandedWords;
   }
   return LaunchQuantizeRows(args, stream);
 }

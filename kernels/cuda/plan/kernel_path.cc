@@ -99,7 +99,7 @@ int64_t DecodeKernelMaxM(const TileLayout& layout, const DeviceTraits& device) {
     const int64_t waves =
         CeilDiv(next / kDecodeBlockM * blocks, int64_t{device.sm_count});
     const double time = static_cast<double>(waves) * once;
-    if (time > PrefillMicroseconds(layout, next, device)) break;
+    if (time > EstimatePrefill(layout, next, device).microseconds) break;
   }
   return rows;
 }
@@ -146,7 +146,7 @@ KernelChoice ChooseManyRowsPath(const LayerShape& layer, int64_t m,
   if (policy.forced == KernelPath::kPrefill) {
     return {KernelPath::kPrefill, ChoiceReason::kForced};
   }
-  return PrefillMicroseconds(*layer.tiles, m, device) <=
+  return EstimatePrefill(*layer.tiles, m, device).microseconds <=
                  CublasEstimate(layer, m, device)
              ? KernelChoice{KernelPath::kPrefill, ChoiceReason::kPrefillFaster}
              : KernelChoice{KernelPath::kCublas, ChoiceReason::kCublasFaster};

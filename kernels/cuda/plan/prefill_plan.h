@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The layers that the prefill kernel multiplies, and the height of its tiles:
-// the one with the least estimated time. ChooseKernelPath uses the estimate.
+// The layers that the prefill kernel multiplies, the height of its tiles and
+// their split along K: those with the least estimated time. ChooseKernelPath
+// uses the estimate.
 
 #ifndef QGEMM_KERNELS_CUDA_PLAN_PREFILL_PLAN_H_
 #define QGEMM_KERNELS_CUDA_PLAN_PREFILL_PLAN_H_
@@ -11,15 +12,11 @@
 #include "base/host_device.h"
 #include "kernels/cuda/layout/device_traits.h"
 #include "kernels/cuda/layout/tile_layout.h"
+#include "kernels/cuda/plan/handed_sums.h"
 #include "kernels/cuda/plan/smem_layout.h"
+#include "kernels/cuda/plan/tile_scheduler.h"
 
 namespace qgemm::cuda {
-
-// Tiles of more than 128 rows of A leave no registers for sums of their own,
-// which scales that change along K need, and no room for the table of 5 bits.
-constexpr bool OffersTallTiles(int codes, ScaleKind scale) {
-  return codes < 5 && (scale == ScaleKind::kE4m4 || scale == ScaleKind::kRow);
-}
 
 // A multiplication and where it runs.
 struct PrefillWork {
@@ -33,23 +30,43 @@ struct PrefillWork {
 // The time of a tile of that many rows of A on an SM, in microseconds.
 struct PrefillCost {
   int tile_m;
-  double stage;       // where few others work,
-  double full_stage;  // and where all do
-  double tile;        // of its store, while nothing is multiplied
+  double stage;        // where few others work,
+  double full_stage;   // where all do,
+  double split_stage;  // and where they do not read the same columns at a time
+  double tile;         // of its store, while nothing is multiplied
+  double part;         // of a split tile: its sums are handed over and added
 };
-// kbit4 on an H100, 2048x1536 to 28672x8192 at M = 128 to 4096; 192 between.
-inline constexpr PrefillCost kPrefillCosts[] = {{64, 0.57, 0.60, 1.0},
-                                                {128, 0.82, 0.89, 1.0},
-                                                {192, 0.98, 1.11, 1.5},
-                                                {256, 1.15, 1.33, 2.0}};
+// kbit4 on an H200, 1024x4096 to 28672x8192 at M = 128 to 1024, within 4 %
+// (root mean square); 192 by eye.
+inline constexpr PrefillCost kPrefillCosts[] = {
+    {64, 0.55, 0.60, 0.61, 1.0, 0.80},
+    {128, 0.71, 0.79, 0.83, 1.4, 0.95},
+    {192, 0.90, 1.03, 1.10, 1.6, 1.20},
+    {256, 1.08, 1.32, 1.39, 2.0, 1.45}};
 inline constexpr double kPrefillLaunchMicroseconds = 1.5;
+// Tiles for each SM from which on none is split: there is little to win.
+inline constexpr int64_t kMaxSplitWaves = 16;
+// Stages of a tile that is split, at most: ints count those of two waves.
+inline constexpr int kMaxSplitStages = 1 << 20;
 
-// With tiles of that cost.
-constexpr double PrefillMicroseconds(const PrefillWork& work,
-                                     const PrefillCost& cost) {
-  const int64_t tiles =
-      CeilDiv(work.n, kPrefillTileN) * CeilDiv(work.m, cost.tile_m);
-  const int64_t waves = CeilDiv(tiles, work.sm_count);
+constexpr int64_t PrefillTiles(const PrefillWork& work, int tile_m) {
+  return CeilDiv(work.n, int64_t{kPrefillTileN}) *
+         CeilDiv(work.m, int64_t{tile_m});
+}
+
+// True if tiles of that height may be split, and not all SMs have as many.
+constexpr bool OffersSplit(const PrefillWork& work, int tile_m) {
+  const int64_t tiles = PrefillTiles(work, tile_m);
+  return work.sm_count <= kMaxHandingBlocks &&
+         tiles < kMaxSplitWaves * work.sm_count && tiles % work.sm_count != 0 &&
+         work.stages < kMaxSplitStages;
+}
+
+// With whole tiles of that cost.
+constexpr double WholeTilesMicroseconds(const PrefillWork& work,
+                                        const PrefillCost& cost) {
+  const int64_t tiles = PrefillTiles(work, cost.tile_m);
+  const int64_t waves = CeilDiv(tiles, int64_t{work.sm_count});
   const double busy =
       static_cast<double>(tiles) / static_cast<double>(work.sm_count);
   const double stage =
@@ -58,25 +75,47 @@ constexpr double PrefillMicroseconds(const PrefillWork& work,
          static_cast<double>(waves) * (work.stages * stage + cost.tile);
 }
 
-constexpr PrefillCost BestPrefillCost(const PrefillWork& work) {
-  PrefillCost best = kPrefillCosts[0];
+// As SplitTiles, for tiles that OffersSplit is true of.
+constexpr TileSchedule SplitTilesOf(const PrefillWork& work, int tile_m) {
+  return SplitTiles(static_cast<int>(PrefillTiles(work, tile_m)), work.stages,
+                    work.sm_count);
+}
+
+// With tiles of that cost, the last of which are split.
+constexpr double SplitTilesMicroseconds(const PrefillWork& work,
+                                        const PrefillCost& cost) {
+  const TileSchedule schedule = SplitTilesOf(work, cost.tile_m);
+  const int stages = schedule.rounds * work.stages + schedule.share;
+  return kPrefillLaunchMicroseconds + stages * cost.split_stage +
+         CeilDiv(schedule.tiles, schedule.blocks) * cost.tile +
+         CeilDiv(work.stages, schedule.share) * cost.part;
+}
+
+constexpr double PrefillMicroseconds(const PrefillWork& work,
+                                     const PrefillCost& cost, bool splits) {
+  return splits ? SplitTilesMicroseconds(work, cost)
+                : WholeTilesMicroseconds(work, cost);
+}
+
+struct PrefillEstimate {
+  PrefillTiling tiling;
+  double microseconds = 0;
+};
+
+// The tiling with the least time of those that are offered.
+constexpr PrefillEstimate BestPrefillEstimate(const PrefillWork& work) {
+  PrefillEstimate best;
   for (const PrefillCost& cost : kPrefillCosts) {
     if (cost.tile_m > 128 && !work.offers_tall_tiles) continue;
-    if (PrefillMicroseconds(work, cost) < PrefillMicroseconds(work, best)) {
-      best = cost;
+    for (const bool splits : {false, true}) {
+      if (splits && !OffersSplit(work, cost.tile_m)) continue;
+      const double time = PrefillMicroseconds(work, cost, splits);
+      if (best.tiling.tile_m == 0 || time < best.microseconds) {
+        best = {{cost.tile_m, splits}, time};
+      }
     }
   }
   return best;
-}
-
-// Rows of A of a tile, of kPrefillTileMs.
-constexpr int PrefillTileM(const PrefillWork& work) {
-  return BestPrefillCost(work).tile_m;
-}
-
-// With tiles of PrefillTileM.
-constexpr double PrefillMicroseconds(const PrefillWork& work) {
-  return PrefillMicroseconds(work, BestPrefillCost(work));
 }
 
 // Tiles and stages of a launch, at most; their indices are ints.
@@ -119,15 +158,11 @@ inline PrefillWork PrefillWorkOf(const TileLayout& layout, int64_t m,
   return work;
 }
 
-// The height of the tiles that a launch of m rows of A takes, and about how
-// long it takes. Only for layouts that are offered.
-inline int PrefillTileM(const TileLayout& layout, int64_t m,
-                        const DeviceTraits& device) {
-  return PrefillTileM(PrefillWorkOf(layout, m, device));
-}
-inline double PrefillMicroseconds(const TileLayout& layout, int64_t m,
-                                  const DeviceTraits& device) {
-  return PrefillMicroseconds(PrefillWorkOf(layout, m, device));
+// The tiling of a launch of m rows of A, and about how long it takes. Only for
+// layouts that are offered.
+inline PrefillEstimate EstimatePrefill(const TileLayout& layout, int64_t m,
+                                       const DeviceTraits& device) {
+  return BestPrefillEstimate(PrefillWorkOf(layout, m, device));
 }
 
 }  // namespace qgemm::cuda

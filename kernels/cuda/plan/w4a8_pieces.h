@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The share of each block of the kernel of mode A8 for many rows: pieces of
-// tiles of C, and the memory in which blocks hand sums over.
+// tiles of C.
 
 #ifndef QGEMM_KERNELS_CUDA_PLAN_W4A8_PIECES_H_
 #define QGEMM_KERNELS_CUDA_PLAN_W4A8_PIECES_H_
 
-#include <cstdint>
-
 #include "base/host_device.h"
-#include "kernels/cuda/plan/smem_layout.h"
 
 namespace qgemm::cuda {
 
@@ -56,19 +53,6 @@ struct W4A8Pieces {
     return {begin / k_tiles, begin % k_tiles, k_tiles};
   }
 };
-
-// Blocks that share tiles, at most: the largest Hopper has 144 SMs.
-inline constexpr int kMaxW4A8SharingBlocks = 144;
-
-// Memory in which blocks hand sums over: a word for each block, which says that
-// they are there, then each block's sums.
-inline constexpr int kW4A8HandedWords = 256;
-static_assert(kMaxW4A8SharingBlocks <= kW4A8HandedWords, "a word for a block");
-QGEMM_HOST_DEVICE constexpr int64_t W4A8HandedOffset(int tile_m, int block) {
-  return kW4A8HandedWords * 4 + int64_t{block} * tile_m * kPrefillTileN * 4;
-}
-inline constexpr int64_t kW4A8HandedBytes =
-    W4A8HandedOffset(128, kMaxW4A8SharingBlocks);
 
 }  // namespace qgemm::cuda
 

@@ -13,6 +13,7 @@
 #include "kernels/cuda/layout/device_traits.h"
 #include "kernels/cuda/layout/q8_layout.h"
 #include "kernels/cuda/layout/tile_layout.h"
+#include "kernels/cuda/plan/handed_sums.h"
 #include "kernels/cuda/plan/prefill_plan.h"
 #include "kernels/cuda/plan/smem_layout.h"
 #include "kernels/cuda/plan/w4a8_pieces.h"
@@ -171,7 +172,7 @@ inline W4A8PrefillEstimate EstimateW4A8Prefill(const TileLayout& layout,
   // where blocks have a tile or more.
   const bool can_share = order.split_k * order.k_warps == 1 &&
                          tiles >= device.sm_count &&
-                         device.sm_count <= kMaxW4A8SharingBlocks &&
+                         device.sm_count <= kMaxHandingBlocks &&
                          tiles <= kMaxPrefillCount / order.k_tiles;
   const bool shares = can_share && shared < waves;
   return {shares, kW4A8LaunchMicroseconds + (shares ? shared : waves)};

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cuda/launch/gemm.h"
 #include "kernels/cuda/launch/rows.h"
+#include "kernels/cuda/plan/handed_sums.h"
 #include "tests/kernels/cuda/device_layer.h"
 #include "tests/support/random_matrix.h"
 
@@ -37,6 +38,7 @@ DevicePrefill::DevicePrefill(const CanonicalWeights& weights,
       weights_(Load(weights, device.traits)),
       lda_(RoundUp(weights_->k(), 8) + 8),
       prepared_(Allocate(kMaxM * lda_ * 2)),
+      handed_(Allocate(kHandedBytes)),
       c_(Allocate(kMaxM * weights_->n() * 4 + 2 * kGuardBytes)) {
   const DeviceBuffer given = Allocate(static_cast<int64_t>(a_.size()));
   CHECK_EQ(
@@ -53,6 +55,11 @@ DevicePrefill::DevicePrefill(const CanonicalWeights& weights,
   rows.out = prepared_.data();
   rows.ldo = lda_;
   CHECK_EQ(LaunchPrepareRows(rows, nullptr), cudaSuccess);
+  CHECK_EQ(cudaMemset(handed_.data(), kPoison, handed_.size_bytes()),
+           cudaSuccess);
+  CHECK_EQ(cudaMemset(handed_.data() + kPrefillWordsOffset, 0,
+                      kHandedWordsBytes - kPrefillWordsOffset),
+           cudaSuccess);
   CHECK_EQ(cudaMemset2D(prepared_.data() + rows.k * 2, lda_ * 2, kPoison,
                         (lda_ - rows.k) * 2, kMaxM),
            cudaSuccess);
@@ -73,6 +80,7 @@ GemmOperands DevicePrefill::OperandsFrom(int64_t row, int64_t m,
   operands.a_type = a_type_;
   operands.c_type = c_type;
   operands.m = m;
+  operands.handed = handed_.data();
   return operands;
 }
 
@@ -80,7 +88,8 @@ int64_t DevicePrefill::ResultBytes(const GemmOperands& operands) const {
   return operands.m * weights_->n() * SizeOf(operands.c_type);
 }
 
-std::vector<uint8_t> DevicePrefill::Multiply(GemmOperands operands, int tile_m,
+std::vector<uint8_t> DevicePrefill::Multiply(GemmOperands operands,
+                                             const PrefillTiling& tiling,
                                              int64_t misalignment) const {
   const int64_t begin = kGuardBytes + misalignment;
   const int64_t end = begin + ResultBytes(operands);
@@ -88,12 +97,17 @@ std::vector<uint8_t> DevicePrefill::Multiply(GemmOperands operands, int tile_m,
   CHECK_EQ(cudaMemset(c_.data(), kPoison, memory.size()), cudaSuccess);
   CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
   operands.c = c_.data() + begin;
-  CHECK_EQ(LaunchPrefillGemm(device_, operands, nullptr, tile_m), cudaSuccess);
+  CHECK_EQ(LaunchPrefillGemm(device_, operands, nullptr, tiling), cudaSuccess);
   CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
   CHECK_EQ(cudaMemcpy(memory.data(), c_.data(), memory.size(),
                       cudaMemcpyDeviceToHost),
            cudaSuccess);
   EXPECT_TRUE(IsPoison(memory.begin(), memory.begin() + begin));
+  std::vector<uint8_t> words(kHandedWordsBytes - kPrefillWordsOffset);
+  CHECK_EQ(cudaMemcpy(words.data(), handed_.data() + kPrefillWordsOffset,
+                      words.size(), cudaMemcpyDeviceToHost),
+           cudaSuccess);
+  EXPECT_EQ(std::count(words.begin(), words.end(), 0), words.size());
   EXPECT_TRUE(IsPoison(memory.begin() + end, memory.end()));
   return {memory.begin() + begin, memory.begin() + end};
 }

@@ -44,10 +44,11 @@ class DevicePrefill {
   // Bytes of that C.
   int64_t ResultBytes(const GemmOperands& operands) const;
 
-  // C by tiles of so many rows of A (0: as the family chooses), poisoned
-  // before; it starts `misalignment` bytes behind a multiple of 256. Expects
-  // that nothing beside it is written.
-  std::vector<uint8_t> Multiply(GemmOperands operands, int tile_m,
+  // C by such tiles, poisoned before; it starts `misalignment` bytes behind a
+  // multiple of 256. Expects that nothing beside it is written, and that no sum
+  // is left that blocks handed over.
+  std::vector<uint8_t> Multiply(GemmOperands operands,
+                                const PrefillTiling& tiling,
                                 int64_t misalignment = 0) const;
 
  private:
@@ -57,6 +58,7 @@ class DevicePrefill {
   std::shared_ptr<const CudaWeights> weights_;
   int64_t lda_;
   DeviceBuffer prepared_;
+  DeviceBuffer handed_;
   DeviceBuffer c_;  // of kMaxM rows of fp32, between guards
 };
 

@@ -168,7 +168,7 @@ TEST(ChooseKernelPathTest, ManyRowsGoToTheLowerEstimate) {
         ChooseKernelPath(layer.shape(), m, device, policy);
     const NChunkProblem problem = NChunkProblemOf(m, 28672, 8192, false);
     const bool prefill =
-        PrefillMicroseconds(*layer.shape().tiles, m, device) <=
+        EstimatePrefill(*layer.shape().tiles, m, device).microseconds <=
         CublasMicroseconds(problem, NChunkRows(problem, device), device);
     EXPECT_EQ(choice.path,
               prefill ? KernelPath::kPrefill : KernelPath::kCublas);

@@ -22,27 +22,30 @@ namespace {
 
 using PrefillBitsTest = PrefillTest;
 
-// Neither m nor the rows beside it, nor where a row stands among them.
+// Neither m nor the rows beside it, nor where a row stands among them, where
+// tiles are whole.
 TEST_P(PrefillBitsTest, ARowsBitsAreItsOwn) {
   const DevicePrefill gemm = Gemm({333, 2200});
   const FloatType type = FloatType::kFloat32;
   const int64_t row_bytes = gemm.layout().n * SizeOf(type);
-  for (const int tile_m : Widths(gemm.layout())) {
+  for (const PrefillTiling& tiling : Tilings(gemm.layout())) {
+    if (tiling.splits) continue;
     const std::vector<uint8_t> all =
-        gemm.Multiply(gemm.Operands(DevicePrefill::kMaxM, type), tile_m);
+        gemm.Multiply(gemm.Operands(DevicePrefill::kMaxM, type), tiling);
     for (const int64_t m : kPrefillTestRows) {
       for (const int64_t row : {int64_t{0}, int64_t{37}, int64_t{200}}) {
         if (row + m > DevicePrefill::kMaxM) continue;
         const std::vector<uint8_t> some =
-            gemm.Multiply(gemm.OperandsFrom(row, m, type), tile_m);
+            gemm.Multiply(gemm.OperandsFrom(row, m, type), tiling);
         EXPECT_TRUE(
             std::equal(some.begin(), some.end(), all.begin() + row * row_bytes))
-            << m << " rows from " << row << ", tiles of " << tile_m;
+            << m << " rows from " << row << ", " << tiling;
       }
     }
   }
 }
 
+// Split tiles too, whose sums blocks hand over in one memory.
 TEST_P(PrefillBitsTest, GivesTheSameBitsTwoHundredTimes) {
   constexpr int kRepeats = 200;
   constexpr int kChunk = 50;  // results kept at one time
@@ -51,13 +54,13 @@ TEST_P(PrefillBitsTest, GivesTheSameBitsTwoHundredTimes) {
   const int64_t bytes = gemm.ResultBytes(operands);
   const DeviceBuffer results = Allocate(kChunk * bytes);
   std::vector<uint8_t> c(results.size_bytes());
-  for (const int tile_m : Widths(gemm.layout())) {
-    const std::vector<uint8_t> first = gemm.Multiply(operands, tile_m);
+  for (const PrefillTiling& tiling : Tilings(gemm.layout())) {
+    const std::vector<uint8_t> first = gemm.Multiply(operands, tiling);
     for (int repeat = 0; repeat < kRepeats; repeat += kChunk) {
       // One after another, without a pause between them.
       for (int i = 0; i < kChunk; ++i) {
         operands.c = results.data() + i * bytes;
-        ASSERT_EQ(LaunchPrefillGemm(device_, operands, nullptr, tile_m),
+        ASSERT_EQ(LaunchPrefillGemm(device_, operands, nullptr, tiling),
                   cudaSuccess);
       }
       ASSERT_EQ(cudaMemcpy(c.data(), results.data(), c.size(),
@@ -66,7 +69,7 @@ TEST_P(PrefillBitsTest, GivesTheSameBitsTwoHundredTimes) {
       for (int i = 0; i < kChunk; ++i) {
         ASSERT_TRUE(
             std::equal(first.begin(), first.end(), c.begin() + i * bytes))
-            << "repeat " << repeat + i << ", tiles of " << tile_m;
+            << "repeat " << repeat + i << ", " << tiling;
       }
     }
   }
@@ -77,15 +80,15 @@ TEST_P(PrefillBitsTest, AGraphReplaysTheSameBits) {
   const DevicePrefill gemm = Gemm({333, 1000});
   auto stream = Stream::Create();
   ASSERT_TRUE(stream.ok()) << stream.status();
-  for (const int tile_m : Widths(gemm.layout())) {
+  for (const PrefillTiling& tiling : Tilings(gemm.layout())) {
     GemmOperands operands = gemm.Operands(300, FloatType::kBFloat16);
-    const std::vector<uint8_t> expected = gemm.Multiply(operands, tile_m);
+    const std::vector<uint8_t> expected = gemm.Multiply(operands, tiling);
     const DeviceBuffer result = Allocate(gemm.ResultBytes(operands));
     operands.c = result.data();
     ASSERT_EQ(
         cudaStreamBeginCapture(stream->get(), cudaStreamCaptureModeGlobal),
         cudaSuccess);
-    EXPECT_EQ(LaunchPrefillGemm(device_, operands, stream->get(), tile_m),
+    EXPECT_EQ(LaunchPrefillGemm(device_, operands, stream->get(), tiling),
               cudaSuccess);
     const CapturedGraph graph(stream->get());
     ASSERT_FALSE(HasFailure());
@@ -99,8 +102,7 @@ TEST_P(PrefillBitsTest, AGraphReplaysTheSameBits) {
       ASSERT_EQ(
           cudaMemcpy(c.data(), result.data(), c.size(), cudaMemcpyDeviceToHost),
           cudaSuccess);
-      EXPECT_TRUE(c == expected)
-          << "tiles of " << tile_m << ", replay " << replay;
+      EXPECT_TRUE(c == expected) << tiling << ", replay " << replay;
     }
   }
 }

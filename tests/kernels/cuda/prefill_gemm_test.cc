@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The prefill kernel against fp64, for every kind of layer it is offered for
-// and tiles of every width, and what it refuses.
+// and tiles of every width, whole and split, and what it refuses.
 
 #include <cuda_runtime_api.h>
 
@@ -28,7 +28,8 @@ namespace qgemm::cuda {
 namespace {
 
 // Rows and columns that end within a tile; one stage; fewer rows than a tile
-// has and several sums of the tensor cores, the last one short.
+// has and several sums of the tensor cores, the last one short. Fewer tiles
+// than SMs: split ones have many parts.
 constexpr PrefillShape kShapes[] = {{333, 1000}, {136, 70}, {20, 2500}};
 
 // Elements of fp32, each rounded once.
@@ -70,14 +71,14 @@ class PrefillGemmTest : public PrefillTest {
                    absl::MakeConstSpan(gemm.a()).first(
                        most * weights.header().k * SizeOf(a_type)),
                    most, {RandomInt(0, stride - 1, &random_), stride});
-    for (const int tile_m : Widths(gemm.layout())) {
+    for (const PrefillTiling& tiling : Tilings(gemm.layout())) {
       for (const int64_t m : sampling.rows) {
         const OracleReport report = CompareWithOracle(
             FirstRows(oracle, m), weights.header(), signature,
-            gemm.Multiply(gemm.Operands(m, signature.c_type), tile_m));
+            gemm.Multiply(gemm.Operands(m, signature.c_type), tiling));
         EXPECT_EQ(report.ToStatus(), absl::OkStatus())
             << Name(a_type) << ", m n k = " << m << " " << shape.n << " "
-            << weights.header().k << ", tiles of " << tile_m;
+            << weights.header().k << ", " << tiling;
       }
     }
   }
@@ -93,7 +94,8 @@ TEST_P(PrefillGemmTest, IsWithinTheTolerance) {
   }
 }
 
-// More tiles than SMs: a block takes several.
+// More tiles than SMs: a block takes several. Of split tiles it has an end,
+// whole ones and a begin.
 TEST_P(PrefillGemmTest, ManyTilesAreWithinTheTolerance) {
   ExpectWithinTolerance({6007, 392}, RandomType(),
                         {{DevicePrefill::kMaxM}, 61});
@@ -122,18 +124,18 @@ TEST_P(PrefillGemmTest, AnyStageIsWithinTheTolerance) {
 TEST_P(PrefillGemmTest, ResultsAreRoundedOnce) {
   for (const PrefillShape& shape : {kShapes[0], kShapes[1]}) {
     const DevicePrefill gemm = Gemm(shape);
-    for (const int tile_m : Widths(gemm.layout())) {
+    for (const PrefillTiling& tiling : Tilings(gemm.layout())) {
       for (const int64_t m : kPrefillTestRows) {
         const std::vector<uint8_t> exact =
-            gemm.Multiply(gemm.Operands(m, FloatType::kFloat32), tile_m);
+            gemm.Multiply(gemm.Operands(m, FloatType::kFloat32), tiling);
         EXPECT_FALSE(HasNan(exact))
-            << "m n = " << m << " " << shape.n << ", tiles of " << tile_m;
+            << "m n = " << m << " " << shape.n << ", " << tiling;
         for (const FloatType type :
              {FloatType::kFloat16, FloatType::kBFloat16}) {
-          EXPECT_TRUE(gemm.Multiply(gemm.Operands(m, type), tile_m) ==
+          EXPECT_TRUE(gemm.Multiply(gemm.Operands(m, type), tiling) ==
                       Rounded(exact, type))
-              << Name(type) << ", m n = " << m << " " << shape.n
-              << ", tiles of " << tile_m;
+              << Name(type) << ", m n = " << m << " " << shape.n << ", "
+              << tiling;
         }
       }
     }
@@ -146,12 +148,12 @@ TEST_P(PrefillGemmTest, CMayStandAnywhere) {
   for (const FloatType type :
        {FloatType::kFloat16, FloatType::kBFloat16, FloatType::kFloat32}) {
     const GemmOperands operands = gemm.Operands(300, type);
-    for (const int tile_m : Widths(gemm.layout())) {
-      const std::vector<uint8_t> aligned = gemm.Multiply(operands, tile_m);
+    for (const PrefillTiling& tiling : Tilings(gemm.layout())) {
+      const std::vector<uint8_t> aligned = gemm.Multiply(operands, tiling);
       for (const int64_t elements : {1, 2, 3, 4, 5}) {
-        EXPECT_TRUE(gemm.Multiply(operands, tile_m, elements * SizeOf(type)) ==
+        EXPECT_TRUE(gemm.Multiply(operands, tiling, elements * SizeOf(type)) ==
                     aligned)
-            << Name(type) << ", " << elements << ", tiles of " << tile_m;
+            << Name(type) << ", " << elements << ", " << tiling;
       }
     }
   }
@@ -160,11 +162,13 @@ TEST_P(PrefillGemmTest, CMayStandAnywhere) {
 TEST_P(PrefillGemmTest, ChoosesAWidthThatIsOffered) {
   const DevicePrefill gemm = Gemm({333, 256});
   for (const int64_t m : kPrefillTestRows) {
-    const int tile_m = PrefillTileM(gemm.layout(), m, device_.traits);
-    EXPECT_TRUE(OffersPrefill(gemm.layout(), device_.traits, tile_m)) << tile_m;
+    const PrefillTiling tiling =
+        EstimatePrefill(gemm.layout(), m, device_.traits).tiling;
+    EXPECT_TRUE(OffersPrefill(gemm.layout(), device_.traits, tiling.tile_m))
+        << tiling;
     const GemmOperands operands = gemm.Operands(m, FloatType::kFloat32);
-    EXPECT_TRUE(gemm.Multiply(operands, 0) == gemm.Multiply(operands, tile_m))
-        << "m = " << m << ", tiles of " << tile_m;
+    EXPECT_TRUE(gemm.Multiply(operands, {}) == gemm.Multiply(operands, tiling))
+        << "m = " << m << ", " << tiling;
   }
 }
 
@@ -201,7 +205,7 @@ TEST_P(PrefillGemmTest, RefusesOtherWidths) {
   const DeviceBuffer c = Allocate(gemm.ResultBytes(operands));
   operands.c = c.data();
   for (const int tile_m : {-1, 1, 8, 32, 64, 96, 128, 192, 256, 512}) {
-    EXPECT_EQ(LaunchPrefillGemm(device_, operands, nullptr, tile_m),
+    EXPECT_EQ(LaunchPrefillGemm(device_, operands, nullptr, {tile_m}),
               OffersPrefill(gemm.layout(), device_.traits, tile_m)
                   ? cudaSuccess
                   : cudaErrorInvalidValue)
@@ -218,12 +222,12 @@ class PrefillGemmOtherTest : public PrefillTest {};
 TEST_P(PrefillGemmOtherTest, HasNoKernel) {
   const DevicePrefill gemm = Gemm({64, 256});
   EXPECT_FALSE(OffersPrefill(gemm.layout(), device_.traits));
-  EXPECT_TRUE(Widths(gemm.layout()).empty());
+  EXPECT_TRUE(Tilings(gemm.layout()).empty());
   GemmOperands operands = gemm.Operands(65, FloatType::kFloat16);
   const DeviceBuffer c = Allocate(gemm.ResultBytes(operands));
   operands.c = c.data();
   for (const int tile_m : {0, 64, 128, 192, 256}) {
-    EXPECT_EQ(LaunchPrefillGemm(device_, operands, nullptr, tile_m),
+    EXPECT_EQ(LaunchPrefillGemm(device_, operands, nullptr, {tile_m}),
               cudaErrorInvalidValue)
         << tile_m;
   }

@@ -9,11 +9,11 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <ostream>
 #include <vector>
 
 #include "base/checked_math.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/device/prefill_gemm/tile_scheduler.h"
 #include "kernels/cuda/launch/gemm.h"
 #include "kernels/cuda/plan/prefill_plan.h"
 #include "tests/kernels/cuda/device_prefill.h"
@@ -26,6 +26,12 @@ namespace qgemm::cuda {
 // Values of m: within a tile of rows of A, of any width, at its end, behind it.
 inline constexpr int64_t kPrefillTestRows[] = {
     1, 64, 65, 127, 128, 129, 256, 257, 300, DevicePrefill::kMaxM};
+
+inline std::ostream& operator<<(std::ostream& out,
+                                const PrefillTiling& tiling) {
+  return out << (tiling.splits ? "split" : "whole") << " tiles of "
+             << tiling.tile_m;
+}
 
 struct PrefillShape {
   int64_t n;
@@ -58,14 +64,15 @@ class PrefillTest : public DeviceTest,
                                           : FloatType::kBFloat16;
   }
 
-  // The widths of tiles that the layer is offered with.
-  std::vector<int> Widths(const TileLayout& layout) const {
-    std::vector<int> widths;
+  // Tiles of each width that the layer is offered with, whole and split.
+  std::vector<PrefillTiling> Tilings(const TileLayout& layout) const {
+    std::vector<PrefillTiling> tilings;
     for (const int tile_m : kPrefillTileMs) {
-      if (OffersPrefill(layout, device_.traits, tile_m))
-        widths.push_back(tile_m);
+      if (!OffersPrefill(layout, device_.traits, tile_m)) continue;
+      tilings.push_back({tile_m, /*splits=*/false});
+      tilings.push_back({tile_m, /*splits=*/true});
     }
-    return widths;
+    return tilings;
   }
 
   RandomGenerator random_{FreshSeed()};

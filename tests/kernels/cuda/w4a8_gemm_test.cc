@@ -167,7 +167,7 @@ class W4A8GemmTest : public W4A8Test {
                               int kernel) const {
     const DeviceBuffer q8 = Allocate(RoomOf(m, resident.k()));
     CHECK_EQ(cudaMemset(q8.data(), 0xff, q8.size_bytes()), cudaSuccess);
-    const DeviceBuffer handed = Allocate(kW4A8HandedBytes);
+    const DeviceBuffer handed = Allocate(kHandedBytes);
     CHECK_EQ(cudaMemset(handed.data(), 0xff, handed.size_bytes()), cudaSuccess);
     const DeviceBuffer c = Allocate(m * resident.n() * 4);
     CHECK_EQ(cudaMemset(c.data(), 0xff, c.size_bytes()), cudaSuccess);

@@ -168,7 +168,7 @@ TEST(W4A8PrefillPlanTest, SharesTilesWhereTheLastTurnWouldLeaveBlocksIdle) {
   EXPECT_FALSE(SharesW4A8Tiles(Layer(16384, 8192), 128, Hopper(), 128));
   EXPECT_FALSE(SharesW4A8Tiles(Layer(14336, 4096), 256, Hopper(), 128));
   DeviceTraits larger = Hopper();
-  larger.sm_count = kMaxW4A8SharingBlocks + 1;
+  larger.sm_count = kMaxHandingBlocks + 1;
   EXPECT_FALSE(SharesW4A8Tiles(wide, 128, larger, 128));
 }
 

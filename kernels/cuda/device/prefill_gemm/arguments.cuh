@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parameters of a prefill kernel's launch, and the two rings of a block.
+// Parameters of a prefill kernel's launch, the two rings of a block, and the
+// memory in which blocks hand sums over.
 
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_PREFILL_GEMM_ARGUMENTS_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_PREFILL_GEMM_ARGUMENTS_CUH_
@@ -9,8 +10,9 @@
 
 #include "kernels/cuda/device/gemm_arguments.cuh"
 #include "kernels/cuda/device/pipeline.cuh"
-#include "kernels/cuda/device/prefill_gemm/tile_scheduler.h"
+#include "kernels/cuda/plan/handed_sums.h"
 #include "kernels/cuda/plan/smem_layout.h"
+#include "kernels/cuda/plan/tile_scheduler.h"
 
 namespace qgemm::cuda {
 
@@ -22,6 +24,8 @@ struct PrefillArguments {
   // stage_bytes say so.
   GemmArguments gemm;
   TileGrid grid;
+  TileSchedule schedule;
+  uint8_t* handed;  // kHandedBytes, if tiles are split
   PrefillSmemLayout smem;
   int layer_n_tiles;      // of a row block in memory
   int layer_stage_bytes;  // of those
@@ -37,6 +41,18 @@ __device__ __forceinline__ Ring StageRing(const PrefillArguments& args,
                                           uint32_t shared) {
   return {shared + args.smem.barriers_offset + args.smem.panels * kBarrierBytes,
           args.smem.stages};
+}
+
+// The word that counts the warps which have handed the sums of a block over.
+__device__ __forceinline__ unsigned* HandedWord(const PrefillArguments& args,
+                                                int block) {
+  return reinterpret_cast<unsigned*>(args.handed + kPrefillWordsOffset) + block;
+}
+// Those sums, [kTileM / 8][kPrefillConsumers] of four each.
+template <int kTileM>
+__device__ __forceinline__ uint8_t* HandedSums(const PrefillArguments& args,
+                                               int block) {
+  return args.handed + HandedSumsOffset(kTileM, block);
 }
 
 }  // namespace qgemm::cuda

@@ -4,15 +4,17 @@
 // activations; on Hopper alone.
 //
 // A block stays on its SM and multiplies tiles of C, 128 rows of W
-// by 64 to 256 rows of A, one after the other (tuning/wide_order.h). Two
-// warps ask TMA for activations and weights; two groups of four
-// multiply, 64 rows each, weights decoded into registers as the A operand.
-// While a tile is stored the next one's operands come.
+// by 64 to 256 rows of A, or parts of them along K, one after the other
+// (tile_scheduler.h). Two warps ask TMA for activations and weights; two groups
+// of four multiply, 64 rows each, weights decoded into registers as the A
+// operand. While a tile is stored the next one's operands come.
 //
-// Each row of C is summed along K in one order, whatever m is. Tensor cores
-// truncate as they add: of up to 128 rows of A they add 1024 columns at most
-// and fp32 additions the rest; of more, whose sums leave no registers for that,
-// they add all of K, as cuBLAS does.
+// Each row of C is summed along K in one order, which depends on m in that
+// tiles may be split: sums of parts are added in fp32, to the last part's the
+// others' in the order of K. Tensor cores truncate as they add: of up to 128
+// rows of A they add 1024 columns at most and fp32 additions the rest; of more,
+// whose sums leave no registers for that, they add all of a part, as cuBLAS
+// does.
 
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_PREFILL_GEMM_KERNEL_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_PREFILL_GEMM_KERNEL_CUH_
@@ -39,7 +41,7 @@ __device__ __forceinline__ void ProducePrefill(const PrefillArguments& args,
   if (thread < 32) {
     LoadWeights(args, shared, thread);
   } else if (thread == 32) {
-    LoadActivations<kTileM>(args, shared);
+    PanelLoader<kTileM>(args, shared).Run();
   }
 }
 

@@ -38,23 +38,23 @@ class PrefillMainloop {
         panel_(PanelRing(args, SharedAddress(shared)), KSlice{0, 1, 0}),
         stage_(StageRing(args, SharedAddress(shared)), KSlice{0, 1, 0}) {}
 
-  // Multiplies the block's tiles of C and stores them.
+  // Multiplies the block's pieces; stores tiles, and hands parts over.
   __device__ __forceinline__ void Run() {
-    const int tiles = TileCount(args_.grid);
-    const int first = blockIdx.x;
-    const int step = gridDim.x;
+    const BlockPieces pieces(args_.schedule, blockIdx.x);
+    const int count = pieces.Count();
     LoadStage();
     DecodeBlock(0, operands_[0]);
-    for (int index = first; index < tiles; index += step) {
-      const OutputTile at = TileAt(args_.grid, index);
+    for (int index = 0; index < count; ++index) {
+      const TilePiece piece = pieces.At(index);
+      const OutputTile at = TileAt(args_.grid, piece.tile);
       const RowFinish finish = FinishOf(at.n_block);
       if constexpr (kOneChain) {
-        MultiplyStages(args_.gemm.k_tiles);
-        store_.Store(products_, finish, at);
+        MultiplyStages(piece.end - piece.begin);
+        Deliver(piece, at, finish, products_);
       } else {
         float sums[kSums];
-        SumChains(sums);
-        store_.Store(sums, finish, at);
+        SumChains(piece.end - piece.begin, sums);
+        Deliver(piece, at, finish, sums);
       }
     }
   }
@@ -69,12 +69,66 @@ class PrefillMainloop {
   static constexpr int kSums = kTileM / 2;
   static constexpr int kPanelUnits = kTileM * kPanelRowBytes / 16;
 
-  // All of K, which the tensor cores add in parts.
-  __device__ __forceinline__ void SumChains(float (&sums)[kSums]) {
+  // The sums of a piece go to C, or to the block that ends the tile.
+  __device__ __forceinline__ void Deliver(const TilePiece& piece,
+                                          const OutputTile& at,
+                                          const RowFinish& finish,
+                                          float (&sums)[kSums]) {
+    if (piece.end < args_.schedule.stages) {
+      HandOver(sums);
+      return;
+    }
+    if (piece.begin > 0) {
+      AddHanded(blockIdx.x - FirstBlockOf(args_.schedule, piece.tile), sums);
+    }
+    store_.Store(sums, finish, at);
+  }
+
+  __device__ __forceinline__ void HandOver(const float (&sums)[kSums]) const {
+    float4* const to =
+        reinterpret_cast<float4*>(HandedSums<kTileM>(args_, blockIdx.x)) +
+        threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < kSums; i += 4) {
+      to[i / 4 * kPrefillConsumers] = {sums[i], sums[i + 1], sums[i + 2],
+                                       sums[i + 3]};
+    }
+    AsyncGlobalFence();  // TMA reads them
+    __syncwarp();
+    if (lane_ == 0) ReleaseCount(HandedWord(args_, blockIdx.x));
+  }
+
+  // sums += those of `parts` other blocks, which come as panels.
+  __device__ __forceinline__ void AddHanded(int parts, float (&sums)[kSums]) {
+    constexpr int kVectors = kSums / 4;
+    constexpr int kPanelVectors =
+        kTileM * kPanelRowBytes / (16 * kPrefillConsumers);
+    for (int part = 0; part < parts; ++part) {
+#pragma unroll
+      for (int first = 0; first < kVectors; first += kPanelVectors) {
+        panel_.Wait();
+        const float4* const from = reinterpret_cast<const float4*>(
+                                       shared_ + args_.smem.panels_offset) +
+                                   panel_.slot() * kPanelUnits + threadIdx.x;
+#pragma unroll
+        for (int i = 0; i < kPanelVectors; ++i) {
+          const float4 four = from[i * kPrefillConsumers];
+          float* const to = &sums[(first + i) * 4];
+          to[0] += four.x, to[1] += four.y;
+          to[2] += four.z, to[3] += four.w;
+        }
+        Release(panel_.empty());
+        panel_.Next();
+      }
+    }
+  }
+
+  // The next `stages` stages, which the tensor cores add in parts.
+  __device__ __forceinline__ void SumChains(int stages, float (&sums)[kSums]) {
 #pragma unroll
     for (float& sum : sums) sum = 0;
-    for (int stage = 0; stage < args_.gemm.k_tiles;) {
-      const int end = min(stage + kChainStages, args_.gemm.k_tiles);
+    for (int stage = 0; stage < stages;) {
+      const int end = min(stage + kChainStages, stages);
       float2 scales = {args_.gemm.factor, args_.gemm.factor};
       if constexpr (kGrouped) scales = scales_;
       MultiplyStages(end - stage);

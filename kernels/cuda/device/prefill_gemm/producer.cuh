@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The two warps that ask TMA for a wide block's activations and
-// weights, each through a ring of its own, tile after tile.
+// weights, each through a ring of its own, piece after piece.
 
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_PREFILL_GEMM_PRODUCER_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_PREFILL_GEMM_PRODUCER_CUH_
@@ -22,30 +22,80 @@ __device__ __forceinline__ void SetUpRing(const Ring& ring) {
   BarrierInitFence();
 }
 
-// Called by one thread, for tiles of kTileM rows of A. Panels are in the
-// 128-byte swizzle; rows of A from m on and columns from k on are zero.
+// Called by one thread, for tiles of kTileM rows of A.
 template <int kTileM>
-__device__ __forceinline__ void LoadActivations(const PrefillArguments& args,
-                                                uint32_t shared) {
-  constexpr int kPanelBytes = kTileM * kPanelRowBytes;
-  const Ring ring = PanelRing(args, shared);
-  PrefetchTensorMap(args.gemm.a_map);
-  GridDependencyWait();
-  RingPlace place = {0, 1};  // a fresh barrier's former phase counts as done
-  const int tiles = TileCount(args.grid);
-  const int panels = args.gemm.k_tiles * 2;
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const int m_row = TileAt(args.grid, tile).m_block * kTileM;
-    for (int panel = 0; panel < panels; ++panel) {
-      const uint32_t full = ring.Full(place.slot);
-      BarrierWait(ring.Empty(place.slot), place.parity);
-      BarrierArriveExpect(full, kPanelBytes);
-      CopyTensor(shared + args.smem.panels_offset + place.slot * kPanelBytes,
-                 args.gemm.a_map, panel * 64, m_row, full);
-      place.Next(ring.slots);
+class PanelLoader {
+ public:
+  __device__ __forceinline__ PanelLoader(const PrefillArguments& args,
+                                         uint32_t shared)
+      : args_(args),
+        panels_(shared + args.smem.panels_offset),
+        ring_(PanelRing(args, shared)) {}
+
+  // The block's pieces, one after the other.
+  __device__ __forceinline__ void Run() {
+    PrefetchTensorMap(args_.gemm.a_map);
+    const BlockPieces pieces(args_.schedule, blockIdx.x);
+    const int count = pieces.Count();
+    GridDependencyWait();
+    for (int index = 0; index < count; ++index) {
+      const TilePiece piece = pieces.At(index);
+      LoadActivations(piece);
+      if (piece.end == args_.schedule.stages && piece.begin > 0) {
+        LoadHanded(piece.tile);
+      }
     }
   }
-}
+
+ private:
+  static constexpr int kPanelBytes = kTileM * kPanelRowBytes;
+  static constexpr int kHandedPanels = kPrefillTileN * 4 / kPanelRowBytes;
+
+  // Panels are in the 128-byte swizzle; rows of A from m on and columns from k
+  // on are zero.
+  __device__ __forceinline__ void LoadActivations(const TilePiece& piece) {
+    const int m_row = TileAt(args_.grid, piece.tile).m_block * kTileM;
+    for (int panel = piece.begin * 2; panel < piece.end * 2; ++panel) {
+      const uint32_t full = Take();
+      CopyTensor(slot(), args_.gemm.a_map, panel * 64, m_row, full);
+      place_.Next(ring_.slots);
+    }
+  }
+
+  // The sums that blocks before this one handed over, through the same ring.
+  __device__ __forceinline__ void LoadHanded(int tile) {
+    const int end = blockIdx.x;
+    for (int block = FirstBlockOf(args_.schedule, tile); block < end; ++block) {
+      unsigned* const word = HandedWord(args_, block);
+      AwaitCount(word, kPrefillConsumers / 32);
+      *word = 0;  // for the next launch
+      AsyncGlobalFence();
+      const uint8_t* from = HandedSums<kTileM>(args_, block);
+      for (int i = 0; i < kHandedPanels; ++i) {
+        const uint32_t full = Take();
+        CopyBulk(slot(), from, kPanelBytes, full);
+        from += kPanelBytes;
+        place_.Next(ring_.slots);
+      }
+    }
+  }
+
+  // Waits until the slot is empty, and expects a panel's bytes there.
+  __device__ __forceinline__ uint32_t Take() const {
+    const uint32_t full = ring_.Full(place_.slot);
+    BarrierWait(ring_.Empty(place_.slot), place_.parity);
+    BarrierArriveExpect(full, kPanelBytes);
+    return full;
+  }
+  __device__ __forceinline__ uint32_t slot() const {
+    return panels_ + place_.slot * kPanelBytes;
+  }
+
+  const PrefillArguments& args_;
+  const uint32_t panels_;
+  const Ring ring_;
+  RingPlace place_ = {0, 1};  // a fresh barrier's former phase counts as done
+};
 
 // Row tiles of a block that follow each other in memory. A lane has one run;
 // there are eight at most.
@@ -111,10 +161,12 @@ __device__ __forceinline__ void LoadWeights(const PrefillArguments& args,
                                             uint32_t shared, int lane) {
   const Ring ring = StageRing(args, shared);
   RingPlace place = {0, 1};
-  const int tiles = TileCount(args.grid);
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const TileRun run(args, TileAt(args.grid, tile).n_block, lane);
-    for (int stage = 0; stage < args.gemm.k_tiles; ++stage) {
+  const BlockPieces pieces(args.schedule, blockIdx.x);
+  const int count = pieces.Count();
+  for (int index = 0; index < count; ++index) {
+    const TilePiece piece = pieces.At(index);
+    const TileRun run(args, TileAt(args.grid, piece.tile).n_block, lane);
+    for (int stage = piece.begin; stage < piece.end; ++stage) {
       const uint32_t full = ring.Full(place.slot);
       BarrierWait(ring.Empty(place.slot), place.parity);
       if (lane == 0) BarrierArriveExpect(full, run.stage_bytes());

@@ -21,7 +21,7 @@ struct W4A8PrefillArguments {
   W4A8PrefillSmemLayout smem;
   const uint8_t* scales;  // of Q8PanelLayout
   int scale_rows;
-  // Blocks share tiles by `handed`, kW4A8HandedBytes, whose words are zero
+  // Blocks share tiles by `handed`, kHandedBytes, whose words are zero
   // before.
   bool shares;
   uint8_t* handed;

@@ -263,7 +263,7 @@ class W4A8PrefillMainloop {
   }
   __device__ __forceinline__ float4* HandedSums(int block) const {
     return reinterpret_cast<float4*>(args_.handed +
-                                     W4A8HandedOffset(kTileM, block)) +
+                                     HandedSumsOffset(kTileM, block)) +
            threadIdx.x;
   }
   // Hands sums to the next block.
