@@ -42,9 +42,6 @@ struct ResultArguments {
   void* c;                  // [m, n]
   int64_t n;
   float factor;  // of every sum
-  int n_tiles;   // of a row block
-  int split_k;   // blocks that share its K
-  int k_warps;   // warps of a block that do
   ResultType result;
   bool vectorized_store;  // four elements of C may be stored at once
 };
@@ -58,7 +55,10 @@ struct GemmArguments : ResultArguments {
   int64_t lda;
   int64_t k;
   int m;
+  int n_tiles;
   int k_tiles;
+  int split_k;
+  int k_warps;
   int slots;  // of the ring
   int tile_code_bytes;
   int tile_scale_bytes;

@@ -256,8 +256,8 @@ __global__ void __launch_bounds__(A32MaxThreads(A32Block<kTileM>::kWide), 1)
   } else {
     if constexpr (kWide) GrowRegisters<112>();
     MultiplyA32<kCodes, kScale>(args, block);
-    DecodeEpilogue<kTileM, StoreResults>(gemm, block.work, block.smem, shared,
-                                         block.ring.Received(),
+    DecodeEpilogue<kTileM, StoreResults>(gemm, gemm, block.work, block.smem,
+                                         shared, block.ring.Received(),
                                          {block.consumers, false}, {})
         .Run();
   }

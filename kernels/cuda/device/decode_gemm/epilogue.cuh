@@ -148,14 +148,14 @@ __device__ __forceinline__ void ScaleSums(const ResultArguments& args,
 
 // Rows of a row block that fall to a block of `part`. The last ranks have fewer
 // than others, or none.
-__device__ __forceinline__ int RowsOf(const ResultArguments& args, int part,
+__device__ __forceinline__ int RowsOf(const GemmArguments& args, int part,
                                       int rank) {
   const int left = args.n_tiles * 16 - rank * part;
   return left <= 0 ? 0 : left < part ? left : part;
 }
 
 // Bytes that a block receives.
-__device__ __forceinline__ uint32_t ReceivedBytesOf(const ResultArguments& args,
+__device__ __forceinline__ uint32_t ReceivedBytesOf(const GemmArguments& args,
                                                     const BlockWork& work) {
   const int part = RowsOfRank(args.n_tiles, args.split_k);
   return (args.split_k - 1) * work.rows * RowsOf(args, part, work.rank) * 4;
@@ -179,17 +179,17 @@ struct EpilogueThreads {
   }
 };
 
-// `received` is the barrier of what other blocks send.
+// `result` has the results of `args`, wherever they are held; `received` is the
+// barrier of what other blocks send.
 template <int kTileM, typename Store>
 class DecodeEpilogue {
  public:
-  __device__ __forceinline__ DecodeEpilogue(const ResultArguments& args,
-                                            const BlockWork& work,
-                                            const DecodeSmemLayout& smem,
-                                            char* shared, uint32_t received,
-                                            const EpilogueThreads& threads,
-                                            const Store& store)
+  __device__ __forceinline__ DecodeEpilogue(
+      const GemmArguments& args, const ResultArguments& result,
+      const BlockWork& work, const DecodeSmemLayout& smem, char* shared,
+      uint32_t received, const EpilogueThreads& threads, const Store& store)
       : args_(args),
+        result_(result),
         work_(work),
         store_(store),
         sums_(reinterpret_cast<float*>(shared)),
@@ -280,12 +280,13 @@ class DecodeEpilogue {
   __device__ __forceinline__ void Finish(int m, int row,
                                          Columns<kColumns> sum) const {
     const int64_t n = work_.n_block * args_.n_tiles * 16 + row;
-    if (n >= args_.n) return;
-    ScaleSums(args_, n, sum);
-    store_(args_, work_.first_m + m, n, sum);
+    if (n >= result_.n) return;
+    ScaleSums(result_, n, sum);
+    store_(result_, work_.first_m + m, n, sum);
   }
 
-  const ResultArguments& args_;
+  const GemmArguments& args_;
+  const ResultArguments& result_;
   const BlockWork& work_;
   const Store& store_;
   float* const sums_;  // [k_warps][kTileM][stride]

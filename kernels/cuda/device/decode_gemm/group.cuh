@@ -308,8 +308,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   }
   const HeldEnd& end = scratch.ends[0];
   DecodeEpilogue<kMTiles * 8, StoreThroughOps>(
-      end.result, work, smem, shared, ring.Received(), {consumers, !multiplies},
-      {end.ops, !multiplies})
+      args, end.result, work, smem, shared, ring.Received(),
+      {consumers, !multiplies}, {end.ops, !multiplies})
       .Run();
   if (multiplies) steps.AfterEpilogue();
 #endif

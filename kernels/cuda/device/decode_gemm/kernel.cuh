@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
     Multiply<kCodes, kScale, kZeros, T, kMTiles>(args, smem, work, ring, shared,
                                                  NoMoreSteps());
     DecodeEpilogue<kMTiles * 8, StoreResults>(
-        args, work, smem, shared, ring.Received(), {consumers, false}, {})
+        args, args, work, smem, shared, ring.Received(), {consumers, false}, {})
         .Run();
   }
 }

@@ -103,12 +103,13 @@ template <int kTileM>
 class PartsEpilogue {
  public:
   // `ends` are those of the block's GEMM, which has `parts`, and of its pair,
-  // if `has_pair`.
-  __device__ __forceinline__ PartsEpilogue(const HeldEnd* ends, int parts,
+  // if `has_pair`; `args` are those of both.
+  __device__ __forceinline__ PartsEpilogue(const GemmArguments& args,
+                                           const HeldEnd* ends, int parts,
                                            bool has_pair, const BlockWork& work,
                                            const float* sums,
                                            const EpilogueThreads& threads)
-      : args_(ends[0].result),
+      : args_(args),
         ends_(ends),
         parts_(parts),
         has_pair_(has_pair),
@@ -152,7 +153,7 @@ class PartsEpilogue {
 
   __device__ __forceinline__ void Finish(int m, int row) const {
     const int64_t n = work_.n_block * args_.n_tiles * 16 + row;
-    if (n >= args_.n) return;
+    if (n >= ends_[0].result.n) return;
     Columns<kColumns> before = {};  // what the first of two ends with
     // A loop, so that both go through the same code.
 #pragma unroll 1
@@ -166,7 +167,7 @@ class PartsEpilogue {
     }
   }
 
-  const ResultArguments& args_;
+  const GemmArguments& args_;
   const HeldEnd* const ends_;
   const int parts_;
   const bool has_pair_;
@@ -244,7 +245,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
     if (pair != nullptr) Hold(*pair, scratch.ends[1]);
     TellHeld(block.consumers);
   }
-  PartsEpilogue<kTileM>(scratch.ends, parts, pair != nullptr, work,
+  PartsEpilogue<kTileM>(args, scratch.ends, parts, pair != nullptr, work,
                         reinterpret_cast<float*>(shared),
                         {block.consumers, !multiplies})
       .Run();

@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(W4A8MaxThreads(kRowTiles), 1)
     return;
   }
   Multiply<kMTiles, kRowTiles, kQuantizes>(args, block);
-  DecodeEpilogue<kMTiles * 8, StoreResults>(gemm, block.work, block.smem,
+  DecodeEpilogue<kMTiles * 8, StoreResults>(gemm, gemm, block.work, block.smem,
                                             shared, block.ring.Received(),
                                             {block.consumers, false}, {})
       .Run();
