@@ -238,12 +238,39 @@ __device__ __forceinline__ void SendFloats(uint32_t cluster_address,
                                            uint32_t cluster_barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
       "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(cluster_address),
-      "r"(__float_as_uint(values.x)), "r"(__float_as_uint(values.y)),
-      "r"(__float_as_uint(values.z)), "r"(__float_as_uint(values.w)),
+      "f"(values.x), "f"(values.y), "f"(values.z), "f"(values.w),
       "r"(cluster_barrier)
       : "memory");
+#endif
+}
+
+// Writes a word to a block of the cluster, then arrives at a barrier there.
+__device__ __forceinline__ void SendWord(uint32_t cluster_address, int word,
+                                         uint32_t cluster_barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(cluster_address),
+               "r"(word)
+               : "memory");
+  asm volatile(
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
+          cluster_barrier)
+      : "memory");
+#endif
+}
+// Returns once that barrier's phase has ended; sees the word.
+__device__ __forceinline__ void AwaitWord(uint32_t barrier, uint32_t parity) {
+#if __CUDA_ARCH__ >= 900
+  uint32_t done = 0;
+  do {
+    asm volatile(
+        "{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta"
+        ".b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+        : "=r"(done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  } while (done == 0);
 #endif
 }
 

@@ -158,12 +158,10 @@ struct StageTile {
                                          const char* table, int lane,
                                          uint32_t (&a)[2][4]) const {
     LookUp(block, table, lane, a);
-    if constexpr (kZeros) SubtractZeros(args, block, a);
-    if constexpr (kFolded) MultiplyScales(block, a, a);
+    Finish(args, block, a, a);
   }
 
-  // Decode in two parts, for layers without zeros: the table's entries, and
-  // what they become.
+  // Decode in two parts: the table's entries, and what they become.
   __device__ __forceinline__ void LookUp(int block, const char* table, int lane,
                                          uint32_t (&entries)[2][4]) const {
 #pragma unroll
@@ -172,6 +170,15 @@ struct StageTile {
                          entries[s]);
     }
   }
+  __device__ __forceinline__ void Finish(const GemmArguments& args, int block,
+                                         const uint32_t (&entries)[2][4],
+                                         uint32_t (&a)[2][4]) const {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) a[i >> 2][i & 3] = entries[i >> 2][i & 3];
+    if constexpr (kZeros) SubtractZeros(args, block, a);
+    if constexpr (kFolded) MultiplyScales(block, a, a);
+  }
+  // The second part of layers without zeros, whose scales are kFolded.
   __device__ __forceinline__ void MultiplyScales(
       int block, const uint32_t (&entries)[2][4], uint32_t (&a)[2][4]) const {
 #pragma unroll

@@ -43,12 +43,11 @@ PrefillArguments ArgumentsOf(const GemmOperands& operands,
                              const PrefillWork& work,
                              const PrefillTiling& tiling) {
   PrefillArguments args = TileArguments(operands, tiling.tile_m);
+  args.pairs = tiling.pairs ? 1 : 0;
   args.smem = PrefillSmemLayoutOf(operands.weights.layout.codes, tiling.tile_m,
                                   args.gemm.stage_bytes);
   args.handed = operands.handed;
-  args.schedule = tiling.splits ? SplitTilesOf(work, tiling.tile_m)
-                                : WholeTiles(TileCount(args.grid), work.stages,
-                                             work.sm_count);
+  args.schedule = ScheduleOf(work, tiling);
   return args;
 }
 
@@ -99,22 +98,24 @@ cudaError_t LaunchPrefillGemm(const Device& device,
   const PrefillKernel kernel = KernelOf(operands, tiling.tile_m);
   if (kernel == nullptr) return cudaErrorInvalidValue;
   tiling.splits = tiling.splits && operands.handed != nullptr &&
-                  OffersSplit(work, tiling.tile_m);
+                  OffersSplit(work, tiling.tile_m, tiling.pairs);
   PrefillArguments args = ArgumentsOf(operands, work, tiling);
-  const cudaError_t mapped =
-      MapActivations(device, operands, tiling.tile_m, args.gemm.a_map);
+  const cudaError_t mapped = MapActivations(
+      device, operands, tiling.tile_m >> args.pairs, args.gemm.a_map);
   if (mapped != cudaSuccess) return mapped;
 
   cudaLaunchConfig_t launch = {};
-  launch.gridDim = dim3(args.schedule.blocks);
+  launch.gridDim = dim3(args.schedule.blocks << args.pairs);
   launch.blockDim = dim3(kPrefillThreads);
   launch.dynamicSmemBytes = args.smem.total;
   launch.stream = stream;
-  cudaLaunchAttribute attributes[1] = {};
+  cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {2, 1, 1};
   launch.attrs = attributes;
-  launch.numAttrs = 1;
+  launch.numAttrs = 1 + args.pairs;
   return cudaLaunchKernelEx(&launch, kernel, args);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The layers that the prefill kernel multiplies, the height of its tiles and
-// their split along K: those with the least estimated time. ChooseKernelPath
-// uses the estimate.
+// The layers that the prefill kernel multiplies, the height of its tiles, their
+// split along K and the pairs of blocks that share them: those with the least
+// estimated time. ChooseKernelPath uses the estimate.
 
 #ifndef QGEMM_KERNELS_CUDA_PLAN_PREFILL_PLAN_H_
 #define QGEMM_KERNELS_CUDA_PLAN_PREFILL_PLAN_H_
@@ -35,31 +35,57 @@ struct PrefillCost {
   double split_stage;  // and where they do not read the same columns at a time
   double tile;         // of its store, while nothing is multiplied
   double part;         // of a split tile: its sums are handed over and added
+  double exchange;     // of sums between the blocks of a pair
 };
-// kbit4 on an H200, 1024x4096 to 28672x8192 at M = 128 to 1024, within 4 %
-// (root mean square); 192 by eye.
+// kbit4 on an H100, 1024x4096 to 28672x8192 at M = 128 to 1024, within 3.5 %
+// (root mean square); clocks fall where all SMs work.
 inline constexpr PrefillCost kPrefillCosts[] = {
-    {64, 0.55, 0.60, 0.61, 1.0, 0.80},
-    {128, 0.71, 0.79, 0.83, 1.4, 0.95},
-    {192, 0.90, 1.03, 1.10, 1.6, 1.20},
-    {256, 1.08, 1.32, 1.39, 2.0, 1.45}};
-inline constexpr double kPrefillLaunchMicroseconds = 1.5;
+    {64, 0.44, 0.55, 0.55, 0.84, 0.71, 1.25},
+    {128, 0.64, 0.78, 0.82, 0.88, 0.92, 1.68},
+    {192, 0.77, 1.04, 1.09, 1.53, 1.08, 1.59},
+    {256, 1.07, 1.36, 1.45, 1.44, 1.39, 2.06}};
+inline constexpr double kPrefillLaunchMicroseconds = 0.94;
+// More where it leaves no SM to the next one, else as much less.
+inline constexpr double kFullLaunchMicroseconds = 1.20;
+// A part's time where a pair has it, against `part`.
+inline constexpr double kPairPart = 0.69;
+// Stages of a pair's tile, at least, for one that is split: of 2048x1536, which
+// has 8, whole tiles took 9.3 us and split ones 11.1 at M = 384.
+inline constexpr int kMinPairSplitStages = 16;
 // Tiles for each SM from which on none is split: there is little to win.
 inline constexpr int64_t kMaxSplitWaves = 16;
 // Stages of a tile that is split, at most: ints count those of two waves.
 inline constexpr int kMaxSplitStages = 1 << 20;
+
+// The work as the schedule counts it: a pair as a block, two stages as one.
+constexpr PrefillWork PlannedWork(PrefillWork work, bool pairs) {
+  if (pairs) {
+    work.stages = CeilDiv(work.stages, 2);
+    work.sm_count = work.sm_count > 1 ? work.sm_count / 2 : 1;
+  }
+  return work;
+}
 
 constexpr int64_t PrefillTiles(const PrefillWork& work, int tile_m) {
   return CeilDiv(work.n, int64_t{kPrefillTileN}) *
          CeilDiv(work.m, int64_t{tile_m});
 }
 
-// True if tiles of that height may be split, and not all SMs have as many.
-constexpr bool OffersSplit(const PrefillWork& work, int tile_m) {
+// True if tiles of that height may be split, and not all SMs, or all pairs of
+// SMs, have as many.
+constexpr bool OffersSplit(const PrefillWork& work, int tile_m,
+                           bool pairs = false) {
+  const PrefillWork planned = PlannedWork(work, pairs);
   const int64_t tiles = PrefillTiles(work, tile_m);
   return work.sm_count <= kMaxHandingBlocks &&
-         tiles < kMaxSplitWaves * work.sm_count && tiles % work.sm_count != 0 &&
-         work.stages < kMaxSplitStages;
+         tiles < kMaxSplitWaves * planned.sm_count &&
+         tiles % planned.sm_count != 0 && work.stages < kMaxSplitStages;
+}
+
+// Share of the SMs that as many blocks keep busy.
+constexpr double BusyShare(const PrefillWork& work, int64_t blocks) {
+  return blocks < work.sm_count ? static_cast<double>(blocks) / work.sm_count
+                                : 1;
 }
 
 // With whole tiles of that cost.
@@ -67,11 +93,9 @@ constexpr double WholeTilesMicroseconds(const PrefillWork& work,
                                         const PrefillCost& cost) {
   const int64_t tiles = PrefillTiles(work, cost.tile_m);
   const int64_t waves = CeilDiv(tiles, int64_t{work.sm_count});
-  const double busy =
-      static_cast<double>(tiles) / static_cast<double>(work.sm_count);
-  const double stage =
-      cost.stage + (cost.full_stage - cost.stage) * (busy < 1 ? busy : 1);
-  return kPrefillLaunchMicroseconds +
+  const double busy = BusyShare(work, tiles);
+  const double stage = cost.stage + (cost.full_stage - cost.stage) * busy;
+  return kPrefillLaunchMicroseconds + busy * kFullLaunchMicroseconds +
          static_cast<double>(waves) * (work.stages * stage + cost.tile);
 }
 
@@ -86,15 +110,43 @@ constexpr double SplitTilesMicroseconds(const PrefillWork& work,
                                         const PrefillCost& cost) {
   const TileSchedule schedule = SplitTilesOf(work, cost.tile_m);
   const int stages = schedule.rounds * work.stages + schedule.share;
-  return kPrefillLaunchMicroseconds + stages * cost.split_stage +
+  return kPrefillLaunchMicroseconds +
+         BusyShare(work, schedule.blocks) * kFullLaunchMicroseconds +
+         stages * cost.split_stage +
          CeilDiv(schedule.tiles, schedule.blocks) * cost.tile +
          CeilDiv(work.stages, schedule.share) * cost.part;
 }
 
-constexpr double PrefillMicroseconds(const PrefillWork& work,
-                                     const PrefillCost& cost, bool splits) {
-  return splits ? SplitTilesMicroseconds(work, cost)
-                : WholeTilesMicroseconds(work, cost);
+// With tiles of that height.
+constexpr TileSchedule ScheduleOf(const PrefillWork& work,
+                                  const PrefillTiling& tiling) {
+  const PrefillWork planned = PlannedWork(work, tiling.pairs);
+  return tiling.splits
+             ? SplitTilesOf(planned, tiling.tile_m)
+             : WholeTiles(static_cast<int>(PrefillTiles(work, tiling.tile_m)),
+                          planned.stages, planned.sm_count);
+}
+
+constexpr bool OffersTiling(const PrefillWork& work,
+                            const PrefillTiling& tiling) {
+  return (tiling.tile_m <= 128 || work.offers_tall_tiles) &&
+         (!tiling.pairs || work.sm_count > 1) &&
+         (!tiling.splits || (OffersSplit(work, tiling.tile_m, tiling.pairs) &&
+                             (!tiling.pairs || PlannedWork(work, true).stages >=
+                                                   kMinPairSplitStages)));
+}
+
+// `cost` is that of the tiling's height. The blocks of a pair store, hand over
+// and add half a tile each, after an exchange.
+constexpr double PrefillMicroseconds(const PrefillWork& work, PrefillCost cost,
+                                     const PrefillTiling& tiling) {
+  if (tiling.pairs) {
+    cost.tile = cost.tile / 2 + cost.exchange;
+    cost.part *= kPairPart;
+  }
+  const PrefillWork planned = PlannedWork(work, tiling.pairs);
+  return tiling.splits ? SplitTilesMicroseconds(planned, cost)
+                       : WholeTilesMicroseconds(planned, cost);
 }
 
 struct PrefillEstimate {
@@ -106,12 +158,13 @@ struct PrefillEstimate {
 constexpr PrefillEstimate BestPrefillEstimate(const PrefillWork& work) {
   PrefillEstimate best;
   for (const PrefillCost& cost : kPrefillCosts) {
-    if (cost.tile_m > 128 && !work.offers_tall_tiles) continue;
-    for (const bool splits : {false, true}) {
-      if (splits && !OffersSplit(work, cost.tile_m)) continue;
-      const double time = PrefillMicroseconds(work, cost, splits);
+    for (const int kind : {0, 1, 2, 3}) {
+      const PrefillTiling tiling = {cost.tile_m, (kind & 1) != 0,
+                                    (kind & 2) != 0};
+      if (!OffersTiling(work, tiling)) continue;
+      const double time = PrefillMicroseconds(work, cost, tiling);
       if (best.tiling.tile_m == 0 || time < best.microseconds) {
-        best = {{cost.tile_m, splits}, time};
+        best = {tiling, time};
       }
     }
   }

@@ -140,7 +140,8 @@ struct PrefillSmemLayout {
   int panels_offset = 0;
   int stages_offset = 0;
   int staged_offset = 0;
-  int barriers_offset = 0;  // of panels, then of stages
+  int barriers_offset = 0;    // of panels, then of stages
+  int invitation_offset = 0;  // of a pair's other block: a barrier, a slot
   int total = 0;
 };
 
@@ -156,7 +157,7 @@ inline PrefillSmemLayout PrefillSmemLayoutOf(int codes, int tile_m,
           ? 0
           : kPrefillGroups * StagedRows(codes) * StagedRowStride(codes);
   const int barrier_bytes =
-      (kMaxPrefillPanels + kMaxPrefillStages) * kBarrierBytes;
+      (kMaxPrefillPanels + kMaxPrefillStages + 1) * kBarrierBytes;
   const int room =
       kMaxBlockBytes - TableBytes(codes) - staged_bytes - barrier_bytes;
   int best = 0;
@@ -177,6 +178,7 @@ inline PrefillSmemLayout PrefillSmemLayoutOf(int codes, int tile_m,
   plan.barriers_offset = plan.staged_offset + staged_bytes;
   if (TableHasRoom(codes)) plan.staged_offset = kStagedRowBytes;
   plan.total = plan.barriers_offset + barrier_bytes;
+  plan.invitation_offset = plan.total - kBarrierBytes;
   return plan;
 }
 

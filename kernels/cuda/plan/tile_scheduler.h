@@ -52,6 +52,9 @@ QGEMM_HOST_DEVICE constexpr OutputTile TileAt(const TileGrid& grid, int index) {
 struct PrefillTiling {
   int tile_m = 0;       // rows of A of a tile, of kPrefillTileMs
   bool splits = false;  // SplitTiles rather than WholeTiles
+  // Two blocks of a cluster share pieces: a block of the schedule is a pair, a
+  // stage two column tiles.
+  bool pairs = false;
 };
 
 // Column tiles `begin` to `end` of a tile of C.

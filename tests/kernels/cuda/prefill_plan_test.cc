@@ -57,15 +57,17 @@ TEST_P(PrefillPlanTest, TakesTheLeastTimeOfWhatIsOffered) {
       work.offers_tall_tiles = offers_tall;
       double least = std::numeric_limits<double>::infinity();
       for (const PrefillCost& cost : kPrefillCosts) {
-        if (cost.tile_m > 128 && !offers_tall) continue;
-        least = std::min(least, WholeTilesMicroseconds(work, cost));
-        if (!OffersSplit(work, cost.tile_m)) continue;
-        least = std::min(least, SplitTilesMicroseconds(work, cost));
+        for (const bool pairs : {false, true}) {
+          for (const bool splits : {false, true}) {
+            const PrefillTiling tiling = {cost.tile_m, splits, pairs};
+            if (!OffersTiling(work, tiling)) continue;
+            least = std::min(least, PrefillMicroseconds(work, cost, tiling));
+          }
+        }
       }
       const PrefillEstimate best = BestPrefillEstimate(work);
       EXPECT_TRUE(offers_tall || best.tiling.tile_m <= 128) << "m = " << m;
-      EXPECT_TRUE(!best.tiling.splits || OffersSplit(work, best.tiling.tile_m))
-          << "m = " << m;
+      EXPECT_TRUE(OffersTiling(work, best.tiling)) << "m = " << m;
       EXPECT_EQ(best.microseconds, least) << "m = " << m;
     }
   }
@@ -139,7 +141,22 @@ TEST(SplitTilesTest, FillTheLastWave) {
       WorkOf({kPrefillTileN * 132 * 3 / 2, 28672}, cost.tile_m);
   EXPECT_LT(SplitTilesMicroseconds(work, cost),
             0.8 * WholeTilesMicroseconds(work, cost));
-  EXPECT_TRUE(BestPrefillEstimate(work).tiling.splits);
+  const PrefillTiling best = BestPrefillEstimate(work).tiling;
+  EXPECT_TRUE(best.splits || best.pairs);
+}
+
+// Pairs add up what two blocks would hand over.
+TEST(PairsTest, TakeTilesThatHalfOfTheSmsWouldHave) {
+  const PrefillEstimate best = BestPrefillEstimate(WorkOf({8192, 8192}, 128));
+  EXPECT_TRUE(best.tiling.pairs);
+  EXPECT_FALSE(best.tiling.splits);
+}
+
+TEST(PairsTest, TakeTheLayersOddStageAsTwo) {
+  const PrefillWork work = WorkOf({4096, 11 * 128}, 128);
+  const TileSchedule schedule = ScheduleOf(work, {128, false, true});
+  EXPECT_EQ(schedule.stages, 6);
+  EXPECT_EQ(schedule.blocks, 32);
 }
 
 TEST(SplitTilesTest, HaveNoUseWhereAllSmsHaveAsMany) {

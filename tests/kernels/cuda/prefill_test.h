@@ -30,7 +30,7 @@ inline constexpr int64_t kPrefillTestRows[] = {
 inline std::ostream& operator<<(std::ostream& out,
                                 const PrefillTiling& tiling) {
   return out << (tiling.splits ? "split" : "whole") << " tiles of "
-             << tiling.tile_m;
+             << tiling.tile_m << (tiling.pairs ? " in pairs" : "");
 }
 
 struct PrefillShape {
@@ -64,13 +64,16 @@ class PrefillTest : public DeviceTest,
                                           : FloatType::kBFloat16;
   }
 
-  // Tiles of each width that the layer is offered with, whole and split.
+  // Tiles of each width that the layer is offered with, whole and split, of
+  // blocks and of pairs.
   std::vector<PrefillTiling> Tilings(const TileLayout& layout) const {
     std::vector<PrefillTiling> tilings;
     for (const int tile_m : kPrefillTileMs) {
       if (!OffersPrefill(layout, device_.traits, tile_m)) continue;
-      tilings.push_back({tile_m, /*splits=*/false});
-      tilings.push_back({tile_m, /*splits=*/true});
+      for (const bool pairs : {false, true}) {
+        tilings.push_back({tile_m, /*splits=*/false, pairs});
+        tilings.push_back({tile_m, /*splits=*/true, pairs});
+      }
     }
     return tilings;
   }

@@ -25,6 +25,9 @@ struct PrefillArguments {
   GemmArguments gemm;
   TileGrid grid;
   TileSchedule schedule;
+  // 1 if the two blocks of a cluster share pieces, which then have units of two
+  // stages: a pair counts as a block of the schedule. Else 0.
+  int pairs;
   uint8_t* handed;  // kHandedBytes, if tiles are split
   PrefillSmemLayout smem;
   int layer_n_tiles;      // of a row block in memory
@@ -41,6 +44,28 @@ __device__ __forceinline__ Ring StageRing(const PrefillArguments& args,
                                           uint32_t shared) {
   return {shared + args.smem.barriers_offset + args.smem.panels * kBarrierBytes,
           args.smem.stages};
+}
+
+// This block or its pair as the schedule counts, and its place in the pair.
+__device__ __forceinline__ int PlannedBlock(const PrefillArguments& args) {
+  return static_cast<int>(blockIdx.x) >> args.pairs;
+}
+__device__ __forceinline__ int RankOf(const PrefillArguments& args) {
+  return static_cast<int>(blockIdx.x) & args.pairs;
+}
+
+// The first of this block's stages of a piece, of which it has `piece.end -
+// piece.begin`. Of an odd number of column tiles a pair has one too many: its
+// activations are zeros.
+__device__ __forceinline__ int FirstStage(const PrefillArguments& args,
+                                          const TilePiece& piece) {
+  return (piece.begin << args.pairs) + RankOf(args) * (piece.end - piece.begin);
+}
+
+// The block that hands over what the planned `block` does to this one.
+__device__ __forceinline__ int HandingBlock(const PrefillArguments& args,
+                                            int block) {
+  return (block << args.pairs) + RankOf(args);
 }
 
 // The word that counts the warps which have handed the sums of a block over.

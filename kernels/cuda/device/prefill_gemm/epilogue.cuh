@@ -41,7 +41,9 @@ class SmemTransposeEpilogue {
       : args_(args),
         staged_(shared + args.smem.staged_offset + group * kRows * kStride),
         group_(group),
-        thread_(thread) {}
+        thread_(thread),
+        first_(RankOf(args) * (kTileM / 2)),
+        rows_(kTileM >> args.pairs) {}
 
   // All four warps call it together.
   __device__ __forceinline__ void Store(const float (&sums)[kSums],
@@ -75,10 +77,12 @@ class SmemTransposeEpilogue {
                                           const OutputTile& at) const {
 #pragma unroll
     for (int m_row = 0; m_row < kTileM; m_row += kChunk<Out>) {
+      if (m_row >= rows_) break;
       NamedBarrier(kFirstGroupBarrier + group_,
                    kThreads);  // no one reads any more
 #pragma unroll
       for (int i = 0; i < kChunk<Out>; i += 16) {
+        if (m_row + i == kTileM / 2 && rows_ < kTileM) break;
         Stage(sums, finish, m_row + i, i, Out());
       }
       NamedBarrier(kFirstGroupBarrier + group_, kThreads);
@@ -140,13 +144,14 @@ class SmemTransposeEpilogue {
     const int first_row = thread_ / kPieces;
     const int of_chunk = first_row / kRowsPerM;
     const int64_t m =
-        static_cast<int64_t>(at.m_block) * kTileM + m_row + of_chunk;
+        static_cast<int64_t>(at.m_block) * kTileM + first_ + m_row + of_chunk;
     const int64_t n = static_cast<int64_t>(at.n_block) * kPrefillTileN +
                       group_ * 64 + first_row % kRowsPerM * 32 +
                       piece * kElements;
     const int64_t elements = args_.gemm.n - n;
     const int rows_left = static_cast<int>(
-        min(args_.gemm.m - m, static_cast<int64_t>(kChunk<Out>)));
+        min(args_.gemm.m - m,
+            static_cast<int64_t>(min(kChunk<Out>, rows_ - m_row))));
     const bool whole = args_.gemm.vectorized_store && elements >= kElements;
     Out* c = static_cast<Out*>(args_.gemm.c) + m * args_.gemm.n + n;
     const char* staged =
@@ -181,6 +186,8 @@ class SmemTransposeEpilogue {
   char* const staged_;
   const int group_;
   const int thread_;
+  const int first_;  // row of A of the tile that is stored
+  const int rows_;
 };
 
 }  // namespace qgemm::cuda

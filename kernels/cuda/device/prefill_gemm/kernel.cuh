@@ -9,6 +9,10 @@
 // of four multiply, 64 rows each, weights decoded into registers as the A
 // operand. While a tile is stored the next one's operands come.
 //
+// Two blocks of a cluster may have pieces together, each half of the columns:
+// they then send each other the sums of half of the rows of A, and each goes on
+// with its half.
+//
 // Each row of C is summed along K in one order, which depends on m in that
 // tiles may be split: sums of parts are added in fp32, to the last part's the
 // others' in the order of K. Tensor cores truncate as they add: of up to 128
@@ -35,13 +39,19 @@ __device__ __forceinline__ void ProducePrefill(const PrefillArguments& args,
                                                uint32_t shared) {
   const int thread = threadIdx.x - kPrefillConsumers;
   if (thread == 0) SetUpRing(StageRing(args, shared));
-  if (thread == 32) SetUpRing(PanelRing(args, shared));
+  if (thread == 32) {
+    SetUpRing(PanelRing(args, shared));
+    BarrierInit(shared + args.smem.invitation_offset, 1);
+    BarrierInitFence();
+  }
   __syncwarp();
+  if (args.pairs != 0) ClusterArrive();
   NamedBarrierArrive(kBlockBarrier, kPrefillThreads);
   if (thread < 32) {
     LoadWeights(args, shared, thread);
-  } else if (thread == 32) {
-    PanelLoader<kTileM>(args, shared).Run();
+  } else if (thread < 64) {
+    if (args.pairs != 0) ClusterWait();  // the other block has barriers
+    if (thread == 32) PanelLoader<kTileM>(args, shared).Run();
   }
 }
 
@@ -51,6 +61,7 @@ __device__ __forceinline__ void ProducePrefill(const PrefillArguments& args,
 template <int kCodes, ScaleKind kScale, bool kZeros, typename T, int kTileM>
 __device__ __forceinline__ void ConsumePrefill(const PrefillArguments& args,
                                                char* shared) {
+  if (args.pairs != 0) ClusterArrive();
   if constexpr (kCodes != kTernaryCodes) {
     FillTable<kCodes, T>(args.gemm.codebook, args.gemm.table_scale,
                          kZeros ? IntegerBase<T>::kValue : 0.0f, threadIdx.x,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The warps of a wide block that multiply, a row tile by a tile's rows of A
-// each. The next 32 columns are decoded while the tensor cores multiply, also
-// where a sum of the tensor cores, or a tile of C, comes to its end.
+// each. Blocks of 32 columns are decoded two ahead, while the tensor cores
+// multiply, also where a sum of the tensor cores, or a tile of C, comes to its
+// end.
 
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_PREFILL_GEMM_MAINLOOP_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_PREFILL_GEMM_MAINLOOP_CUH_
@@ -40,10 +41,14 @@ class PrefillMainloop {
 
   // Multiplies the block's pieces; stores tiles, and hands parts over.
   __device__ __forceinline__ void Run() {
-    const BlockPieces pieces(args_.schedule, blockIdx.x);
+    const BlockPieces pieces(args_.schedule, PlannedBlock(args_));
     const int count = pieces.Count();
     LoadStage();
-    DecodeBlock(0, operands_[0]);
+#pragma unroll
+    for (int block = 0; block < 2; ++block) {
+      LookUp(block);
+      FinishBlock(block);
+    }
     for (int index = 0; index < count; ++index) {
       const TilePiece piece = pieces.At(index);
       const OutputTile at = TileAt(args_.grid, piece.tile);
@@ -62,26 +67,60 @@ class PrefillMainloop {
  private:
   using Tile = StageTile<kCodes, kScale, kZeros, T>;
   static constexpr bool kGrouped = !Tile::kFolded && kScale != ScaleKind::kRow;
+  // Entries that nothing is done to would be looked up into the operand itself,
+  // which the tensor cores still read.
+  static constexpr bool kLooksAhead = Tile::kFolded || kZeros;
   static constexpr bool kOneChain = kTileM > 128;
   static_assert(!kGrouped || !kOneChain, "a chain has one scale");
   // Tensor cores truncate as they add, so that they add 1024 columns at most.
   static constexpr int kChainStages = kGrouped ? 1 : 8;
   static constexpr int kSums = kTileM / 2;
+  static constexpr int kVectors = kSums / 4;
   static constexpr int kPanelUnits = kTileM * kPanelRowBytes / 16;
+  static constexpr int kPanelVectors = kPanelUnits / kPrefillConsumers;
 
-  // The sums of a piece go to C, or to the block that ends the tile.
+  // The sums of a piece go to C, or to the block that ends the tile; of a pair
+  // each block's half of them.
   __device__ __forceinline__ void Deliver(const TilePiece& piece,
                                           const OutputTile& at,
                                           const RowFinish& finish,
                                           float (&sums)[kSums]) {
+    if (args_.pairs != 0) Exchange(sums);
     if (piece.end < args_.schedule.stages) {
       HandOver(sums);
       return;
     }
     if (piece.begin > 0) {
-      AddHanded(blockIdx.x - FirstBlockOf(args_.schedule, piece.tile), sums);
+      AddPanels(PlannedBlock(args_) - FirstBlockOf(args_.schedule, piece.tile),
+                sums);
     }
     store_.Store(sums, finish, at);
+  }
+
+  // Sends the pair's other block the second half of the sums, and adds those
+  // that it sends to the first.
+  __device__ __forceinline__ void Exchange(float (&sums)[kSums]) {
+    const uint32_t shared = SharedAddress(shared_);
+    AwaitWord(shared + args_.smem.invitation_offset, invited_);
+    invited_ ^= 1;
+    int slot = *reinterpret_cast<const volatile int*>(
+        shared_ + args_.smem.invitation_offset + 8);
+    const uint32_t other = ClusterAddress(shared, RankOf(args_) ^ 1);
+#pragma unroll
+    for (int first = kVectors / 2; first < kVectors; first += kPanelVectors) {
+      const uint32_t to = other + args_.smem.panels_offset +
+                          (slot * kPanelUnits + threadIdx.x) * 16;
+      const uint32_t full =
+          other + args_.smem.barriers_offset + slot * kBarrierBytes;
+#pragma unroll
+      for (int i = 0; i < kPanelVectors; ++i) {
+        const float* const four = &sums[(first + i) * 4];
+        SendFloats(to + i * kPrefillConsumers * 16,
+                   {four[0], four[1], four[2], four[3]}, full);
+      }
+      slot = slot + 1 == args_.smem.panels ? 0 : slot + 1;
+    }
+    AddPanels(1, sums);
   }
 
   __device__ __forceinline__ void HandOver(const float (&sums)[kSums]) const {
@@ -90,6 +129,7 @@ class PrefillMainloop {
         threadIdx.x;
 #pragma unroll
     for (int i = 0; i < kSums; i += 4) {
+      if (i == kSums / 2 && args_.pairs != 0) break;
       to[i / 4 * kPrefillConsumers] = {sums[i], sums[i + 1], sums[i + 2],
                                        sums[i + 3]};
     }
@@ -99,13 +139,11 @@ class PrefillMainloop {
   }
 
   // sums += those of `parts` other blocks, which come as panels.
-  __device__ __forceinline__ void AddHanded(int parts, float (&sums)[kSums]) {
-    constexpr int kVectors = kSums / 4;
-    constexpr int kPanelVectors =
-        kTileM * kPanelRowBytes / (16 * kPrefillConsumers);
+  __device__ __forceinline__ void AddPanels(int parts, float (&sums)[kSums]) {
     for (int part = 0; part < parts; ++part) {
 #pragma unroll
       for (int first = 0; first < kVectors; first += kPanelVectors) {
+        if (first == kVectors / 2 && args_.pairs != 0) break;
         panel_.Wait();
         const float4* const from = reinterpret_cast<const float4*>(
                                        shared_ + args_.smem.panels_offset) +
@@ -141,8 +179,8 @@ class PrefillMainloop {
     }
   }
 
-  // products_ = the next `stages` stages. The first block of the first is
-  // decoded already, and at the end that of the stage after them is.
+  // products_ = the next `stages` stages. Two blocks of the first are decoded
+  // already, and at the end those of the stage after them are.
   __device__ __forceinline__ void MultiplyStages(int stages) {
     uint32_t before = 0;  // gives the panel before back
     for (int stage = 0; stage < stages; ++stage) {
@@ -150,34 +188,40 @@ class PrefillMainloop {
     }
     WgmmaWait<0>();
     Release(before);
-    PinOperands(operands_[1]);
+    PinOperands(operands_[2]);
+    PinOperands(operands_[3]);
     PinRegisters(products_);
   }
 
-  // Operands are written only when the multiplication that read them is done:
-  // all but the last one, after each wait.
+  // A block is decoded while the two before it are multiplied, its entries
+  // looked up before the multiplication of the third, which read its operands,
+  // is waited for.
   __device__ __forceinline__ void MultiplyStage(int add, uint32_t& before) {
     panel_.Wait();
     Multiply(operands_[0], 0, add);
-    WgmmaWait<1>();
-    Release(before);
-    DecodeBlock(1, operands_[1]);
+    LookUp(2);
+    WgmmaWait<2>();
+    FinishBlock(2);
     Multiply(operands_[1], 4, 1);
+    LookUp(3);
     const uint32_t first = panel_.empty();
     panel_.Next();
-    WgmmaWait<1>();
-    DecodeBlock(2, operands_[0]);
+    WgmmaWait<2>();
+    Release(before);
+    FinishBlock(3);
     panel_.Wait();
-    Multiply(operands_[0], 0, 1);
-    WgmmaWait<1>();
-    Release(first);
-    DecodeBlock(3, operands_[1]);
-    Multiply(operands_[1], 4, 1);
+    Multiply(operands_[2], 0, 1);
+    NextStage();
+    LookUp(0);
+    WgmmaWait<2>();
+    FinishBlock(0);
+    Multiply(operands_[3], 4, 1);
+    LookUp(1);
     before = panel_.empty();
     panel_.Next();
-    NextStage();
-    WgmmaWait<1>();
-    DecodeBlock(0, operands_[0]);
+    WgmmaWait<2>();
+    Release(first);
+    FinishBlock(1);
   }
 
   // Gives the stage back and loads the next one; after the last, the padding
@@ -198,10 +242,19 @@ class PrefillMainloop {
     ReleaseSlot(empty_barrier, lane_);
   }
 
-  __device__ __forceinline__ void DecodeBlock(int block,
-                                              uint32_t (&a)[2][4]) const {
-    PinOperands(a);  // read by the tensor cores until here
-    tile_.Decode(args_.gemm, block, shared_, lane_, a);
+  __device__ __forceinline__ void LookUp(int block) {
+    if constexpr (!kLooksAhead) return;
+    tile_.LookUp(block, shared_, lane_, entries_);
+    PinOperands(entries_);
+  }
+  __device__ __forceinline__ void FinishBlock(int block) {
+    PinOperands(operands_[block]);  // read by the tensor cores until here
+    if constexpr (kLooksAhead) {
+      PinOperands(entries_);
+      tile_.Finish(args_.gemm, block, entries_, operands_[block]);
+    } else {
+      tile_.Decode(args_.gemm, block, shared_, lane_, operands_[block]);
+    }
   }
 
   // products_ = (add ? products_ : 0) + a times 32 columns of the panel, whose
@@ -251,7 +304,9 @@ class PrefillMainloop {
   RingReader stage_;
   Tile tile_;
   float2 scales_ = {1, 1};  // of the stage in tile_
-  uint32_t operands_[2][2][4] = {};
+  uint32_t invited_ = 0;    // parity of the next invitation
+  uint32_t entries_[2][4] = {};
+  uint32_t operands_[4][2][4] = {};  // of the blocks of a stage
   float products_[kSums] = {};
 };
 

@@ -35,12 +35,13 @@ class PanelLoader {
   // The block's pieces, one after the other.
   __device__ __forceinline__ void Run() {
     PrefetchTensorMap(args_.gemm.a_map);
-    const BlockPieces pieces(args_.schedule, blockIdx.x);
+    const BlockPieces pieces(args_.schedule, PlannedBlock(args_));
     const int count = pieces.Count();
     GridDependencyWait();
     for (int index = 0; index < count; ++index) {
       const TilePiece piece = pieces.At(index);
       LoadActivations(piece);
+      if (args_.pairs != 0) InviteSums();
       if (piece.end == args_.schedule.stages && piece.begin > 0) {
         LoadHanded(piece.tile);
       }
@@ -48,34 +49,67 @@ class PanelLoader {
   }
 
  private:
+  static constexpr int kHalfM = kTileM / 2;
   static constexpr int kPanelBytes = kTileM * kPanelRowBytes;
-  static constexpr int kHandedPanels = kPrefillTileN * 4 / kPanelRowBytes;
+  static constexpr int kSumPanels = kPrefillTileN * 4 / kPanelRowBytes;
 
   // Panels are in the 128-byte swizzle; rows of A from m on and columns from k
-  // on are zero.
+  // on are zero. Of a pair each block has the half of the rows that it stores
+  // first.
   __device__ __forceinline__ void LoadActivations(const TilePiece& piece) {
     const int m_row = TileAt(args_.grid, piece.tile).m_block * kTileM;
-    for (int panel = piece.begin * 2; panel < piece.end * 2; ++panel) {
+    const int first = FirstStage(args_, piece) * 2;
+    const int end = first + (piece.end - piece.begin) * 2;
+    for (int panel = first; panel < end; ++panel) {
       const uint32_t full = Take();
-      CopyTensor(slot(), args_.gemm.a_map, panel * 64, m_row, full);
-      place_.Next(ring_.slots);
+      if (args_.pairs == 0) {
+        CopyTensor(slot(), args_.gemm.a_map, panel * 64, m_row, full);
+      } else {
+        const int own = m_row + RankOf(args_) * kHalfM;
+        const int other = m_row + (RankOf(args_) ^ 1) * kHalfM;
+        CopyTensor(slot(), args_.gemm.a_map, panel * 64, own, full);
+        CopyTensor(slot() + kPanelBytes / 2, args_.gemm.a_map, panel * 64,
+                   other, full);
+      }
+      Next();
     }
+  }
+
+  // Takes slots for the sums that the pair's other block has of this one's
+  // half, and tells it the first. It has read the one before when sums have
+  // come there: if the slot was taken again, they did.
+  __device__ __forceinline__ void InviteSums() {
+    const RingPlace first = {place_.slot, place_.parity ^ 1};
+    for (int i = 0; i < kSumPanels / 2; ++i) {
+      Take();
+      Next();
+    }
+    if (taken_since_ <= ring_.slots) {
+      BarrierWait(ring_.Full(invited_.slot), invited_.parity);
+    }
+    invited_ = first;
+    taken_since_ = kSumPanels / 2;
+    const uint32_t invitation = ClusterAddress(
+        panels_ - args_.smem.panels_offset + args_.smem.invitation_offset,
+        RankOf(args_) ^ 1);
+    SendWord(invitation + 8, first.slot, invitation);
   }
 
   // The sums that blocks before this one handed over, through the same ring.
   __device__ __forceinline__ void LoadHanded(int tile) {
-    const int end = blockIdx.x;
-    for (int block = FirstBlockOf(args_.schedule, tile); block < end; ++block) {
+    const int end = PlannedBlock(args_);
+    for (int of = FirstBlockOf(args_.schedule, tile); of < end; ++of) {
+      const int block = HandingBlock(args_, of);
       unsigned* const word = HandedWord(args_, block);
       AwaitCount(word, kPrefillConsumers / 32);
       *word = 0;  // for the next launch
       AsyncGlobalFence();
       const uint8_t* from = HandedSums<kTileM>(args_, block);
-      for (int i = 0; i < kHandedPanels; ++i) {
+      for (int i = 0; i < kSumPanels >> args_.pairs; ++i) {
         const uint32_t full = Take();
         CopyBulk(slot(), from, kPanelBytes, full);
         from += kPanelBytes;
-        place_.Next(ring_.slots);
+        Next();
       }
     }
   }
@@ -87,6 +121,10 @@ class PanelLoader {
     BarrierArriveExpect(full, kPanelBytes);
     return full;
   }
+  __device__ __forceinline__ void Next() {
+    place_.Next(ring_.slots);
+    ++taken_since_;
+  }
   __device__ __forceinline__ uint32_t slot() const {
     return panels_ + place_.slot * kPanelBytes;
   }
@@ -95,6 +133,10 @@ class PanelLoader {
   const uint32_t panels_;
   const Ring ring_;
   RingPlace place_ = {0, 1};  // a fresh barrier's former phase counts as done
+  // The first slot that sums were last invited to, and how many slots were
+  // taken from it on: more than there are where nobody was invited.
+  RingPlace invited_ = {0, 0};
+  int taken_since_ = kMaxPrefillPanels + 1;
 };
 
 // Row tiles of a block that follow each other in memory. A lane has one run;
@@ -161,18 +203,20 @@ __device__ __forceinline__ void LoadWeights(const PrefillArguments& args,
                                             uint32_t shared, int lane) {
   const Ring ring = StageRing(args, shared);
   RingPlace place = {0, 1};
-  const BlockPieces pieces(args.schedule, blockIdx.x);
+  const BlockPieces pieces(args.schedule, PlannedBlock(args));
   const int count = pieces.Count();
   for (int index = 0; index < count; ++index) {
     const TilePiece piece = pieces.At(index);
     const TileRun run(args, TileAt(args.grid, piece.tile).n_block, lane);
-    for (int stage = piece.begin; stage < piece.end; ++stage) {
+    const int first = FirstStage(args, piece);
+    const int end = first + piece.end - piece.begin;
+    for (int stage = first; stage < end; ++stage) {
       const uint32_t full = ring.Full(place.slot);
       BarrierWait(ring.Empty(place.slot), place.parity);
       if (lane == 0) BarrierArriveExpect(full, run.stage_bytes());
       __syncwarp();
       run.Copy(
-          stage,
+          min(stage, args.gemm.k_tiles - 1),
           shared + args.smem.stages_offset + place.slot * args.gemm.stage_bytes,
           full);
       place.Next(ring.slots);
