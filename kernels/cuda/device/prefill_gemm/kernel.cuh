@@ -51,9 +51,8 @@ __device__ __forceinline__ void ProducePrefill(const PrefillArguments& args,
 template <int kCodes, ScaleKind kScale, bool kZeros, typename T, int kTileM>
 __device__ __forceinline__ void ConsumePrefill(const PrefillArguments& args,
                                                char* shared) {
-  if constexpr (kCodes != kTernaryCodes) {
-    FillTable<kCodes, T>(args.gemm.codebook, args.gemm.table_scale,
-                         kZeros ? IntegerBase<T>::kValue : 0.0f, threadIdx.x,
+  if constexpr (TableBytes(kCodes) > 0) {
+    FillTable<kCodes, T>(args.gemm.codebook, args.gemm.table_scale, threadIdx.x,
                          kPrefillConsumers, shared);
   }
   NamedBarrier(kBlockBarrier, kPrefillThreads);  // the table and the barriers

@@ -201,7 +201,7 @@ class PrefillMainloop {
   __device__ __forceinline__ void DecodeBlock(int block,
                                               uint32_t (&a)[2][4]) const {
     PinOperands(a);  // read by the tensor cores until here
-    tile_.Decode(args_.gemm, block, shared_, lane_, a);
+    tile_.DecodeOfOneZero(block, shared_, lane_, a);
   }
 
   // products_ = (add ? products_ : 0) + a times 32 columns of the panel, whose
