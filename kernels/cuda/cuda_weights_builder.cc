@@ -31,6 +31,18 @@ int ExponentOf(const std::vector<float>& codebook) {
   return std::min(126, std::max(-126, exponent));
 }
 
+// Kernels take codes of layers with zeros for the numbers themselves.
+absl::Status CheckNumbers(const WeightsHeader& header) {
+  if (!header.has_zeros) return absl::OkStatus();
+  for (size_t code = 0; code < header.codebook.size(); ++code) {
+    if (header.codebook[code] == static_cast<float>(code)) continue;
+    return absl::UnimplementedError(absl::StrCat(
+        "weights: zeros with codebook[", code, "] = ", header.codebook[code],
+        "; the cuda backend offers zeros where each code stands for itself"));
+  }
+  return absl::OkStatus();
+}
+
 template <typename T>
 absl::Span<const uint8_t> BytesOf(const std::vector<T>& values) {
   return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(values.data()),
@@ -76,6 +88,7 @@ absl::Status CudaWeightsBuilder::BeginQuantized(const WeightsHeader& header) {
   CHECK_EQ(static_cast<int64_t>(header.codebook.size()),
            int64_t{1} << header.bits);
   TiledWeights& tiled = parts_.tiled;
+  RETURN_IF_ERROR(CheckNumbers(header));
   ASSIGN_OR_RETURN(tiled.layout, PlanTileLayout(parts_.shape, budget_.device));
   RETURN_IF_ERROR(TakeMemory(tiled.layout.total_bytes));
   parts_.decode_kernel_max_m = DecodeKernelMaxM(tiled.layout, budget_.device);

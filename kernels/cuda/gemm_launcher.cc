@@ -111,7 +111,7 @@ absl::Status MultiplyParts(const GemmJob& job, const PlannedLaunch& launch,
 bool CodesAreNumbers(const CudaWeights& weights) {
   const TiledWeights& tiled = weights.tiled();
   if (tiled.layout.codes != 4) return true;
-  float number = tiled.layout.has_zeros ? 0 : -8;
+  float number = -8;
   for (const float value : weights.codebook()) {
     if (value != number * tiled.zero_unit) return false;
     number += 1;

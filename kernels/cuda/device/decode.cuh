@@ -3,13 +3,15 @@
 // From codes to MMA operands by tables in shared memory. An entry holds the
 // two (2 bits: four) values of the codes that index it, once a lane, so that
 // no data makes a bank conflict; an address is one byte permutation, because
-// rows are 256 bytes apart and the index is a byte of the weights. Ternary
-// codes need no table: shifted, they are sign and exponent.
+// rows are 256 bytes apart and the index is a byte of the weights. Two kinds of
+// codes need no table: ternary ones, shifted, are sign and exponent, and
+// numbers are the low bits of a float.
 
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_DECODE_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_DECODE_CUH_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/layout/tile_layout.h"
@@ -27,19 +29,93 @@ __device__ __forceinline__ uint32_t PackPair(float low, float high,
   return reinterpret_cast<const uint32_t&>(pair);
 }
 
-// The integer 0 of codes with zeros stands at kIntegerBase, so that base + q
-// and base + z are one OR away from a byte and their difference is exact.
+// The bits of a float, twice, whose last place is 1: 1024 in fp16, 128 in bf16.
+// A whole number in the low bits is added to it by an OR, and the difference of
+// two such sums is exact.
 template <typename T>
-struct IntegerBase;
+inline constexpr uint32_t kIntegerBase = 0x64006400;
 template <>
-struct IntegerBase<__half> {
-  static constexpr float kValue = 1024;
-  static constexpr uint32_t kPair = 0x64006400;
-};
+inline constexpr uint32_t kIntegerBase<__nv_bfloat16> = 0x43004300;
+
+// (word & mask) | base in one instruction.
+__device__ __forceinline__ uint32_t AndOr(uint32_t word, uint32_t mask,
+                                          uint32_t base) {
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;"
+      : "=r"(result)
+      : "r"(word), "r"(mask), "r"(base));
+  return result;
+}
+
+template <typename T>
+__device__ __forceinline__ uint32_t SubtractPair(uint32_t a, uint32_t b);
 template <>
-struct IntegerBase<__nv_bfloat16> {
-  static constexpr float kValue = 128;
-  static constexpr uint32_t kPair = 0x43004300;
+__device__ __forceinline__ uint32_t SubtractPair<__half>(uint32_t a,
+                                                         uint32_t b) {
+  const __half2 d = __hsub2(reinterpret_cast<const __half2&>(a),
+                            reinterpret_cast<const __half2&>(b));
+  return reinterpret_cast<const uint32_t&>(d);
+}
+template <>
+__device__ __forceinline__ uint32_t SubtractPair<__nv_bfloat16>(uint32_t a,
+                                                                uint32_t b) {
+  const __nv_bfloat162 d = __hsub2(reinterpret_cast<const __nv_bfloat162&>(a),
+                                   reinterpret_cast<const __nv_bfloat162&>(b));
+  return reinterpret_cast<const uint32_t&>(d);
+}
+
+// From codes that are numbers (kNumberCodes) to their differences from the
+// zeros of a tile's rows g and g + 8. Pairs of row g + 8 stand four bits above
+// those of row g: fp16 has ten bits below the base, so that a number may stay
+// there and counts sixteenfold.
+template <typename T>
+struct NumberDecoder {
+  uint32_t zeros[2];  // what a number with its base is taken from
+
+  // `pair` has the zeros of both rows, a byte each.
+  __device__ __forceinline__ void SetZeros(uint32_t pair) {
+    zeros[0] = kIntegerBase<T> | __byte_perm(pair, 0, 0x4040);
+    if constexpr (kKeepsPlace) {
+      zeros[1] = kMinusSixteenthBase + (pair >> 8) * 0x00100010u;
+    } else {
+      zeros[1] = kIntegerBase<T> | __byte_perm(pair, 0, 0x4141);
+    }
+  }
+
+  // The A operand of an MMA step from a lane's word of it.
+  __device__ __forceinline__ void Decode(uint32_t word,
+                                         uint32_t (&a)[4]) const {
+    constexpr uint32_t kLow = 0x000f000f;
+#pragma unroll
+    for (int r2 = 0; r2 < 2; ++r2) {
+      const uint32_t pairs = word >> 8 * r2;
+      a[2 * r2] =
+          SubtractPair<T>(AndOr(pairs, kLow, kIntegerBase<T>), zeros[0]);
+      uint32_t& upper = a[2 * r2 + 1];
+      if constexpr (kKeepsPlace) {
+        upper = TakeSixteenth(AndOr(pairs, kLow << 4, kIntegerBase<T>));
+      } else {
+        upper =
+            SubtractPair<T>(AndOr(pairs >> 4, kLow, kIntegerBase<T>), zeros[1]);
+      }
+    }
+  }
+
+ private:
+  static constexpr bool kKeepsPlace = std::is_same_v<T, __half>;
+  static constexpr uint32_t kMinusSixteenthBase = 0xd400d400;  // -64, twice
+  static constexpr uint32_t kSixteenth = 0x2c002c00;
+
+  // sixteenfold / 16 + zeros[1], exactly.
+  __device__ __forceinline__ uint32_t
+  TakeSixteenth(uint32_t sixteenfold) const {
+    const uint32_t sixteenth = kSixteenth;
+    const __half2 result =
+        __hfma2(reinterpret_cast<const __half2&>(sixteenfold),
+                reinterpret_cast<const __half2&>(sixteenth),
+                reinterpret_cast<const __half2&>(zeros[1]));
+    return reinterpret_cast<const uint32_t&>(result);
+  }
 };
 
 // The operand of a ternary 1; in fp16 and bf16 alike.
@@ -48,13 +124,13 @@ inline constexpr float kTernaryUnit = 2;
 // Fills the table; all `threads` of whole warps take part. The codebook is read
 // once, a value a lane.
 //   codebook  [2^bits] fp32 in global memory
-//   scale, offset: an entry is codebook * scale + offset.
+//   scale: an entry is codebook * scale.
 template <int kCodes, typename T>
 __device__ __forceinline__ void FillTable(const float* codebook, float scale,
-                                          float offset, int thread, int threads,
+                                          int thread, int threads,
                                           char* shared) {
   constexpr int kMask = (1 << kCodes) - 1;
-  const float of_lane = __ldg(codebook + (thread & kMask)) * scale + offset;
+  const float of_lane = __ldg(codebook + (thread & kMask)) * scale;
   const auto value = [of_lane](int code) {
     return __shfl_sync(0xffffffff, of_lane, code & kMask);
   };

@@ -12,9 +12,15 @@
 
 #include <cstdint>
 
+#include "base/host_device.h"
 #include "kernels/cuda/layout/tile_address.h"
 
 namespace qgemm::cuda {
+
+// The kind of codes that those of a tile are put in the order of.
+QGEMM_HOST_DEVICE constexpr int OctetKind(int codes) {
+  return codes == kNumberCodes ? 4 : codes;
+}
 
 // A lane's codes of a tile: word i of half q is words[q][i]
 // (tuning/tile_layout.h). Of 3 bits, words[q][3] holds pairs 12 to 15. Ternary
@@ -41,12 +47,21 @@ __device__ __forceinline__ uint32_t InterleaveCrumbs(uint32_t word) {
          (word << 2 & 0x30303030u);
 }
 
+// The halves of a word hold the codes h = 0 and 1 of four pairs; puts the two
+// of a pair side by side, as layers of 4 bits have them.
+__device__ __forceinline__ uint32_t InterleaveNibbles(uint32_t word) {
+  const uint32_t first = __byte_perm(word, 0, 0x1100);
+  const uint32_t second = __byte_perm(word, 0, 0x3322);
+  return (first & 0x000f000fu) | (first >> 4 & 0x0f000f00u) |
+         (second << 4 & 0x00f000f0u) | (second & 0xf000f000u);
+}
+
 // `codes` is the tile's in global memory. Read once: the cache is for what is
 // written.
 template <int kCodes>
-__device__ __forceinline__ TileWords<kCodes> LoadTileWords(const uint8_t* codes,
-                                                           int lane) {
-  TileWords<kCodes> tile;
+__device__ __forceinline__ TileWords<OctetKind(kCodes)> LoadTileWords(
+    const uint8_t* codes, int lane) {
+  TileWords<OctetKind(kCodes)> tile;
   const uint4 v = LoadOnce16(codes + lane * 16);
   if constexpr (kCodes <= 2) {
     const uint32_t words[4] = {v.x, v.y, v.z, v.w};
@@ -76,6 +91,10 @@ __device__ __forceinline__ TileWords<kCodes> LoadTileWords(const uint8_t* codes,
       tile.words[q][1] = halves[q].y;
       tile.words[q][2] = halves[q].z;
       tile.words[q][3] = halves[q].w;
+      if constexpr (kCodes == kNumberCodes) {
+#pragma unroll
+        for (uint32_t& word : tile.words[q]) word = InterleaveNibbles(word);
+      }
     }
     if constexpr (kCodes == 5) {
       const uint2 fifth = LoadOnce8(codes + 1024 + lane * 8);

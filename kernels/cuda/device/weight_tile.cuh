@@ -25,7 +25,10 @@ inline constexpr float kFoldedTableScale = 32768;
 // with one scale a row has none here.
 template <ScaleKind kScale>
 struct TileScales {
-  static constexpr int kPairBytes = kScale == ScaleKind::kFloat32 ? 8 : 4;
+  // Scales of both rows, as they are kept.
+  using Pair =
+      std::conditional_t<kScale == ScaleKind::kFloat32, float2, uint32_t>;
+  static constexpr int kPairBytes = sizeof(Pair);
   const char* pairs;
 
   static __device__ __forceinline__ int LaneOffset(const GemmArguments& args,
@@ -40,10 +43,22 @@ struct TileScales {
                                             int block) const {
     if constexpr (kScale == ScaleKind::kRow) return make_float2(1, 1);
     const char* from = pairs + (block * args.groups >> 2) * kPairBytes;
-    if constexpr (kScale == ScaleKind::kFloat32) {
-      return *reinterpret_cast<const float2*>(from);
-    }
-    const uint32_t pair = *reinterpret_cast<const uint32_t*>(from);
+    return Value(*reinterpret_cast<const Pair*>(from));
+  }
+
+  // Those of all groups in the stage, of which the layer has kGroups: by as few
+  // loads as there can be.
+  template <int kGroups>
+  struct alignas(kGroups* kPairBytes < 16 ? kGroups * kPairBytes : 16) Groups {
+    Pair of_group[kGroups];
+  };
+  template <int kGroups>
+  __device__ __forceinline__ Groups<kGroups> LoadGroups() const {
+    return *reinterpret_cast<const Groups<kGroups>*>(pairs);
+  }
+
+  static __device__ __forceinline__ float2 Value(float2 pair) { return pair; }
+  static __device__ __forceinline__ float2 Value(uint32_t pair) {
     if constexpr (kScale == ScaleKind::kFloat16) {
       return __half22float2(reinterpret_cast<const __half2&>(pair));
     }
@@ -92,23 +107,6 @@ __device__ __forceinline__ uint32_t ScalePair(uint32_t pair, uint32_t scales,
   return reinterpret_cast<const uint32_t&>(product);
 }
 
-template <typename T>
-__device__ __forceinline__ uint32_t SubtractPair(uint32_t a, uint32_t b);
-template <>
-__device__ __forceinline__ uint32_t SubtractPair<__half>(uint32_t a,
-                                                         uint32_t b) {
-  const __half2 d = __hsub2(reinterpret_cast<const __half2&>(a),
-                            reinterpret_cast<const __half2&>(b));
-  return reinterpret_cast<const uint32_t&>(d);
-}
-template <>
-__device__ __forceinline__ uint32_t SubtractPair<__nv_bfloat16>(uint32_t a,
-                                                                uint32_t b) {
-  const __nv_bfloat162 d = __hsub2(reinterpret_cast<const __nv_bfloat162&>(a),
-                                   reinterpret_cast<const __nv_bfloat162&>(b));
-  return reinterpret_cast<const uint32_t&>(d);
-}
-
 // Offsets of a lane's part of a row tile in slot 0, in bytes from the start of
 // shared memory. Worked out once, not with every stage.
 struct LanePlace {
@@ -126,9 +124,13 @@ struct StageTile {
   // then holds (kFoldedTableScale); others are left to who adds up.
   static constexpr bool kFolded = kScale == ScaleKind::kE4m4;
 
+  static_assert(kZeros == (kCodes == kNumberCodes),
+                "layers with zeros have codes that are numbers");
+
   HalfTile<kCodes> halves[2];
   TileScales<kScale> scales;
   const char* zeros;
+  NumberDecoder<T> numbers;  // with the zeros of the stage's first group
 
   // `weights` is where slot 0 is in shared memory.
   static __device__ __forceinline__ LanePlace PlaceOf(const GemmArguments& args,
@@ -151,17 +153,37 @@ struct StageTile {
     LoadHalves<kCodes>(slot + place.sixteens, slot + place.eights, halves);
     scales.Load(slot + place.scales);
     zeros = slot + place.zeros;
+    if constexpr (kZeros) numbers.SetZeros(ZerosOf(0));
   }
 
-  // The two A operands of block `block`, 0 to 3.
-  __device__ __forceinline__ void Decode(const GemmArguments& args, int block,
+  // The two A operands of block `block`, 0 to 3, whose zeros are of group
+  // `group` of the stage.
+  __device__ __forceinline__ void Decode(int block, int group,
                                          const char* table, int lane,
                                          uint32_t (&a)[2][4]) const {
-    LookUp(block, table, lane, a);
-    Finish(args, block, a, a);
+    if constexpr (kZeros) {
+      NumberDecoder<T> of_group;
+      of_group.SetZeros(ZerosOf(group));
+      DecodeNumbers(of_group, block, a);
+    } else {
+      DecodeOfOneZero(block, table, lane, a);
+    }
   }
 
-  // Decode in two parts: the table's entries, and what they become.
+  // The same where zeros, if there are any, are of the whole stage.
+  __device__ __forceinline__ void DecodeOfOneZero(int block, const char* table,
+                                                  int lane,
+                                                  uint32_t (&a)[2][4]) const {
+    if constexpr (kZeros) {
+      DecodeNumbers(numbers, block, a);
+    } else {
+      LookUp(block, table, lane, a);
+      if constexpr (kFolded) MultiplyScales(block, a, a);
+    }
+  }
+
+  // Decode in two parts, for codes with a table: its entries, and
+  // what they become.
   __device__ __forceinline__ void LookUp(int block, const char* table, int lane,
                                          uint32_t (&entries)[2][4]) const {
 #pragma unroll
@@ -169,14 +191,6 @@ struct StageTile {
       DecodeStep<kCodes>(halves[block >> 1], block & 1, s, table, lane,
                          entries[s]);
     }
-  }
-  __device__ __forceinline__ void Finish(const GemmArguments& args, int block,
-                                         const uint32_t (&entries)[2][4],
-                                         uint32_t (&a)[2][4]) const {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) a[i >> 2][i & 3] = entries[i >> 2][i & 3];
-    if constexpr (kZeros) SubtractZeros(args, block, a);
-    if constexpr (kFolded) MultiplyScales(block, a, a);
   }
   // The second part of layers without zeros, whose scales are kFolded.
   __device__ __forceinline__ void MultiplyScales(
@@ -192,18 +206,17 @@ struct StageTile {
   }
 
  private:
-  __device__ __forceinline__ void SubtractZeros(const GemmArguments& args,
+  // Zeros of the two rows in a group, a byte each.
+  __device__ __forceinline__ uint32_t ZerosOf(int group) const {
+    return *reinterpret_cast<const uint16_t*>(zeros + 2 * group);
+  }
+
+  __device__ __forceinline__ void DecodeNumbers(const NumberDecoder<T>& decoder,
                                                 int block,
                                                 uint32_t (&a)[2][4]) const {
-    const int group = block * args.groups >> 2;
-    const uint32_t pair = *reinterpret_cast<const uint16_t*>(zeros + 2 * group);
-    const uint32_t zero[2] = {
-        IntegerBase<T>::kPair | __byte_perm(pair, 0, 0x4040),
-        IntegerBase<T>::kPair | __byte_perm(pair, 0, 0x4141)};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      uint32_t& weights = a[i >> 2][i & 3];
-      weights = SubtractPair<T>(weights, zero[i & 1]);
+    for (int s = 0; s < 2; ++s) {
+      decoder.Decode(halves[block >> 1].words[2 * (block & 1) + s], a[s]);
     }
   }
 };

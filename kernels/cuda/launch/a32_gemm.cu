@@ -33,23 +33,28 @@ A32Kernel KernelOf(int tile_m) {
 }
 
 // By kind of layer: ternary; of 4 bits by the kind of scales that change
-// within 128 columns, last where none do.
+// within 128 columns, last where none do; the same with zeros.
 using Choice = A32Kernel (*)(int tile_m);
-constexpr Choice kChoices[] = {
-    KernelOf<kTernaryCodes, ScaleKind::kRow>, KernelOf<4, ScaleKind::kFloat16>,
-    KernelOf<4, ScaleKind::kBFloat16>, KernelOf<4, ScaleKind::kFloat32>,
-    KernelOf<4, ScaleKind::kRow>};
+constexpr Choice kChoices[] = {KernelOf<kTernaryCodes, ScaleKind::kRow>,
+                               KernelOf<4, ScaleKind::kFloat16>,
+                               KernelOf<4, ScaleKind::kBFloat16>,
+                               KernelOf<4, ScaleKind::kFloat32>,
+                               KernelOf<4, ScaleKind::kRow>,
+                               KernelOf<kNumberCodes, ScaleKind::kFloat16>,
+                               KernelOf<kNumberCodes, ScaleKind::kBFloat16>,
+                               KernelOf<kNumberCodes, ScaleKind::kFloat32>,
+                               KernelOf<kNumberCodes, ScaleKind::kRow>};
 
 // For layers that are offered.
 A32Kernel KernelOf(const TileLayout& layout, int tile_m) {
+  if (layout.codes == kTernaryCodes) return kChoices[0](tile_m);
   int choice = 4;
-  if (layout.codes == kTernaryCodes) {
-    choice = 0;
-  } else if (layout.groups > 1) {
+  if (layout.groups > 1) {
     choice = layout.scale_kind == ScaleKind::kFloat16    ? 1
              : layout.scale_kind == ScaleKind::kBFloat16 ? 2
                                                          : 3;
   }
+  if (layout.codes == kNumberCodes) choice += 4;
   return kChoices[choice](tile_m);
 }
 
@@ -70,11 +75,10 @@ A32Arguments ArgumentsOf(const A32Operands& operands, bool blocks_split) {
   A32Arguments args = {};
   args.gemm = OperandArguments(same);
   args.scale_kind = layout.scale_kind;
-  args.has_zeros = layout.has_zeros;
   args.a_type = operands.a_type;
-  // Products have numbers, not values of the codebook; where there are zeros,
-  // or codes are ternary, the factor says so already.
-  if (layout.codes == 4 && !layout.has_zeros) {
+  // Products have numbers, not values of the codebook; the factors of other
+  // codes say so already.
+  if (layout.codes == 4) {
     args.gemm.factor *= operands.weights.zero_unit;
   }
   return args;

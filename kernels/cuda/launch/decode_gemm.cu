@@ -14,9 +14,12 @@ namespace {
 
 const KernelTable<DecodeKernel>& TableOf(int codes) {
   using Table = const KernelTable<DecodeKernel>& (*)();
-  constexpr Table kTables[] = {DecodeKernels<kTernaryCodes>, DecodeKernels<2>,
-                               DecodeKernels<3>, DecodeKernels<4>,
-                               DecodeKernels<5>};
+  constexpr Table kTables[] = {DecodeKernels<kTernaryCodes>,
+                               DecodeKernels<2>,
+                               DecodeKernels<3>,
+                               DecodeKernels<4>,
+                               DecodeKernels<5>,
+                               DecodeKernels<kNumberCodes>};
   return kTables[codes - kTernaryCodes]();
 }
 

@@ -18,20 +18,24 @@ using GroupTable = KernelTable<DecodeGroupKernel>;
 template <typename T>
 const GroupTable& GroupTableOf(int codes) {
   using Table = const GroupTable& (*)();
-  constexpr Table kTables[] = {
-      DecodeGroupKernels<kTernaryCodes, T>, DecodeGroupKernels<2, T>,
-      DecodeGroupKernels<3, T>, DecodeGroupKernels<4, T>,
-      DecodeGroupKernels<5, T>};
+  constexpr Table kTables[] = {DecodeGroupKernels<kTernaryCodes, T>,
+                               DecodeGroupKernels<2, T>,
+                               DecodeGroupKernels<3, T>,
+                               DecodeGroupKernels<4, T>,
+                               DecodeGroupKernels<5, T>,
+                               DecodeGroupKernels<kNumberCodes, T>};
   return kTables[codes - kTernaryCodes]();
 }
 
 template <typename T>
 const GroupTable& PartsTableOf(int codes) {
   using Table = const GroupTable& (*)();
-  constexpr Table kTables[] = {
-      DecodePartsKernels<kTernaryCodes, T>, DecodePartsKernels<2, T>,
-      DecodePartsKernels<3, T>, DecodePartsKernels<4, T>,
-      DecodePartsKernels<5, T>};
+  constexpr Table kTables[] = {DecodePartsKernels<kTernaryCodes, T>,
+                               DecodePartsKernels<2, T>,
+                               DecodePartsKernels<3, T>,
+                               DecodePartsKernels<4, T>,
+                               DecodePartsKernels<5, T>,
+                               DecodePartsKernels<kNumberCodes, T>};
   return kTables[codes - kTernaryCodes]();
 }
 

@@ -173,7 +173,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
       blockIdx.x * kTilesPerBlock + threadIdx.x / kLanesPerTile;
   if (tile >= args.tiles) return;  // the whole warp
   const WarpTile place = PlaceOf(args, tile, lane);
-  const OctetCodes<kCodes> codes(LoadTileWords<kCodes>(place.codes, lane), t);
+  const OctetCodes<OctetKind(kCodes)> codes(
+      LoadTileWords<kCodes>(place.codes, lane), t);
   const TileGroups<kE4m4, kZeros> groups(args, place, lane);
   constexpr int kEntries = 1 << HalfWords<kCodes>::kCount;
   const float entry = args.codebook[EntryOf<kCodes>(lane) % kEntries];
@@ -219,9 +220,6 @@ Kernel KernelOf(FloatType out_type) {
 template <int kCodes>
 Kernel KernelOf(const DequantizeArgs& args) {
   const TileLayout& layout = args.weights.layout;
-  if constexpr (kCodes == 4) {
-    if (layout.has_zeros) return KernelOf<4, false, true>(args.out_type);
-  }
   return layout.scale_kind == ScaleKind::kE4m4
              ? KernelOf<kCodes, true, false>(args.out_type)
              : KernelOf<kCodes, false, false>(args.out_type);
@@ -230,7 +228,6 @@ Kernel KernelOf(const DequantizeArgs& args) {
 // Null if there is none.
 Kernel ChooseKernel(const DequantizeArgs& args) {
   const TileLayout& layout = args.weights.layout;
-  if (layout.has_zeros && layout.bits != 4) return nullptr;
   switch (layout.codes) {
     case kTernaryCodes:
       return KernelOf<kTernaryCodes, false, false>(args.out_type);
@@ -242,6 +239,8 @@ Kernel ChooseKernel(const DequantizeArgs& args) {
       return KernelOf<4>(args);
     case 5:
       return KernelOf<5>(args);
+    case kNumberCodes:
+      return KernelOf<kNumberCodes, false, true>(args.out_type);
   }
   return nullptr;
 }

@@ -71,18 +71,15 @@ void AddKernels(KernelTable<typename Family::Kernel>& table) {
 template <typename Family, int kCodes>
 KernelTable<typename Family::Kernel> MakeKernelTable() {
   KernelTable<typename Family::Kernel> table = {};
-  AddKernels<Family, kCodes, ScaleKind::kRow>(table);
-  if constexpr (kCodes != kTernaryCodes) {
+  constexpr bool kZeros = kCodes == kNumberCodes;
+  AddKernels<Family, kCodes, ScaleKind::kRow, kZeros>(table);
+  if constexpr (kCodes != kTernaryCodes && !kZeros) {
     AddKernels<Family, kCodes, ScaleKind::kE4m4>(table);
   }
-  if constexpr (kCodes == 4) {
-    AddKernels<Family, kCodes, ScaleKind::kFloat16>(table);
-    AddKernels<Family, kCodes, ScaleKind::kBFloat16>(table);
-    AddKernels<Family, kCodes, ScaleKind::kFloat32>(table);
-    AddKernels<Family, kCodes, ScaleKind::kFloat16, true>(table);
-    AddKernels<Family, kCodes, ScaleKind::kBFloat16, true>(table);
-    AddKernels<Family, kCodes, ScaleKind::kFloat32, true>(table);
-    AddKernels<Family, kCodes, ScaleKind::kRow, true>(table);
+  if constexpr (kCodes == 4 || kZeros) {
+    AddKernels<Family, kCodes, ScaleKind::kFloat16, kZeros>(table);
+    AddKernels<Family, kCodes, ScaleKind::kBFloat16, kZeros>(table);
+    AddKernels<Family, kCodes, ScaleKind::kFloat32, kZeros>(table);
   }
   return table;
 }
@@ -97,7 +94,7 @@ const KernelTable<DecodeKernel>& DecodeKernels();
 template <int kCodes>
 const KernelTable<PrefillKernel>& PrefillKernels();
 
-inline constexpr int kCodeKinds[] = {kTernaryCodes, 2, 3, 4, 5};
+inline constexpr int kCodeKinds[] = {kTernaryCodes, 2, 3, 4, 5, kNumberCodes};
 
 }  // namespace qgemm::cuda
 

@@ -17,9 +17,12 @@ __global__ void AskForWgmma(int* has) { *has = QGEMM_HAS_WGMMA; }
 
 const KernelTable<PrefillKernel>& TableOf(int codes) {
   using Table = const KernelTable<PrefillKernel>& (*)();
-  constexpr Table kTables[] = {PrefillKernels<kTernaryCodes>, PrefillKernels<2>,
-                               PrefillKernels<3>, PrefillKernels<4>,
-                               PrefillKernels<5>};
+  constexpr Table kTables[] = {PrefillKernels<kTernaryCodes>,
+                               PrefillKernels<2>,
+                               PrefillKernels<3>,
+                               PrefillKernels<4>,
+                               PrefillKernels<5>,
+                               PrefillKernels<kNumberCodes>};
   return kTables[codes - kTernaryCodes]();
 }
 

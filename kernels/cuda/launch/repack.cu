@@ -275,6 +275,9 @@ cudaError_t StartForCodes(int codes, Start start) {
     case 5:
       start(std::integral_constant<int, 5>());
       break;
+    case kNumberCodes:
+      start(std::integral_constant<int, kNumberCodes>());
+      break;
     default:
       return cudaErrorInvalidValue;
   }

@@ -92,7 +92,7 @@ enum class A32Pairs : uint8_t { kNeighbours, kEights };
 
 // `codes` is TileLayout::codes.
 QGEMM_HOST_DEVICE constexpr A32Pairs A32PairsOf(int codes) {
-  return codes == kTernaryCodes ? A32Pairs::kNeighbours : A32Pairs::kEights;
+  return codes == 4 ? A32Pairs::kEights : A32Pairs::kNeighbours;
 }
 
 // The column, of a block's 32, in half `half` of register `word` (0 to 3) of

@@ -87,6 +87,9 @@ QGEMM_HOST_DEVICE BitPlace BitOfCode(int codes, int pair, int element,
     if (pair < 12) return {pair >> 2, (pair & 3) * 8 + in_pair};
     return {in_pair >> 1, (pair - 12) * 8 + 6 + (in_pair & 1)};
   }
+  if (codes == kNumberCodes) {
+    return {pair >> 2, (pair & 3) * 4 + element * 16 + index};
+  }
   if (index == 4) return {4, (18 * pair + (element == 0 ? 7 : 16)) & 31};
   return {pair >> 2, (pair & 3) * 8 + element * 4 + index};
 }
@@ -110,7 +113,7 @@ QGEMM_HOST_DEVICE void AddCode(int codes, int pair, int element, uint32_t code,
   }
   const BitPlace first = BitOfCode(codes, pair, element, 0);
   words[first.word] |= (code & 15) << first.bit;
-  if (codes == 4) return;
+  if (codes != 5) return;
   const BitPlace fifth = BitOfCode(codes, pair, element, 4);
   words[fifth.word] |= (code >> 4 & 1) << fifth.bit;
 }
@@ -132,7 +135,7 @@ QGEMM_HOST_DEVICE uint32_t CodeIn(int codes, int pair, int element,
     return code;
   }
   const uint32_t low = kept & 15;
-  if (codes == 4) return low;
+  if (codes != 5) return low;
   const BitPlace fifth = BitOfCode(codes, pair, element, 4);
   return low | (words[fifth.word] >> fifth.bit & 1) << 4;
 }

@@ -118,7 +118,9 @@ absl::StatusOr<TileLayout> DescribeTiles(const WeightsShape& shape) {
   layout.bits = shape.bits;
   layout.has_zeros = shape.has_zeros;
   RETURN_IF_ERROR(SetScales(shape, layout));
-  layout.codes = IsTernary(shape, layout) ? kTernaryCodes : layout.bits;
+  layout.codes = IsTernary(shape, layout) ? kTernaryCodes
+                 : layout.has_zeros       ? kNumberCodes
+                                          : layout.bits;
   layout.k_tiles = CeilDiv(shape.k, kTileColumns);
   layout.code_bytes = int64_t{kTileRows} * kTileColumns * shape.bits / 8;
   if (layout.scale_kind != ScaleKind::kRow) {

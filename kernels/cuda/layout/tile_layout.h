@@ -23,6 +23,8 @@
 //     time from the lowest, in the top two bits of bytes j, j + 4, j + 8.
 //   2 bits: word 2 q + b at 16 lane; its byte 2 s + r2 holds four codes, from
 //     the lowest: (hi, h) = (0, 0), (0, 1), (1, 0), (1, 1).
+//   Numbers: words as of 4 bits; pair p has code h at bits 4 (p % 4) + 16 h of
+//     word p / 4: a shift and a mask make the low bits of two halves of it.
 //   Ternary: words as of 2 bits; pair p has code h at bit 2 (p % 8) + 16 h of
 //     word 2 q + b, kept as -1, 0 or 1 in two's complement: a shift and a mask
 //     make the pair's sign and exponent bits of it.
@@ -48,15 +50,20 @@ enum class ScaleKind : uint8_t { kE4m4, kFloat16, kBFloat16, kFloat32, kRow };
 // TileLayout::codes is the bits of a code, 2 to 5, or this for
 // layers of 2 bits with one scale a row whose codes 0, 1 and 2 are -1, 0 and 1.
 inline constexpr int kTernaryCodes = 1;
+// Or this for layers of 4 bits with zeros, whose codes are the numbers 0 to 15.
+inline constexpr int kNumberCodes = 6;
 
 // Bits of a code that is kept so.
-constexpr int BitsOf(int codes) { return codes == kTernaryCodes ? 2 : codes; }
+constexpr int BitsOf(int codes) {
+  if (codes == kTernaryCodes) return 2;
+  return codes == kNumberCodes ? 4 : codes;
+}
 
 struct TileLayout {
   int64_t n = 0;
   int64_t k = 0;
   int bits = 0;
-  int codes = 0;  // bits, or kTernaryCodes
+  int codes = 0;  // bits, kTernaryCodes or kNumberCodes
   ScaleKind scale_kind = ScaleKind::kRow;
   // Groups in the 128 columns of a tile: 4, 2 or 1 for groups of 32, 64 and
   // 128 columns. Zeros of a kRow layer are repeated for every tile.

@@ -52,10 +52,12 @@ QGEMM_HOST_DEVICE constexpr DecodeSmemShape SumsShapeOf(
   return sums;
 }
 
-// Bytes of activations beside the ring, and in each of its slots.
+// Bytes of activations beside the ring, with a stage of zeros at the end, and
+// in each of its slots.
 QGEMM_HOST_DEVICE constexpr int OwnActivationBytes(const A32SmemShape& shape) {
-  return shape.tile_m == kA32OwnRow ? shape.stages * A32StageBytes(kA32OwnRow)
-                                    : 0;
+  return shape.tile_m == kA32OwnRow
+             ? (shape.stages + 1) * A32StageBytes(kA32OwnRow)
+             : 0;
 }
 QGEMM_HOST_DEVICE constexpr int StageActivationBytes(
     const A32SmemShape& shape) {
@@ -75,6 +77,11 @@ QGEMM_HOST_DEVICE constexpr DecodeSmemLayout A32SmemLayoutOf(
   plan.received = plan.barriers + (slots + 1) * kBarrierBytes;
   plan.total = plan.received + ReceivedBytes(sums);
   return plan;
+}
+
+// Place of the zeros of a block that splits its row: before the ring.
+QGEMM_HOST_DEVICE constexpr int A32ZerosOffset(const DecodeSmemLayout& smem) {
+  return smem.weights - A32StageBytes(kA32OwnRow);
 }
 
 // Slots of the ring, up to `most`; below 1 where there is no room. Of one or
@@ -130,7 +137,7 @@ inline bool BlocksSplit(const TileLayout& layout, int64_t m) {
 inline bool OffersA32(const TileLayout& layout) {
   const bool codes =
       layout.codes == kTernaryCodes ||
-      (layout.codes == 4 && layout.scale_kind != ScaleKind::kE4m4);
+      (layout.bits == 4 && layout.scale_kind != ScaleKind::kE4m4);
   const auto has_slots = [&](int tile_m) {
     return A32Slots(A32ShapeOf(layout, tile_m), layout.block_bytes,
                     kMaxA32Slots) >= 1;

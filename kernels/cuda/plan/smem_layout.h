@@ -33,9 +33,11 @@ struct DecodeSmemShape {
   int block_bytes = kMaxBlockBytes;  // that the block may take
 };
 
-// Bytes of the decode table, at offset 0. Ternary codes need none.
+// Bytes of the decode table, at offset 0. Ternary codes and those that are
+// numbers need none.
 QGEMM_HOST_DEVICE constexpr int TableBytes(int codes) {
-  return codes == 5 ? 128 << 10 : codes >= 2 ? 64 << 10 : 0;
+  if (codes == 5) return 128 << 10;
+  return codes >= 2 && codes <= 4 ? 64 << 10 : 0;
 }
 
 // Floats between two rows' rows of sums: lanes then write to different

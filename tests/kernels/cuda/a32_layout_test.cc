@@ -188,8 +188,9 @@ class A32TileTest : public testing::TestWithParam<int> {
         }
         continue;
       }
+      const int shift = GetParam() == kNumberCodes ? 4 * r : A32CodeShift(r);
       const uint32_t kept =
-          Word(owner, 2 * (block % 2) + step) >> A32CodeShift(r) & kA32CodeMask;
+          Word(owner, 2 * (block % 2) + step) >> shift & kA32CodeMask;
       pair[0] = static_cast<int>(kept & 0xffff);
       pair[1] = static_cast<int>(kept >> 16);
     }
@@ -315,9 +316,12 @@ TEST_P(A32TileTest, OperandsMeet) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Codes, A32TileTest, testing::Values(kTernaryCodes, 4),
+INSTANTIATE_TEST_SUITE_P(Codes, A32TileTest,
+                         testing::Values(kTernaryCodes, 4, kNumberCodes),
                          [](const testing::TestParamInfo<int>& info) {
-                           return info.param == 4 ? "Int4" : "Ternary";
+                           return info.param == 4              ? "Int4"
+                                  : info.param == kNumberCodes ? "Numbers"
+                                                               : "Ternary";
                          });
 
 }  // namespace

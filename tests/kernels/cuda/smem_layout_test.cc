@@ -47,14 +47,14 @@ constexpr Format kFormats[] = {
     {"row2", 2, ScaleType::kFloat32, kColumns, false},
     {"row3", 3, ScaleType::kFloat32, kColumns, false},
     {"row4", 4, ScaleType::kFloat32, kColumns, false},
-    {"row4_zeros", 4, ScaleType::kFloat32, kColumns, true},
+    {"row4_zeros", kNumberCodes, ScaleType::kFloat32, kColumns, true},
     {"row5", 5, ScaleType::kFloat32, kColumns, false},
     {"fp16", 4, ScaleType::kFloat16, 128, false},
-    {"fp16_zeros", 4, ScaleType::kFloat16, 128, true},
+    {"fp16_zeros", kNumberCodes, ScaleType::kFloat16, 128, true},
     {"bf16", 4, ScaleType::kBFloat16, 128, false},
-    {"bf16_zeros", 4, ScaleType::kBFloat16, 128, true},
+    {"bf16_zeros", kNumberCodes, ScaleType::kBFloat16, 128, true},
     {"fp32", 4, ScaleType::kFloat32, 128, false},
-    {"fp32_zeros", 4, ScaleType::kFloat32, 128, true},
+    {"fp32_zeros", kNumberCodes, ScaleType::kFloat32, 128, true},
 };
 
 int StageBytesOf(const Format& format) {

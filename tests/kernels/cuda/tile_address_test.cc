@@ -115,7 +115,8 @@ TEST_P(TileCodesTest, AddedCodesComeBackAndStandAtTheirBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, TileCodesTest,
-                         testing::Values(kTernaryCodes, 2, 3, 4, 5));
+                         testing::Values(kTernaryCodes, 2, 3, 4, 5,
+                                         kNumberCodes));
 
 TEST(TileCodesLayoutTest, TwoBitBytesHoldFourCodes) {
   for (const Pair& pair : AllPairs()) {

@@ -160,6 +160,16 @@ int CodesOf(const WeightsHeader& header) {
   return layout.ok() ? layout->codes : -1;
 }
 
+TEST(TileLayoutCodesTest, CodesWithZerosAreNumbers) {
+  for (const int64_t group : {32, 128, 256}) {
+    WeightsHeader header =
+        HeaderOf({"int4", 4, group, ScaleType::kFloat16, true, true}, 64, 256);
+    EXPECT_EQ(CodesOf(header), kNumberCodes);
+    header.has_zeros = false;
+    EXPECT_EQ(CodesOf(header), 4);
+  }
+}
+
 TEST(TileLayoutCodesTest, OnlyWhatIsTernaryIsKeptSo) {
   EXPECT_EQ(CodesOf(Ternary(64, 256)), kTernaryCodes);
   WeightsHeader other_values = Ternary(64, 256);

@@ -203,11 +203,17 @@ __device__ __forceinline__ void SplitPart(const A32Arguments& args,
   }
 }
 
-// Called by the warps that multiply.
+// Called by the warps that multiply. Behind the row there are zeros, for
+// columns of MMAs that have no part of it.
 template <int kTileM>
 __device__ __forceinline__ void SplitPart(const A32Arguments& args,
                                           const A32Block<kTileM>& block,
                                           A32Pairs pairs) {
+  char* const zeros = block.shared + A32ZerosOffset(block.smem);
+  for (int i = static_cast<int>(threadIdx.x) * 16; i < A32StageBytes(kTileM);
+       i += block.consumers * 16) {
+    *reinterpret_cast<uint4*>(zeros + i) = {};
+  }
   GridDependencyWait();
   if (args.a_type == FloatType::kFloat16) {
     SplitPart<__half>(args, block, pairs);

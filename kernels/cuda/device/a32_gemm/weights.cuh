@@ -24,22 +24,11 @@ namespace qgemm::cuda {
 struct A32Arguments {
   GemmArguments gemm;  // a is split (a32_layout.h), or as it comes
   ScaleKind scale_kind;
-  bool has_zeros;
   FloatType a_type;  // of a that comes as it is
 };
 
 // The zero of layers that have none of their own.
 inline constexpr uint32_t kA32Middle = 8;
-
-// (word & mask) | base in one instruction.
-__device__ __forceinline__ uint32_t AndOr(uint32_t word, uint32_t mask,
-                                          uint32_t base) {
-  uint32_t result;
-  asm("lop3.b32 %0, %1, %2, %3, 0xea;"
-      : "=r"(result)
-      : "r"(word), "r"(mask), "r"(base));
-  return result;
-}
 
 // The places of a lane's part of a row tile in slot 0, in bytes from the start
 // of shared memory. Worked out once, not with every stage.
@@ -62,10 +51,11 @@ struct A32WeightPlace {
   }
 };
 
-// The lane's rows are g = lane / 4 and g + 8 of the tile.
-template <int kCodes, bool kZeros>
+// The lane's rows are g = lane / 4 and g + 8 of the tile. kScale is the kind of
+// scales that change within a stage, kRow where neither they nor zeros do.
+template <int kCodes, ScaleKind kScale>
 class A32Tile {
-  static_assert(kCodes == kTernaryCodes || kCodes == 4,
+  static_assert(kCodes == kTernaryCodes || BitsOf(kCodes) == 4,
                 "mode A32 is for ternary codes and those of 4 bits");
 
  public:
@@ -76,6 +66,7 @@ class A32Tile {
       : args_(args), scales_(slot + place.scales), zeros_(slot + place.zeros) {
     // Neither kind has codes by 8 bytes a lane.
     LoadHalves<kCodes>(slot + place.codes, nullptr, halves_);
+    if constexpr (kOneZero) numbers_.SetZeros(ZerosOf(0));
   }
 
   // The operands of the two steps of block `block`, 0 to 3: numbers of the
@@ -87,23 +78,31 @@ class A32Tile {
       for (int s = 0; s < 2; ++s) {
         DecodeStep<kCodes>(half, block & 1, s, nullptr, 0, a[s]);
       }
+    } else if constexpr (kCodes == kNumberCodes) {
+      NumberDecoder<__nv_bfloat16> decoder = numbers_;
+      if constexpr (!kOneZero) {
+        decoder.SetZeros(ZerosOf(block * args_.gemm.groups >> 2));
+      }
+#pragma unroll
+      for (int s = 0; s < 2; ++s) {
+        decoder.Decode(half.words[2 * (block & 1) + s], a[s]);
+      }
     } else {
-      uint32_t zeros[2];
-      LoadZeros(block, zeros);
+      constexpr uint32_t kBase = kIntegerBase<__nv_bfloat16>;
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const uint32_t word = half.words[2 * (block & 1) + (i >> 2)];
         const uint32_t code =
             AndOr(word >> A32CodeShift(i & 3), kA32CodeMask, kBase);
-        a[i >> 2][i & 3] = SubtractPair<__nv_bfloat16>(code, zeros[i & 1]);
+        a[i >> 2][i & 3] = SubtractPair<__nv_bfloat16>(
+            code, kBase | kA32Middle << 16 | kA32Middle);
       }
     }
   }
 
-  // Scales of the two rows in block `block`, of that kind.
-  template <ScaleKind kScale>
+  // Scales of the two rows in block `block`.
   __device__ __forceinline__ float2 ScalesOf(int block) const {
-    return TileScales<kScale>{scales_}.OfBlock(args_.gemm, block);
+    return ScalesOfKind<kScale>(block);
   }
 
   // The one scale of each of the two rows, 1 where a layer has one a row.
@@ -111,37 +110,36 @@ class A32Tile {
     if constexpr (kCodes == kTernaryCodes) return make_float2(1, 1);
     switch (args_.scale_kind) {
       case ScaleKind::kFloat16:
-        return ScalesOf<ScaleKind::kFloat16>(0);
+        return ScalesOfKind<ScaleKind::kFloat16>(0);
       case ScaleKind::kBFloat16:
-        return ScalesOf<ScaleKind::kBFloat16>(0);
+        return ScalesOfKind<ScaleKind::kBFloat16>(0);
       case ScaleKind::kFloat32:
-        return ScalesOf<ScaleKind::kFloat32>(0);
+        return ScalesOfKind<ScaleKind::kFloat32>(0);
       default:
         return make_float2(1, 1);
     }
   }
 
  private:
-  static constexpr uint32_t kBase = IntegerBase<__nv_bfloat16>::kPair;
+  // Zeros do not change within a stage.
+  static constexpr bool kOneZero =
+      kCodes == kNumberCodes && kScale == ScaleKind::kRow;
 
-  // Zeros of the two rows in the block, each twice, above the base.
-  __device__ __forceinline__ void LoadZeros(int block,
-                                            uint32_t (&zeros)[2]) const {
-    if constexpr (!kZeros) {
-      zeros[0] = zeros[1] = kBase | kA32Middle << 16 | kA32Middle;
-      return;
-    }
-    const int group = block * args_.gemm.groups >> 2;
-    const uint32_t pair =
-        *reinterpret_cast<const uint16_t*>(zeros_ + 2 * group);
-    zeros[0] = kBase | __byte_perm(pair, 0, 0x4040);
-    zeros[1] = kBase | __byte_perm(pair, 0, 0x4141);
+  template <ScaleKind kKind>
+  __device__ __forceinline__ float2 ScalesOfKind(int block) const {
+    return TileScales<kKind>{scales_}.OfBlock(args_.gemm, block);
+  }
+
+  // Zeros of the two rows in a group, a byte each.
+  __device__ __forceinline__ uint32_t ZerosOf(int group) const {
+    return *reinterpret_cast<const uint16_t*>(zeros_ + 2 * group);
   }
 
   const A32Arguments& args_;
   const char* const scales_;
   const char* const zeros_;
   HalfTile<kCodes> halves_[2];
+  NumberDecoder<__nv_bfloat16> numbers_;  // kOneZero only
 };
 
 }  // namespace qgemm::cuda

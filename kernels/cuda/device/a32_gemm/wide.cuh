@@ -45,10 +45,8 @@ class A32WideConsumer {
   __device__ __forceinline__ void Run(const Ring& ring, const KSlice& slice) {
     if constexpr (kCodes == kTernaryCodes) {
       RunChains(ring, slice);
-    } else if (args_.has_zeros) {
-      RunStages<true>(ring, slice);
     } else {
-      RunStages<false>(ring, slice);
+      RunStages(ring, slice);
     }
   }
 
@@ -106,7 +104,7 @@ class A32WideConsumer {
                                                       Operands (&operands)[2],
                                                       Parts& parts) {
     reader.Wait();
-    const A32Tile<kCodes, false> tile(
+    const A32Tile<kCodes, kScale> tile(
         args_, shared_ + reader.slot() * args_.gemm.stage_bytes, weights_);
     const ActivationPanel panels =
         panels_.At(reader.slot() * A32StageBytes(kTileM));
@@ -139,7 +137,6 @@ class A32WideConsumer {
     AddJoined(parts, make_float2(1, 1), sums_);
   }
 
-  template <bool kZeros>
   __device__ __forceinline__ void RunStages(const Ring& ring,
                                             const KSlice& slice) {
     RingReader reader(ring, slice);
@@ -147,7 +144,7 @@ class A32WideConsumer {
     Parts parts = {};
     for (int stage = slice.first; stage < slice.stages; stage += slice.step) {
       reader.Wait();
-      const A32Tile<kCodes, kZeros> tile(
+      const A32Tile<kCodes, kScale> tile(
           args_, shared_ + reader.slot() * args_.gemm.stage_bytes, weights_);
       const ActivationPanel panels =
           panels_.At(reader.slot() * A32StageBytes(kTileM));
@@ -201,7 +198,7 @@ class A32WideConsumer {
     for (int block = 0; block < kA32TileBlocks; ++block) {
       tile.Decode(block, a);
       Multiply<false>(panels, block, a, parts);
-      const float2 scales = tile.template ScalesOf<kScale>(block);
+      const float2 scales = tile.ScalesOf(block);
       WaitForSteps<0>();
       Pin(a);
       PinRegisters(parts);

@@ -99,13 +99,12 @@ __device__ __forceinline__ void PrefetchKernelParams(
 }
 
 // Fills the decode table, and waits for the barriers of the ring.
-template <int kCodes, bool kZeros, typename T>
+template <int kCodes, typename T>
 __device__ __forceinline__ void SetUpTable(const GemmArguments& args,
                                            const BlockShape& block,
                                            char* shared) {
-  if constexpr (kCodes != kTernaryCodes) {
-    FillTable<kCodes, T>(args.codebook, args.table_scale,
-                         kZeros ? IntegerBase<T>::kValue : 0.0f, threadIdx.x,
+  if constexpr (TableBytes(kCodes) > 0) {
+    FillTable<kCodes, T>(args.codebook, args.table_scale, threadIdx.x,
                          block.consumers, shared);
     NamedBarrier(kConsumersBarrier, block.consumers);  // the table is there
   }
@@ -125,7 +124,7 @@ __device__ __forceinline__ void Multiply(const GemmArguments& args,
   const BlockShape block(args);
   if (args.split_k > 1) ClusterArrive();
   PrefetchKernelParams(args);
-  SetUpTable<kCodes, kZeros, T>(args, block, shared);
+  SetUpTable<kCodes, T>(args, block, shared);
   steps.BeforeMainloop();
   // Taken from one lane, so that the compiler knows it for all.
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The mainloops of the decode kernel, by how often scales change along K, and
-// the warps that run one: a row tile each, their sums written to shared memory.
-// Four warps always take the same way.
+// The mainloop of the decode kernel where tensor cores add up whole stages, and
+// the warps that run it or the other one (block_scaled_mainloop.cuh): a row
+// tile each, their sums written to shared memory. Four warps always take the
+// same way.
 
 #ifndef QGEMM_KERNELS_CUDA_DEVICE_DECODE_GEMM_MAINLOOP_CUH_
 #define QGEMM_KERNELS_CUDA_DEVICE_DECODE_GEMM_MAINLOOP_CUH_
 
 #include <cstdint>
 
+#include "kernels/cuda/device/decode_gemm/block_scaled_mainloop.cuh"
 #include "kernels/cuda/device/decode_gemm/tile_multiplier.cuh"
 #include "kernels/cuda/device/gemm_arguments.cuh"
 #include "kernels/cuda/device/pipeline.cuh"
@@ -28,6 +30,29 @@ class ScaledMainloop {
   __device__ __forceinline__ void Run(const Ring& ring, const KSlice& slice,
                                       int chain_stages) {
     RunParts(ring, slice, chain_stages, 1, [](int /*part*/) {});
+  }
+
+  // The same of stages that have a scale each, where codes are loaded ahead: a
+  // stage is scaled and added while the next one is multiplied.
+  __device__ __forceinline__ void RunStages(const Ring& ring,
+                                            const KSlice& slice) {
+    int left = (slice.stages - slice.first + slice.step - 1) / slice.step;
+    if (left <= 0) return;
+    RingReader reader(ring, slice);
+    Stage stage = tiles_.LoadStage(reader);
+    Operands operands[2] = {};
+    StageProducts even = {};
+    StageProducts odd = {};
+    for (; left >= 2; left -= 2) {
+      RunStage(reader, stage, operands, even, odd);
+      RunStage(reader, stage, operands, odd, even);
+    }
+    if (left == 1) {
+      RunStage(reader, stage, operands, even, odd);
+      EndChain(even.empty, operands, even.scales, even.products);
+    } else {
+      EndChain(odd.empty, operands, odd.scales, odd.products);
+    }
   }
 
   // The same for several parts of as many stages, one behind the other in the
@@ -52,6 +77,8 @@ class ScaledMainloop {
           left -= stages;
           if constexpr (Tiles::kLooksAhead) {
             RunChainLookingAhead(reader, stages, stage, entries);
+          } else if constexpr (Tiles::kBlocks == 1) {
+            RunChainAheadInPlace(reader, stages, stage);
           } else {
             RunChainAhead(reader, stages, stage);
           }
@@ -77,6 +104,35 @@ class ScaledMainloop {
   using Operands = typename Tiles::Operands;
   static constexpr int kSums = Tiles::kSums;
 
+  // A stage in the tensor cores.
+  struct StageProducts {
+    float products[kSums];
+    float2 scales;
+    uint32_t empty;  // the barrier that gives its slot back, or 0
+  };
+
+  // Begins to multiply `stage`, adds the one before, `last`, and loads the
+  // next. The last blocks of a stage are in the tensor cores before and after.
+  __device__ __forceinline__ void RunStage(RingReader& reader, Stage& stage,
+                                           Operands (&operands)[2],
+                                           StageProducts& begun,
+                                           StageProducts& last) {
+#pragma unroll
+    for (float& product : begun.products) product = 0;
+    tiles_.Multiply(stage, 0, operands, begun.products);
+    WaitForSteps<1>();
+    tiles_.Release(last.empty);
+    PinRegisters(last.products);
+    AddScaled(last.products, last.scales, sums_);
+    begun.scales = stage.tile.scales.OfBlock(tiles_.args(), 0);
+    begun.empty = stage.empty;
+    reader.Next();
+    const Stage next = tiles_.LoadStage(reader);
+    tiles_.Multiply(stage, Tiles::kBlocks, operands, begun.products);
+    WaitForSteps<1>();
+    stage = next;
+  }
+
   // Loads a stage's codes before the one before is done with. `stage` is the
   // first, and then the first of the next chain.
   __device__ __forceinline__ void RunChainAhead(RingReader& reader, int stages,
@@ -100,6 +156,34 @@ class ScaledMainloop {
       tiles_.Multiply(stage, Tiles::kBlocks, operands, products);
       before = stage.empty;
       stage = next;
+    }
+    EndChain(before, operands, scales, products);
+  }
+
+  // RunChainAhead where there are no registers for two stages' codes: the next
+  // are loaded while the last block is multiplied.
+  __device__ __forceinline__ void RunChainAheadInPlace(RingReader& reader,
+                                                       int stages,
+                                                       Stage& stage) {
+    float products[kSums];
+#pragma unroll
+    for (float& product : products) product = 0;
+    Operands operands[2] = {};
+    float2 scales = {1, 1};
+    uint32_t before = 0;  // the barrier of the stage before
+    for (int i = 0; i < stages; ++i) {
+#pragma unroll
+      for (int first = 0; first < 4; first += Tiles::kBlocks) {
+        WaitForSteps<1>();
+        if (first == Tiles::kBlocks) tiles_.Release(before);
+        tiles_.Multiply(stage, first, operands, products);
+      }
+      if constexpr (!Tiles::Tile::kFolded) {
+        scales = stage.tile.scales.OfBlock(tiles_.args(), 0);
+      }
+      before = stage.empty;
+      reader.Next();
+      stage = tiles_.LoadStage(reader);
     }
     EndChain(before, operands, scales, products);
   }
@@ -179,77 +263,6 @@ class ScaledMainloop {
   float (&sums_)[Tiles::kSums];
 };
 
-// `Tiles` is a TileMultiplier; both must outlive this.
-template <typename Tiles>
-class BlockScaledMainloop {
- public:
-  __device__ __forceinline__ BlockScaledMainloop(const Tiles& tiles,
-                                                 float (&sums)[Tiles::kSums])
-      : tiles_(tiles), sums_(sums) {}
-
-  // Adds the products of those stages up. While kBlocks blocks are multiplied
-  // the next are decoded.
-  __device__ __forceinline__ void Run(const Ring& ring, const KSlice& slice) {
-    RingReader reader(ring, slice);
-    const bool one_slot = ring.slots == slice.step;
-    float products[kBlocks][kSums];
-#pragma unroll
-    for (auto& block : products) {
-#pragma unroll
-      for (float& product : block) product = 0;
-    }
-    typename Tiles::Operands operands[2] = {};
-    float2 scales[kBlocks] = {};
-    uint32_t before = 0;  // the barrier of the stage before
-    for (int i = slice.first; i < slice.stages; i += slice.step) {
-      const typename Tiles::Stage stage = tiles_.LoadStage(reader);
-#pragma unroll
-      for (int first = 0; first < 4; first += kBlocks) {
-        auto& a = operands[first / kBlocks & 1];
-        float2 next[kBlocks];
-#pragma unroll
-        for (int b = 0; b < kBlocks; ++b) {
-          tiles_.Decode(stage.tile, first + b, a[b]);
-          next[b] = stage.tile.scales.OfBlock(tiles_.args(), first + b);
-        }
-        WaitForSteps<0>();
-        Tiles::PinOperands(operands[1 - (first / kBlocks & 1)]);
-        AddBlocks(products, scales);
-        if (first == 0) tiles_.Release(before);
-        tiles_.MultiplyBlocks(stage, first, a, products);
-#pragma unroll
-        for (int b = 0; b < kBlocks; ++b) scales[b] = next[b];
-      }
-      before = stage.empty;
-      if (one_slot) {
-        WaitForSteps<0>();
-        tiles_.Release(before);
-        before = 0;
-      }
-      reader.Next();
-    }
-    WaitForSteps<0>();
-    Tiles::PinOperands(operands[(4 / kBlocks - 1) & 1]);
-    AddBlocks(products, scales);
-  }
-
- private:
-  static constexpr int kSums = Tiles::kSums;
-  static constexpr int kBlocks = Tiles::kBlocks;
-
-  __device__ __forceinline__ void AddBlocks(float (&products)[kBlocks][kSums],
-                                            const float2 (&scales)[kBlocks]) {
-#pragma unroll
-    for (int b = 0; b < kBlocks; ++b) {
-      PinRegisters(products[b]);
-      AddScaled(products[b], scales[b], sums_);
-    }
-  }
-
-  const Tiles& tiles_;
-  float (&sums_)[kSums];
-};
-
 // Writes a warp's sums of a row tile to [row of A][row of the row block].
 template <typename Tiles>
 __device__ __forceinline__ void StoreTileSums(const Tiles& tiles, int tile,
@@ -287,10 +300,23 @@ class DecodeConsumer {
     if constexpr (Tiles::Tile::kFolded || kScale == ScaleKind::kRow) {
       ScaledMainloop<Tiles>(tiles_, sums_).Run(ring, slice, kChainStages);
     } else {
-      if (tiles_.args().groups == 1) {
-        ScaledMainloop<Tiles>(tiles_, sums_).Run(ring, slice, 1);
-      } else {
-        BlockScaledMainloop<Tiles>(tiles_, sums_).Run(ring, slice);
+      switch (tiles_.args().groups) {
+        case 1:
+          if constexpr (Tiles::kAddsLate) {
+            if (HasSlotsAhead(ring, slice.step)) {
+              ScaledMainloop<Tiles>(tiles_, sums_).RunStages(ring, slice);
+              break;
+            }
+          }
+          ScaledMainloop<Tiles>(tiles_, sums_).Run(ring, slice, 1);
+          break;
+        case 2:
+          BlockScaledMainloop<Tiles>(tiles_, sums_)
+              .template Run<2>(ring, slice);
+          break;
+        default:
+          BlockScaledMainloop<Tiles>(tiles_, sums_)
+              .template Run<4>(ring, slice);
       }
     }
   }

@@ -193,7 +193,7 @@ __device__ __forceinline__ void MultiplyParts(const GemmArguments& args,
                                               const GroupSteps& steps) {
   const BlockShape block(args);
   PrefetchKernelParams(args);
-  SetUpTable<kCodes, false, T>(args, block, shared);
+  SetUpTable<kCodes, T>(args, block, shared);
   steps.BeforeMainloop();
   // Taken from one lane, so that the compiler knows it for all.
   const int warp = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);

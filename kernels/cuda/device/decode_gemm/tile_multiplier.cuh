@@ -115,13 +115,17 @@ template <int kCodes, ScaleKind kScale, bool kZeros, typename T, int kMTiles>
 class TileMultiplier {
  public:
   using Tile = StageTile<kCodes, kScale, kZeros, T>;
+  using Scales = TileScales<kScale>;
   static constexpr int kSums = kMTiles * 4;
   // Blocks of 32 columns that are decoded and multiplied at a time: as many as
   // there are registers for.
   static constexpr int kBlocks = kMTiles == 8 ? 1 : 2;
   // Codes are loaded before the stage before is done with, where the warps
   // rather than memory bound the time.
-  static constexpr bool kLoadsAhead = kMTiles < 8 && (kCodes <= 3 || kZeros);
+  static constexpr bool kLoadsAhead = kZeros || (kMTiles < 8 && kCodes <= 3);
+  // Products of one stage are added while the next one is multiplied, where
+  // there are registers for both.
+  static constexpr bool kAddsLate = kLoadsAhead && kMTiles <= 2;
   // With 2 bits an entry of the table is four weights, and there are registers
   // for those of the blocks to come.
   static constexpr bool kLooksAhead =
@@ -162,8 +166,9 @@ class TileMultiplier {
     ReleaseSlot(empty_barrier, lane_);
   }
 
-  // products += kBlocks blocks of the stage, from block `first` on. The
-  // operands of the blocks before the last are no longer read.
+  // products += kBlocks blocks of the stage, whose zeros are the same in all of
+  // it, from block `first` on. The operands of the blocks before the last are
+  // no longer read.
   __device__ __forceinline__ void Multiply(const Stage& stage, int first,
                                            Operands (&operands)[2],
                                            float (&products)[kSums]) const {
@@ -171,7 +176,7 @@ class TileMultiplier {
     PinOperands(a);  // read by the tensor cores until here
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
-      stage.tile.Decode(args_, first + b, shared_, lane_, a[b]);
+      stage.tile.DecodeOfOneZero(first + b, shared_, lane_, a[b]);
     }
     MultiplyOperands(stage, first, a, products);
   }
@@ -220,10 +225,10 @@ class TileMultiplier {
     }
   }
 
-  // The weights of block `block`.
-  __device__ __forceinline__ void Decode(const Tile& tile, int block,
+  // The weights of block `block`, which is in group `group` of the stage.
+  __device__ __forceinline__ void Decode(const Tile& tile, int block, int group,
                                          uint32_t (&a)[2][4]) const {
-    tile.Decode(args_, block, shared_, lane_, a);
+    tile.Decode(block, group, shared_, lane_, a);
   }
 
   // products[b] = block `first` + b of the stage.

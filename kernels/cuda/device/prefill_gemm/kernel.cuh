@@ -62,9 +62,8 @@ template <int kCodes, ScaleKind kScale, bool kZeros, typename T, int kTileM>
 __device__ __forceinline__ void ConsumePrefill(const PrefillArguments& args,
                                                char* shared) {
   if (args.pairs != 0) ClusterArrive();
-  if constexpr (kCodes != kTernaryCodes) {
-    FillTable<kCodes, T>(args.gemm.codebook, args.gemm.table_scale,
-                         kZeros ? IntegerBase<T>::kValue : 0.0f, threadIdx.x,
+  if constexpr (TableBytes(kCodes) > 0) {
+    FillTable<kCodes, T>(args.gemm.codebook, args.gemm.table_scale, threadIdx.x,
                          kPrefillConsumers, shared);
   }
   NamedBarrier(kBlockBarrier, kPrefillThreads);  // the table and the barriers

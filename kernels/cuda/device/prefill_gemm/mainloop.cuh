@@ -69,7 +69,7 @@ class PrefillMainloop {
   static constexpr bool kGrouped = !Tile::kFolded && kScale != ScaleKind::kRow;
   // Entries that nothing is done to would be looked up into the operand itself,
   // which the tensor cores still read.
-  static constexpr bool kLooksAhead = Tile::kFolded || kZeros;
+  static constexpr bool kLooksAhead = Tile::kFolded;
   static constexpr bool kOneChain = kTileM > 128;
   static_assert(!kGrouped || !kOneChain, "a chain has one scale");
   // Tensor cores truncate as they add, so that they add 1024 columns at most.
@@ -251,9 +251,9 @@ class PrefillMainloop {
     PinOperands(operands_[block]);  // read by the tensor cores until here
     if constexpr (kLooksAhead) {
       PinOperands(entries_);
-      tile_.Finish(args_.gemm, block, entries_, operands_[block]);
+      tile_.MultiplyScales(block, entries_, operands_[block]);
     } else {
-      tile_.Decode(args_.gemm, block, shared_, lane_, operands_[block]);
+      tile_.DecodeOfOneZero(block, shared_, lane_, operands_[block]);
     }
   }
 
