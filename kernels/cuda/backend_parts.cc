@@ -115,8 +115,10 @@ absl::StatusOr<BackendParts> MakeBackendParts(const CudaOptions& options) {
   ASSIGN_OR_RETURN(parts.device, PrepareDevice(options.device));
   WarnOfForeignTuning(parts.policy.tuning, parts.device);
   RETURN_IF_ERROR(OpenCublas(parts));
+  ASSIGN_OR_RETURN(parts.program_stream, Stream::Create());
   for (int i = 0; i < kLaunchContexts; ++i) {
-    ASSIGN_OR_RETURN(auto context, LaunchContext::Create());
+    ASSIGN_OR_RETURN(auto context,
+                     LaunchContext::Create(parts.program_stream.get()));
     parts.contexts.push_back(std::move(context));
   }
   FillIn(parts);

@@ -36,6 +36,7 @@ struct BackendParts {
   KernelPolicy policy;
   std::unique_ptr<CublasGemm> cublas;  // null if there is no cuBLASLt
   absl::Status no_cublas;              // why
+  Stream program_stream;               // of all contexts
   std::vector<std::unique_ptr<LaunchContext>> contexts;
   std::shared_ptr<ByteBudget> weights;   // of all layers together
   std::unique_ptr<CudaKeptMemory> kept;  // null without options.keep_memory

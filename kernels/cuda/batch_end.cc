@@ -52,6 +52,7 @@ void BatchEnd::Begin() {
   marked_ = 0;
   has_stamps_ = false;
   estimate_ = nullptr;
+  end_stream_ = stream_;
   begin_ = std::chrono::steady_clock::now();
 }
 
@@ -104,7 +105,8 @@ WaitEnd BatchEnd::Look(absl::Duration limit,
     for (int i = 0; i < looks; ++i) {
       if (IsStamped()) return WaitEnd::kDone;
     }
-    if (cudaStreamQuery(stream_) != cudaErrorNotReady) return WaitEnd::kDone;
+    if (cudaStreamQuery(end_stream_) != cudaErrorNotReady)
+      return WaitEnd::kDone;
     if (given_up.load(std::memory_order_relaxed)) return WaitEnd::kGivenUp;
     const auto waited = std::chrono::steady_clock::now() - start;
     if (absl::FromChrono(waited) > limit) return WaitEnd::kTimedOut;
@@ -113,7 +115,7 @@ WaitEnd BatchEnd::Look(absl::Duration limit,
 }
 
 absl::Status BatchEnd::Synchronize() const {
-  return ToStatus(cudaStreamSynchronize(stream_), "wait for a stream");
+  return ToStatus(cudaStreamSynchronize(end_stream_), "wait for a stream");
 }
 
 absl::Status BatchEnd::WaitForStamps() const {

@@ -40,6 +40,8 @@ class BatchEnd {
   static absl::StatusOr<BatchEnd> Create(cudaStream_t stream);
 
   void Begin();
+  // The batch runs on `stream` instead.
+  void EndOn(cudaStream_t stream) { end_stream_ = stream; }
   // Lets waits for this batch sleep, as waits for its like have shown.
   // `estimate` must live until the wait is over.
   void SleepBy(WaitEstimate* estimate) { estimate_ = estimate; }
@@ -73,6 +75,7 @@ class BatchEnd {
  private:
   BatchEnd(cudaStream_t stream, DeviceBuffer progress, PinnedBuffer stamps)
       : stream_(stream),
+        end_stream_(stream),
         progress_(std::move(progress)),
         stamps_(std::move(stamps)) {}
 
@@ -85,9 +88,10 @@ class BatchEnd {
   BatchTimings StampedTimings() const;
 
   cudaStream_t stream_;
-  DeviceBuffer progress_;  // a BatchProgress
-  PinnedBuffer stamps_;    // a BatchStamps
-  uint64_t sequence_ = 0;  // of the last stamps
+  cudaStream_t end_stream_;  // of this batch
+  DeviceBuffer progress_;    // a BatchProgress
+  PinnedBuffer stamps_;      // a BatchStamps
+  uint64_t sequence_ = 0;    // of the last stamps
   bool has_stamps_ = false;
   std::chrono::steady_clock::time_point begin_;
   WaitEstimate* estimate_ = nullptr;  // null: waits do not sleep

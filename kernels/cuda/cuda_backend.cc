@@ -84,6 +84,7 @@ class CudaBackend final : public Backend, private ProgramRunner {
         kept_(std::move(parts.kept)),
         layers_(MakeLayers()),
         images_(layers_),
+        program_stream_(std::move(parts.program_stream)),
         contexts_(std::move(parts.contexts)),
         staging_(
             {options_.max_pooled_staging_bytes, options_.max_staging_bytes},
@@ -238,6 +239,7 @@ class CudaBackend final : public Backend, private ProgramRunner {
   const std::unique_ptr<CudaKeptMemory> kept_;  // null: nothing outlives us
   const CudaWeightsBudget layers_;
   CudaImages images_;
+  const Stream program_stream_;  // of all contexts
   const std::vector<std::unique_ptr<LaunchContext>> contexts_;
   StagingPool<PinnedBuffer> staging_;
 

@@ -25,11 +25,12 @@ HostRun RunOf(const uint8_t* rows, const Slice& slice, int64_t row_bytes,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LaunchContext>> LaunchContext::Create() {
+absl::StatusOr<std::unique_ptr<LaunchContext>> LaunchContext::Create(
+    cudaStream_t program_stream) {
   ASSIGN_OR_RETURN(Stream stream, Stream::Create());
   ASSIGN_OR_RETURN(BatchEnd end, BatchEnd::Create(stream.get()));
   return std::unique_ptr<LaunchContext>(
-      new LaunchContext(std::move(stream), std::move(end)));
+      new LaunchContext(std::move(stream), std::move(end), program_stream));
 }
 
 absl::Status LaunchContext::Enqueue(const GemmBatch& batch,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs one batch at a time on a stream of its own, in scratch memory of its
-// own: moves rows in, prepares them, multiplies, moves results out.
+// Runs one batch at a time, in scratch memory of its own: moves rows in,
+// prepares them, multiplies, moves results out. Batches of products have a
+// stream of the context's own; recorded programs share one.
 
 #ifndef QGEMM_KERNELS_CUDA_LAUNCH_CONTEXT_H_
 #define QGEMM_KERNELS_CUDA_LAUNCH_CONTEXT_H_
@@ -30,8 +31,10 @@ namespace qgemm::cuda {
 // Enqueue and Wait alternate; they may come from different threads.
 class LaunchContext {
  public:
-  // On the calling thread's current device.
-  static absl::StatusOr<std::unique_ptr<LaunchContext>> Create();
+  // On the calling thread's current device. Recorded programs run on
+  // `program_stream`, which several contexts may share and must outlive them.
+  static absl::StatusOr<std::unique_ptr<LaunchContext>> Create(
+      cudaStream_t program_stream);
 
   // Enqueue a batch whose weights are CudaWeights, whose program is a
   // CudaProgram. In steady state they neither block nor allocate. Wait must
@@ -59,7 +62,7 @@ class LaunchContext {
   // True if an error has taken the GPU's context with it.
   bool IsContextLost() const;
 
-  // Stream of every batch of the context.
+  // Stream of the context's batches but recorded programs.
   cudaStream_t stream() const { return stream_.get(); }
 
  private:
@@ -70,8 +73,10 @@ class LaunchContext {
     GemmJob gemm;
   };
 
-  LaunchContext(Stream stream, BatchEnd end)
-      : stream_(std::move(stream)), end_(std::move(end)) {}
+  LaunchContext(Stream stream, BatchEnd end, cudaStream_t program_stream)
+      : stream_(std::move(stream)),
+        end_(std::move(end)),
+        programs_({stream_.get(), program_stream, &end_, &stream_scratch_}) {}
 
   // Before anything is recorded, which must not allocate.
   absl::Status ReserveHanded(const LaunchEnvironment& environment);
@@ -89,7 +94,7 @@ class LaunchContext {
   DeviceBuffer scratch_;
   StreamScratch stream_scratch_;
   RecordedGemms recorded_{stream_.get(), &end_, &stream_scratch_};
-  ProgramLauncher programs_{stream_.get(), &end_, &stream_scratch_};
+  ProgramLauncher programs_;
 };
 
 }  // namespace qgemm::cuda

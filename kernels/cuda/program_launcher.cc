@@ -156,7 +156,8 @@ absl::Status ProgramLauncher::EnqueueRecorded(const Pass& pass, int64_t rows) {
   } else {
     end_.SleepBy(&recorded->wait);
   }
-  RETURN_IF_ERROR(recorded->graph.Launch(stream_));
+  end_.EndOn(recorded_stream_);
+  RETURN_IF_ERROR(recorded->graph.Launch(recorded_stream_));
   end_.ExpectStamps();
   return absl::OkStatus();
 }

@@ -36,13 +36,25 @@
 
 namespace qgemm::cuda {
 
+// Means of a launcher; all must outlive it.
+struct ProgramLauncherParts {
+  cudaStream_t stream = nullptr;
+  // Recorded batches run here, those of other launchers too: one after the
+  // other. Blocks that wait for their rows would hold SMs that
+  // another batch's next kernel needs.
+  cudaStream_t recorded_stream = nullptr;
+  BatchEnd* end = nullptr;
+  StreamScratch* stream_scratch = nullptr;
+};
+
 // Runs one batch at a time; used by one thread at a time.
 class ProgramLauncher {
  public:
-  // All must outlive it.
-  ProgramLauncher(cudaStream_t stream, BatchEnd* end,
-                  StreamScratch* stream_scratch)
-      : stream_(stream), end_(*end), stream_scratch_(*stream_scratch) {}
+  explicit ProgramLauncher(const ProgramLauncherParts& parts)
+      : stream_(parts.stream),
+        recorded_stream_(parts.recorded_stream),
+        end_(*parts.end),
+        stream_scratch_(*parts.stream_scratch) {}
 
   // Enqueues a batch that CheckProgramBatch passes, of a CudaProgram. In steady
   // state it neither blocks nor allocates. Errors: RESOURCE_EXHAUSTED; work
@@ -120,6 +132,7 @@ class ProgramLauncher {
   MovedValues MovedOutputs() const;
 
   const cudaStream_t stream_;
+  const cudaStream_t recorded_stream_;
   BatchEnd& end_;
   StreamScratch& stream_scratch_;
 

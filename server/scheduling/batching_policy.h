@@ -123,12 +123,17 @@ inline constexpr int64_t kRowMultiplyAdds = int64_t{1} << 26;
 // for programs and layers whose rows are heavier than that.
 int64_t RowCost(const AdmittedRequest& request);
 
-// True if a merged launch of the request waits until none is in flight: under
-// BatchOrder::kChase, where those of the launch in flight mostly ask next for
-// what others wait for, and may then join it. The device has nothing to do
-// meanwhile for some 10 us, so that only launches of heavy rows wait, which
-// take several times as long.
+// True if a merged launch of the request waits until none is in flight, or
+// until all who are not in that share it: under BatchOrder::kChase, where those
+// of the launch in flight mostly ask next for what others wait for, and may
+// then join it. The device has nothing to do meanwhile for some 30 us, so that
+// only launches of heavy rows wait, which take several times as long.
 bool LaunchesAlone(const AdmittedRequest& request, BatchOrder order);
+
+// Returns the requests that such a launch may have, of `clients` that take part
+// in them: half of them, so that one half is computed while the other half has
+// its answers and asks again; and as many as cost no more than one, at least.
+int64_t RequestsOfHalf(int64_t clients);
 
 // Returns the rows that a launch of the request counts as, however few it has:
 // a tile, and a tile of its own rows as far as a launch may have them.

@@ -10,7 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -38,6 +40,33 @@ struct ClientState {
   IntrusiveList<ClientQueue, &ClientQueue::of_client> queues;
   // Layer of its last request; null before the first.
   SequenceLayer* last_layer = nullptr;
+  uint64_t last_launch = 0;  // as RecentLaunches counts
+};
+
+// The last few launches of a kind, and how many clients were last seen in each.
+// Not thread-safe.
+class RecentLaunches {
+ public:
+  // Counts a launch, and then its clients.
+  void Begin() { clients_of_[++number_ % kKept] = 0; }
+  void Count(ClientState* client) {
+    const uint64_t last = std::exchange(client->last_launch, number_);
+    if (last + kKept > number_) --clients_of_[last % kKept];
+    ++clients_of_[number_ % kKept];
+  }
+
+  // Clients of all of them, and those that are not in the last one.
+  int64_t clients() const {
+    return std::accumulate(clients_of_.begin(), clients_of_.end(), int64_t{0});
+  }
+  int64_t others() const { return clients() - clients_of_[number_ % kKept]; }
+
+ private:
+  // Clients that share launches are in every second one.
+  static constexpr uint64_t kKept = 8;
+
+  std::array<int64_t, kKept> clients_of_ = {};
+  uint64_t number_ = kKept;
 };
 
 // A peer as the server knows it, and the totals of its waiting requests.
@@ -70,6 +99,9 @@ struct ClientTableOptions {
   FairShareOptions identities;
   FairShareOptions clients;  // of one identity
 };
+
+// For batches of so many rows at most, of which a tile costs as much as one.
+ClientTableOptions ClientTableOptionsFor(int64_t batch_rows, int64_t tile_rows);
 
 // Rows that a launch costs the one it is for.
 struct LaunchCost {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -16,25 +17,6 @@ namespace {
 // Queues without requests that are kept; more than a server sees in hours of
 // ordinary service, and little memory.
 constexpr size_t kMaxQueues = 8192;
-
-// Batches by which a client may lead another of its identity: with 4 the
-// simulator's walks under kChase are as fast as without a bound, with 1 up to
-// 17 % slower.
-constexpr int64_t kClientLeadBatches = 4;
-// Rows that rode along count up to so many leads, or batches.
-constexpr int64_t kRiderLeads = 2;
-
-ClientTableOptions TableOptions(const SchedulerOptions& options) {
-  ClientTableOptions table;
-  const int64_t batch_rows = options.batching.max_rows;
-  // A launch of its own costs an identity a tile at least, so that a lead of
-  // one means one such launch.
-  table.identities.lead_rows = options.policy.tile_rows;
-  table.identities.rider_lead_rows = kRiderLeads * batch_rows;
-  table.clients.lead_rows = kClientLeadBatches * batch_rows;
-  table.clients.rider_lead_rows = kRiderLeads * table.clients.lead_rows;
-  return table;
-}
 
 // The part of its queue that a client has waiting, as the policy sees it.
 QueueSnapshot SnapshotOf(const ClientQueue& client_queue) {
@@ -52,7 +34,9 @@ QueueSnapshot SnapshotOf(const ClientQueue& client_queue) {
 }  // namespace
 
 LaunchPlanner::LaunchPlanner(const SchedulerOptions& options)
-    : options_(options), clients_(TableOptions(options)) {}
+    : options_(options),
+      clients_(ClientTableOptionsFor(options.batching.max_rows,
+                                     options.policy.tile_rows)) {}
 
 LaunchPlanner::~LaunchPlanner() = default;
 
@@ -94,10 +78,7 @@ PlannedLaunch LaunchPlanner::Next(absl::Time now,
     const std::optional<Decision> decision = Decide(now);
     if (!decision.has_value()) return {};
     const LaunchKind kind = decision->queue()->key().kind;
-    if (kind == LaunchKind::kMerged && launches_in_flight() > 0 &&
-        LaunchesAlone(*decision->start.last->request, options_.policy.order)) {
-      return {};
-    }
+    if (WaitsForOthers(*decision->start.last)) return {};
     TakeBatch(*decision);
     DropCancelled(dropped);
     if (batch_.empty()) continue;
@@ -105,6 +86,23 @@ PlannedLaunch LaunchPlanner::Next(absl::Time now,
     ++LaunchesOf(kind);
     return {CloseBatch(), kind};
   }
+}
+
+bool LaunchPlanner::IsAlone(const WaitingRequest& first) const {
+  return first.queue->queue()->key().kind == LaunchKind::kMerged &&
+         LaunchesAlone(*first.request, options_.policy.order);
+}
+
+int64_t LaunchPlanner::MostClients(const WaitingRequest& first) const {
+  return IsAlone(first) ? RequestsOfHalf(alone_.clients())
+                        : std::numeric_limits<int64_t>::max();
+}
+
+bool LaunchPlanner::WaitsForOthers(const WaitingRequest& first) const {
+  if (launches_in_flight() == 0 || !IsAlone(first)) return false;
+  if (launches_in_flight() > 1) return true;
+  return first.queue->queue()->requests() <
+         std::min(alone_.others(), MostClients(first));
 }
 
 void LaunchPlanner::Sweep(absl::Time now,
@@ -289,8 +287,9 @@ PolicyOptions LaunchPlanner::PolicyFor(const Candidates& candidates,
   if (policy.order != BatchOrder::kChase) return policy;
   predictor_.BeginDecision(now);
   for (size_t i = 0; i < candidates.queues.size(); ++i) {
-    candidates.snapshots[i].layers_behind =
-        predictor_.LayersBehind(*candidates.queues[i]->queue()->layer());
+    const IdentityQueue& waiting = *candidates.queues[i];
+    candidates.snapshots[i].layers_behind = predictor_.LayersBehind(
+        *waiting.queue()->layer(), MostClients(*waiting.oldest()));
   }
   return policy;
 }
@@ -321,6 +320,8 @@ void LaunchPlanner::TakeBatch(const Decision& decision) {
   bounds.max_requests = queue->key().kind == LaunchKind::kChunk
                             ? 1
                             : options_.batching.max_requests;
+  bounds.max_requests =
+      std::min(bounds.max_requests, MostClients(*decision.start.last));
   batch_.clear();
   queue->TakeBatch(bounds, decision.start, &batch_, &cancelled_);
   CutBatch(queue);
@@ -346,6 +347,7 @@ ClosedBatch LaunchPlanner::CloseBatch() {
     waiting->state.in_launch = RowsToLaunch(*waiting);
   }
   ChargeBatch();
+  CountClients();
   ClosedBatch closed;
   closed.requests.reserve(batch_.size());
   for (WaitingRequest* const waiting : batch_) {
@@ -375,6 +377,13 @@ void LaunchPlanner::ChargeBatch() {
     clients_.ChargeRider(batch_[i]->client,
                          row_cost * batch_[i]->state.in_launch.count);
   }
+}
+
+void LaunchPlanner::CountClients() {
+  const WaitingRequest& first = *batch_.front();
+  if (!IsAlone(first)) return;
+  alone_.Begin();
+  for (const WaitingRequest* waiting : batch_) alone_.Count(waiting->client);
 }
 
 RowRange LaunchPlanner::RowsToLaunch(const ScheduledRequest& scheduled) const {

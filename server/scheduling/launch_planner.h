@@ -98,6 +98,12 @@ class LaunchPlanner {
   };
 
   int& LaunchesOf(LaunchKind kind) { return launches_[static_cast<int>(kind)]; }
+  // Of a launch whose first request is that one: if it starts beside no other
+  // but where it has all who are not in that, the clients that it may have, and
+  // if it may not start now.
+  bool IsAlone(const WaitingRequest& first) const;
+  int64_t MostClients(const WaitingRequest& first) const;
+  bool WaitsForOthers(const WaitingRequest& first) const;
   FairQueue* QueueOf(const AdmittedRequest& request);
   void ForgetIdleQueues();
 
@@ -124,6 +130,7 @@ class LaunchPlanner {
   void CutBatch(FairQueue* queue);
   ClosedBatch CloseBatch();
   void ChargeBatch();
+  void CountClients();
   RowRange RowsToLaunch(const ScheduledRequest& scheduled) const;
 
   const SchedulerOptions options_;
@@ -135,6 +142,7 @@ class LaunchPlanner {
   LayerSequencePredictor predictor_;
   QueueDepth depth_;
   int launches_[2] = {0, 0};  // in flight, by kind
+  RecentLaunches alone_;      // those that wait for others
   LaunchReason last_reason_ = LaunchReason::kPreferred;
 
   // Scratch of one decision; members so that they keep their memory.

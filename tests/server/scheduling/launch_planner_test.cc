@@ -122,13 +122,48 @@ TEST_F(LaunchPlannerTest, HeavyRowsWaitForOthersWhileALaunchIsInFlight) {
   options.policy.order = BatchOrder::kChase;
   Use(options);
   weights_ = std::make_shared<Weights>(16384, 8192);
+  for (const char* client : {"a", "b", "c"}) Add(client, 1);
+  EXPECT_THAT(Next(), ElementsAre(1, 1, 1));
+  EndLaunch();
+  Add("a", 1);
+  EXPECT_THAT(Next(), ElementsAre(1));
+  Add("b", 1);
+  EXPECT_THAT(Next(), ElementsAre());
+  EndLaunch();
+  EXPECT_THAT(Next(), ElementsAre(1));
+}
+
+TEST_F(LaunchPlannerTest, HeavyRowsOfAllWhoAreNotInFlightLaunchAtOnce) {
+  SchedulerOptions options = Batched();
+  options.policy.order = BatchOrder::kChase;
+  Use(options);
+  weights_ = std::make_shared<Weights>(16384, 8192);
+  for (const char* client : {"a", "b", "c"}) Add(client, 1);
+  EXPECT_THAT(Next(), ElementsAre(1, 1, 1));
+  EndLaunch();
   Add("a", 1);
   EXPECT_THAT(Next(), ElementsAre(1));
   Add("b", 1);
   EXPECT_THAT(Next(), ElementsAre());
   Add("c", 1);
-  EndLaunch();
   EXPECT_THAT(Next(), ElementsAre(1, 1));
+  // Beside two there is no third.
+  Add("d", 1);
+  EXPECT_THAT(Next(), ElementsAre());
+}
+
+TEST_F(LaunchPlannerTest, HeavyRowsOfAHalfLaunchAtOnce) {
+  SchedulerOptions options = Batched();
+  options.policy.order = BatchOrder::kChase;
+  Use(options);
+  weights_ = std::make_shared<Weights>(16384, 8192);
+  for (int i = 0; i < 65; ++i) Add(std::to_string(i), 1);
+  EXPECT_EQ(Next().size(), 32);
+  EXPECT_EQ(Next().size(), 32);
+  EXPECT_EQ(Next().size(), 0);
+  EndLaunch();
+  EndLaunch();
+  EXPECT_EQ(Next().size(), 1);
 }
 
 TEST_F(LaunchPlannerTest, BatchIsCutAtTilesIfMoreWaits) {
