@@ -110,6 +110,10 @@ void AddConnections(CLI::App* app, LoadtestOptions* options) {
   AddRanged(app, "threads", &options->senders, 0, 64,
             "Senders, each with a thread that sends and one that takes "
             "answers; 0: by the machine's size");
+  AddTime(app, "lane_spin", &options->lane_spin, absl::ZeroDuration(),
+          "Time that a thread looks for answers of a lane before it sleeps; "
+          "more than many clients wait for one, with a core for each thread, "
+          "shows what the server can do");
 }
 
 void AddLayers(CLI::App* app, LayerOptions* layers) {

@@ -27,6 +27,7 @@ OpenTransport TransportsFor(const LoadtestOptions& options,
   options.connection.ApplyTo(&transport.client);
   transport.channels = options.channels / options.senders;
   transport.connect_timeout = options.connect_timeout;
+  transport.lane_spin = options.lane_spin;
   transport.client_id_prefix = options.request.client_id;
   transport.parts = options.request.parts;
   transport.can_be_cut =

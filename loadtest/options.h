@@ -120,6 +120,8 @@ struct LoadtestOptions {
   // To each server, of all senders together; a multiple of them.
   int channels = 0;
   int senders = 0;
+  // Answers of a GPU take longer than a client's default.
+  absl::Duration lane_spin = absl::Microseconds(50);
   LayerOptions layers;
   RequestOptions request;
   ArrivalOptions arrivals;

@@ -32,10 +32,6 @@ namespace {
 // so that the others and answers still go by the lane.
 constexpr int64_t kOperandBytes = int64_t{64} << 20;
 
-// Time that a thread looks for answers: those of a GPU take longer than the
-// default.
-constexpr absl::Duration kSpin = absl::Microseconds(50);
-
 class LaneTransport final : public Transport {
  public:
   // Each slot is a client of its own, of that name and its number; no clients
@@ -207,7 +203,7 @@ OpenTransport LaneTransports(TransportOptions options,
     client_options.retry.max_attempts = 1;
     client_options.lane = LaneUse::kRequired;
     client_options.lane_options.operand_bytes = kOperandBytes;
-    client_options.lane_options.spin = kSpin;
+    client_options.lane_options.spin = options.lane_spin;
     client_options.lane_options.calls = std::min<int>(slots, lane::kMaxSlots);
     ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
                      Client::Connect(options.target, client_options));

@@ -98,11 +98,12 @@ class LaunchPlanner {
   };
 
   int& LaunchesOf(LaunchKind kind) { return launches_[static_cast<int>(kind)]; }
-  // Of a launch whose first request is that one: if it starts beside no other
-  // but where it has all who are not in that, the clients that it may have, and
-  // if it may not start now.
+  // True if a launch that begins with the request starts beside no other, but
+  // where it has all who are not in that.
   bool IsAlone(const WaitingRequest& first) const;
+  // Clients that may share such a launch.
   int64_t MostClients(const WaitingRequest& first) const;
+  // True if it may not start now.
   bool WaitsForOthers(const WaitingRequest& first) const;
   FairQueue* QueueOf(const AdmittedRequest& request);
   void ForgetIdleQueues();
