@@ -83,7 +83,7 @@ struct TransportOptions {
   // Connections that can be cut do not reconnect when the server goes.
   bool can_be_cut = false;
   absl::Duration connect_timeout = absl::Seconds(10);
-  // Of the threads that take a lane's answers, as LaneOptions has it.
+  // Time that threads look for a lane's answers, as LaneOptions has it.
   absl::Duration lane_spin = absl::Microseconds(50);
   // Each slot is a client of its own, whose id begins with this. Empty: no
   // ids.
