@@ -171,12 +171,6 @@ bool LaunchesAlone(const AdmittedRequest& request, BatchOrder order) {
   return order == BatchOrder::kChase && RowCost(request) > 1;
 }
 
-int64_t RequestsOfHalf(int64_t clients) {
-  // Rows up to which the kernels of a program take about the same time.
-  constexpr int64_t kFlatRows = 32;
-  return std::max(CeilDiv(clients, int64_t{2}), kFlatRows);
-}
-
 int64_t LeastLaunchCost(const AdmittedRequest& request,
                         const BatchingOptions& options, int64_t tile_rows) {
   const int64_t rows = std::min(tile_rows, MergedRows(request, options));

@@ -130,11 +130,6 @@ int64_t RowCost(const AdmittedRequest& request);
 // only launches of heavy rows wait, which take several times as long.
 bool LaunchesAlone(const AdmittedRequest& request, BatchOrder order);
 
-// Returns the requests that such a launch may have, of `clients` that take part
-// in them: half of them, so that one half is computed while the other half has
-// its answers and asks again; and as many as cost no more than one, at least.
-int64_t RequestsOfHalf(int64_t clients);
-
 // Returns the rows that a launch of the request counts as, however few it has:
 // a tile, and a tile of its own rows as far as a launch may have them.
 int64_t LeastLaunchCost(const AdmittedRequest& request,

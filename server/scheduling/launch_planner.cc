@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -93,16 +92,11 @@ bool LaunchPlanner::IsAlone(const WaitingRequest& first) const {
          LaunchesAlone(*first.request, options_.policy.order);
 }
 
-int64_t LaunchPlanner::MostClients(const WaitingRequest& first) const {
-  return IsAlone(first) ? RequestsOfHalf(alone_.clients())
-                        : std::numeric_limits<int64_t>::max();
-}
-
 bool LaunchPlanner::WaitsForOthers(const WaitingRequest& first) const {
   if (launches_in_flight() == 0 || !IsAlone(first)) return false;
   if (launches_in_flight() > 1) return true;
   return first.queue->queue()->requests() <
-         std::min(alone_.others(), MostClients(first));
+         std::min(alone_.others(), options_.batching.max_requests);
 }
 
 void LaunchPlanner::Sweep(absl::Time now,
@@ -287,9 +281,8 @@ PolicyOptions LaunchPlanner::PolicyFor(const Candidates& candidates,
   if (policy.order != BatchOrder::kChase) return policy;
   predictor_.BeginDecision(now);
   for (size_t i = 0; i < candidates.queues.size(); ++i) {
-    const IdentityQueue& waiting = *candidates.queues[i];
-    candidates.snapshots[i].layers_behind = predictor_.LayersBehind(
-        *waiting.queue()->layer(), MostClients(*waiting.oldest()));
+    candidates.snapshots[i].layers_behind =
+        predictor_.LayersBehind(*candidates.queues[i]->queue()->layer());
   }
   return policy;
 }
@@ -320,8 +313,6 @@ void LaunchPlanner::TakeBatch(const Decision& decision) {
   bounds.max_requests = queue->key().kind == LaunchKind::kChunk
                             ? 1
                             : options_.batching.max_requests;
-  bounds.max_requests =
-      std::min(bounds.max_requests, MostClients(*decision.start.last));
   batch_.clear();
   queue->TakeBatch(bounds, decision.start, &batch_, &cancelled_);
   CutBatch(queue);

@@ -101,8 +101,6 @@ class LaunchPlanner {
   // True if a launch that begins with the request starts beside no other, but
   // where it has all who are not in that.
   bool IsAlone(const WaitingRequest& first) const;
-  // Clients that may share such a launch.
-  int64_t MostClients(const WaitingRequest& first) const;
   // True if it may not start now.
   bool WaitsForOthers(const WaitingRequest& first) const;
   FairQueue* QueueOf(const AdmittedRequest& request);

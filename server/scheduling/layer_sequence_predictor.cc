@@ -30,15 +30,13 @@ void LayerSequencePredictor::BeginDecision(absl::Time now) {
 }
 
 std::optional<int64_t> LayerSequencePredictor::LayersBehind(
-    const SequenceLayer& layer, int64_t most_clients) {
+    const SequenceLayer& layer) {
   int64_t layers = 1;
   for (const SequenceLayer* ahead = layer.successor;
        ahead != nullptr && ahead != &layer && steps_left_ > 0;
        ahead = ahead->successor, ++layers) {
     --steps_left_;
-    if (!IsOccupied(*ahead)) continue;
-    if (layer.clients + ahead->clients > most_clients) return std::nullopt;
-    return layers;
+    if (IsOccupied(*ahead)) return layers;
   }
   return std::nullopt;
 }

@@ -38,10 +38,8 @@ class LayerSequencePredictor {
   // Must be called before the LayersBehind of one decision.
   void BeginDecision(absl::Time now);
   // Number of layers by which clients at `layer` are behind others, who wait or
-  // were seen recently; nullopt if unknown, or if both together are more than
-  // `most_clients`, who do not share a launch.
-  std::optional<int64_t> LayersBehind(const SequenceLayer& layer,
-                                      int64_t most_clients);
+  // were seen recently; nullopt if unknown.
+  std::optional<int64_t> LayersBehind(const SequenceLayer& layer);
 
  private:
   static constexpr double kTrustedShare = 0.7;

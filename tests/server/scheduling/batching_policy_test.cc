@@ -329,13 +329,6 @@ TEST(LaunchesAloneTest, HeavyRowsDoWhereClientsChaseOneAnother) {
   EXPECT_FALSE(LaunchesAlone(RequestOf(1, 8192, 8192), BatchOrder::kChase));
 }
 
-TEST(LaunchesAloneTest, HaveHalfOfTheClientsOrWhatCostsNoMoreThanOne) {
-  EXPECT_EQ(RequestsOfHalf(0), 32);
-  EXPECT_EQ(RequestsOfHalf(64), 32);
-  EXPECT_EQ(RequestsOfHalf(65), 33);
-  EXPECT_EQ(RequestsOfHalf(128), 64);
-}
-
 TEST(RowCostTest, ALaunchCostsATileOfTheRowsThatItMayHave) {
   BatchingOptions options;
   const AdmittedRequest heavy = RequestOf(1, 65536, 65536);

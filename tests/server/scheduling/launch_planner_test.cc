@@ -152,20 +152,6 @@ TEST_F(LaunchPlannerTest, HeavyRowsOfAllWhoAreNotInFlightLaunchAtOnce) {
   EXPECT_THAT(Next(), ElementsAre());
 }
 
-TEST_F(LaunchPlannerTest, HeavyRowsOfAHalfLaunchAtOnce) {
-  SchedulerOptions options = Batched();
-  options.policy.order = BatchOrder::kChase;
-  Use(options);
-  weights_ = std::make_shared<Weights>(16384, 8192);
-  for (int i = 0; i < 65; ++i) Add(std::to_string(i), 1);
-  EXPECT_EQ(Next().size(), 32);
-  EXPECT_EQ(Next().size(), 32);
-  EXPECT_EQ(Next().size(), 0);
-  EndLaunch();
-  EndLaunch();
-  EXPECT_EQ(Next().size(), 1);
-}
-
 TEST_F(LaunchPlannerTest, BatchIsCutAtTilesIfMoreWaits) {
   Add("a", 1);
   Next();

@@ -13,7 +13,6 @@ namespace qgemm {
 namespace {
 
 constexpr int64_t kLayers = 20;
-constexpr int64_t kAnyClients = 1000;
 const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
 
 class LayerSequencePredictorTest : public testing::Test {
@@ -34,10 +33,9 @@ class LayerSequencePredictorTest : public testing::Test {
     predictor_.Observe(nullptr, &layers_[layer], now);
   }
 
-  std::optional<int64_t> Behind(int64_t layer,
-                                int64_t most_clients = kAnyClients) {
+  std::optional<int64_t> Behind(int64_t layer) {
     predictor_.BeginDecision(kNow);
-    return predictor_.LayersBehind(layers_[layer], most_clients);
+    return predictor_.LayersBehind(layers_[layer]);
   }
 
   std::vector<SequenceLayer> layers_ = std::vector<SequenceLayer>(kLayers);
@@ -70,15 +68,6 @@ TEST_F(LayerSequencePredictorTest, CountsLayersToTheNextClientOnTheWay) {
   EXPECT_EQ(Behind(3), 7);
   EXPECT_EQ(Behind(10), kLayers - 7);
   EXPECT_EQ(Behind(9), 1);
-}
-
-TEST_F(LayerSequencePredictorTest,
-       ManyAreNotBehindThoseWithWhomTheyAreTooMany) {
-  Walk(2);
-  for (int i = 0; i < 3; ++i) Arrive(3);
-  for (int i = 0; i < 2; ++i) Arrive(10);
-  EXPECT_EQ(Behind(3, 5), 7);
-  EXPECT_EQ(Behind(3, 4), std::nullopt);
 }
 
 TEST_F(LayerSequencePredictorTest, CountsLayersToRequestsThatWait) {
@@ -122,7 +111,7 @@ TEST_F(LayerSequencePredictorTest, DecisionOverManyLayersEnds) {
     predictor_.Observe(&many[i - 1], &many[i], kNow - absl::Hours(1));
   }
   predictor_.BeginDecision(kNow);
-  EXPECT_EQ(predictor_.LayersBehind(many[0], kAnyClients), std::nullopt);
+  EXPECT_EQ(predictor_.LayersBehind(many[0]), std::nullopt);
 }
 
 }  // namespace
