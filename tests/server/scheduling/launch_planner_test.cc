@@ -152,6 +152,22 @@ TEST_F(LaunchPlannerTest, HeavyRowsOfAllWhoAreNotInFlightLaunchAtOnce) {
   EXPECT_THAT(Next(), ElementsAre());
 }
 
+TEST_F(LaunchPlannerTest, HeavyRowsWaitForNobodyWhoHasLeft) {
+  SchedulerOptions options = Batched();
+  options.policy.order = BatchOrder::kChase;
+  Use(options);
+  weights_ = std::make_shared<Weights>(16384, 8192);
+  for (const char* client : {"a", "b", "c"}) Add(client, 1);
+  EXPECT_THAT(Next(), ElementsAre(1, 1, 1));
+  for (int i = 0; i < 8; ++i) {
+    EndLaunch();
+    Add(i % 2 == 0 ? "a" : "b", 1);
+    EXPECT_THAT(Next(), ElementsAre(1));
+  }
+  Add("a", 1);
+  EXPECT_THAT(Next(), ElementsAre(1));
+}
+
 TEST_F(LaunchPlannerTest, BatchIsCutAtTilesIfMoreWaits) {
   Add("a", 1);
   Next();
