@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
+
+#include "absl/strings/ascii.h"
 
 namespace qgemm {
 namespace {
@@ -49,6 +52,15 @@ bool IsName(const std::string& name) {
              "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
              "abcdefghijklmnopqrstuvwxyz"
              "0123456789._/-") == std::string::npos;
+}
+
+// An id's letters may be of either case.
+std::string KeyOf(const std::string& name_or_id) {
+  constexpr size_t kIdDigits = 64;
+  const bool is_id = name_or_id.size() == kIdDigits &&
+                     name_or_id.find_first_not_of("0123456789abcdefABCDEF") ==
+                         std::string::npos;
+  return is_id ? absl::AsciiStrToLower(name_or_id) : name_or_id;
 }
 
 bool HasUnknownFields(const v1::Program& program) {
@@ -228,7 +240,7 @@ class Reader {
       Require(is_a16 && x.type == v1::NUMBER_TYPE_FP32);
     }
     Require(IsName(gemm.weights()) && !gemm.weights().empty());
-    const auto found = weights_.find(gemm.weights());
+    const auto found = weights_.find(KeyOf(gemm.weights()));
     if (found == weights_.end()) {
       if (IsName(gemm.weights()) && !gemm.weights().empty()) {
         faults_.insert(absl::StatusCode::kNotFound);
