@@ -160,7 +160,8 @@ class Simulation {
       const double tiles =
           std::max(1.0, static_cast<double>(rows) / device_.tile_rows) *
           static_cast<double>(weights.row_work());
-      free_at_ = std::max(free_at_, now_) + tiles * device_.tile;
+      free_at_ =
+          std::max(free_at_, now_ + device_.start) + tiles * device_.tile;
       events_.push({free_at_, ++event_count_, kLaunchEnds});
       in_flight_.push(std::move(launch));
     }

@@ -56,6 +56,8 @@ struct SimulatedLoad {
 struct SimulatedDevice {
   absl::Duration tile = absl::Microseconds(20);
   int64_t tile_rows = 16;
+  // From a launch until an idle device begins with it.
+  absl::Duration start;
 };
 
 // Figures of the clients; the backlog's requests are not counted.

@@ -85,6 +85,23 @@ TEST_P(SimulatedWalkTest, HeavyLaunchesHaveHalfOfTheClientsEach) {
   EXPECT_GE(run.rows_per_launch, 0.45 * static_cast<double>(clients()));
 }
 
+TEST_P(SimulatedWalkTest, AnIdleDevicesStartIsNotWaitedForBehindAnother) {
+  SimulatedLoad load = Walk();
+  load.matrices = 33;
+  load.row_work = 4;
+  load.turnaround = absl::Microseconds(30);
+  SimulatedDevice device;
+  device.tile_rows = 64;
+  device.start = absl::Microseconds(30);
+  SchedulerOptions options = Ordered(BatchOrder::kChase);
+  options.policy.age_cap = absl::Milliseconds(5);
+  const SimulatedRun run = Simulate(options, load, device);
+  const double launches_per_second =
+      run.requests_per_second / run.rows_per_launch;
+  EXPECT_GE(launches_per_second,
+            0.95 / absl::ToDoubleSeconds(load.row_work * device.tile));
+}
+
 class SimulatedRandomAccessTest : public SimulatedWalkTest {};
 
 TEST_P(SimulatedRandomAccessTest, ChaseIsNotWorseThanOldest) {
