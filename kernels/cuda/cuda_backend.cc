@@ -371,11 +371,12 @@ absl::Status CudaBackend::InjectFault(BackendFault fault) {
     ASSIGN_OR_RETURN(hang_release_, PinnedBuffer::Allocate(sizeof(uint32_t)));
     std::memset(hang_release_.data(), 0, sizeof(uint32_t));
   }
-  for (const auto& context : contexts_) {
-    RETURN_IF_ERROR(ToStatus(
-        LaunchHang(reinterpret_cast<const uint32_t*>(hang_release_.data()),
-                   context->stream()),
-        "launch the kernel that hangs"));
+  std::vector<cudaStream_t> streams = {program_stream_.get()};
+  for (const auto& context : contexts_) streams.push_back(context->stream());
+  for (const cudaStream_t stream : streams) {
+    const auto* release = reinterpret_cast<uint32_t*>(hang_release_.data());
+    RETURN_IF_ERROR(
+        ToStatus(LaunchHang(release, stream), "launch the kernel that hangs"));
   }
   return absl::OkStatus();
 }

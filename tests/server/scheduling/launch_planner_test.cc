@@ -78,6 +78,16 @@ class LaunchPlannerTest : public testing::Test {
     planner_->LaunchEnded(launch.kind, std::move(unfinished));
   }
 
+  // Launches heavy rows of clients a, b and c together, under kChase.
+  void LaunchHeavyRowsOfThree() {
+    SchedulerOptions options = Batched();
+    options.policy.order = BatchOrder::kChase;
+    Use(options);
+    weights_ = std::make_shared<Weights>(16384, 8192);
+    for (const char* client : {"a", "b", "c"}) Add(client, 1);
+    EXPECT_THAT(Next(), ElementsAre(1, 1, 1));
+  }
+
   Refusal Room(const std::string& client, int64_t rows, int64_t bytes) {
     QueueDemand demand;
     demand.client = client;
@@ -118,12 +128,7 @@ TEST_F(LaunchPlannerTest, WhatWaitsMeanwhileSharesTheNextLaunch) {
 }
 
 TEST_F(LaunchPlannerTest, HeavyRowsWaitForOthersWhileALaunchIsInFlight) {
-  SchedulerOptions options = Batched();
-  options.policy.order = BatchOrder::kChase;
-  Use(options);
-  weights_ = std::make_shared<Weights>(16384, 8192);
-  for (const char* client : {"a", "b", "c"}) Add(client, 1);
-  EXPECT_THAT(Next(), ElementsAre(1, 1, 1));
+  LaunchHeavyRowsOfThree();
   EndLaunch();
   Add("a", 1);
   EXPECT_THAT(Next(), ElementsAre(1));
@@ -134,12 +139,7 @@ TEST_F(LaunchPlannerTest, HeavyRowsWaitForOthersWhileALaunchIsInFlight) {
 }
 
 TEST_F(LaunchPlannerTest, HeavyRowsOfAllWhoAreNotInFlightLaunchAtOnce) {
-  SchedulerOptions options = Batched();
-  options.policy.order = BatchOrder::kChase;
-  Use(options);
-  weights_ = std::make_shared<Weights>(16384, 8192);
-  for (const char* client : {"a", "b", "c"}) Add(client, 1);
-  EXPECT_THAT(Next(), ElementsAre(1, 1, 1));
+  LaunchHeavyRowsOfThree();
   EndLaunch();
   Add("a", 1);
   EXPECT_THAT(Next(), ElementsAre(1));
@@ -153,12 +153,7 @@ TEST_F(LaunchPlannerTest, HeavyRowsOfAllWhoAreNotInFlightLaunchAtOnce) {
 }
 
 TEST_F(LaunchPlannerTest, HeavyRowsWaitForNobodyWhoHasLeft) {
-  SchedulerOptions options = Batched();
-  options.policy.order = BatchOrder::kChase;
-  Use(options);
-  weights_ = std::make_shared<Weights>(16384, 8192);
-  for (const char* client : {"a", "b", "c"}) Add(client, 1);
-  EXPECT_THAT(Next(), ElementsAre(1, 1, 1));
+  LaunchHeavyRowsOfThree();
   for (int i = 0; i < 8; ++i) {
     EndLaunch();
     Add(i % 2 == 0 ? "a" : "b", 1);

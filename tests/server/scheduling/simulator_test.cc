@@ -42,6 +42,25 @@ class SimulatedWalkTest
     return Load(AccessPattern::kDecodeWalk, clients, seed);
   }
   int64_t clients() const { return std::get<0>(GetParam()); }
+
+  // A walk of programs of a layer each, which take kProgram, whether for 64
+  // rows or for one.
+  static constexpr int64_t kProgramWork = 4;
+  static constexpr absl::Duration kProgram = absl::Microseconds(80);
+  SimulatedRun WalkPrograms(absl::Duration turnaround,
+                            absl::Duration device_start) const {
+    SimulatedLoad load = Walk();
+    load.matrices = 33;
+    load.row_work = kProgramWork;
+    load.turnaround = turnaround;
+    SimulatedDevice device;
+    device.tile = kProgram / kProgramWork;
+    device.tile_rows = 64;
+    device.start = device_start;
+    SchedulerOptions options = Ordered(BatchOrder::kChase);
+    options.policy.age_cap = absl::Milliseconds(5);
+    return Simulate(options, load, device);
+  }
 };
 
 TEST_P(SimulatedWalkTest, ChaseIsWellAboveOldest) {
@@ -70,36 +89,19 @@ TEST_P(SimulatedWalkTest, FullestIsNotWorseThanOldest) {
   EXPECT_GE(fullest.requests_per_second, 0.95 * oldest.requests_per_second);
 }
 
-// Programs of a layer each, which take 80 us, whether for 64 rows or for one:
-// with two in flight a third of the clients each.
+// With two in flight it were a third of them each.
 TEST_P(SimulatedWalkTest, HeavyLaunchesHaveHalfOfTheClientsEach) {
-  SimulatedLoad load = Walk();
-  load.matrices = 33;
-  load.row_work = 4;
-  load.turnaround = absl::Microseconds(40);
-  SimulatedDevice device;
-  device.tile_rows = 64;
-  SchedulerOptions options = Ordered(BatchOrder::kChase);
-  options.policy.age_cap = absl::Milliseconds(5);
-  const SimulatedRun run = Simulate(options, load, device);
+  const SimulatedRun run =
+      WalkPrograms(absl::Microseconds(40), absl::ZeroDuration());
   EXPECT_GE(run.rows_per_launch, 0.45 * static_cast<double>(clients()));
 }
 
 TEST_P(SimulatedWalkTest, AnIdleDevicesStartIsNotWaitedForBehindAnother) {
-  SimulatedLoad load = Walk();
-  load.matrices = 33;
-  load.row_work = 4;
-  load.turnaround = absl::Microseconds(30);
-  SimulatedDevice device;
-  device.tile_rows = 64;
-  device.start = absl::Microseconds(30);
-  SchedulerOptions options = Ordered(BatchOrder::kChase);
-  options.policy.age_cap = absl::Milliseconds(5);
-  const SimulatedRun run = Simulate(options, load, device);
+  constexpr absl::Duration kStart = absl::Microseconds(30);
+  const SimulatedRun run = WalkPrograms(kStart, kStart);
   const double launches_per_second =
       run.requests_per_second / run.rows_per_launch;
-  EXPECT_GE(launches_per_second,
-            0.95 / absl::ToDoubleSeconds(load.row_work * device.tile));
+  EXPECT_GE(launches_per_second, 0.95 / absl::ToDoubleSeconds(kProgram));
 }
 
 class SimulatedRandomAccessTest : public SimulatedWalkTest {};

@@ -24,14 +24,14 @@
 
 namespace qgemm::cuda {
 
-// Products of two rows of A, whose parts are columns of one MMA: an even lane
-// has those of row (lane % 4) / 2, but for the third part, which the lane
-// behind it has.
-class A32FewProducts {
+// Products whose parts are columns of one MMA: a lane has the first and second
+// part of them, the one at lane ^ kThird the third in its first column.
+template <int kThird>
+class A32ColumnProducts {
  public:
   static constexpr int kSums = 2;
 
-  // `activations` is the lane's place in the block.
+  // `activations` is the lane's place in the block, or zeros.
   __device__ __forceinline__ void Add(const uint32_t (&a)[2][4],
                                       const char* activations) {
     const uint4 b = *reinterpret_cast<const uint4*>(activations);
@@ -43,7 +43,7 @@ class A32FewProducts {
   __device__ __forceinline__ void Join(float (&products)[kSums]) const {
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
-      const float third = __shfl_xor_sync(0xffffffff, columns_[2 * i], 1);
+      const float third = __shfl_xor_sync(0xffffffff, columns_[2 * i], kThird);
       products[i] = columns_[2 * i] + (columns_[2 * i + 1] + third);
     }
   }
@@ -52,14 +52,14 @@ class A32FewProducts {
   float columns_[4] = {};
 };
 
-// Products of one row of A and two stages, whose parts are columns of the same
-// MMAs: lane t = lane % 4 has the first and second part of stage t = 0 or 1,
-// and the lane two behind it the third one. A stage's activations are zeros in
-// the other one's columns, which adds nothing there.
-class A32PairedProducts {
- public:
-  static constexpr int kSums = A32FewProducts::kSums;
+// Products of two rows of A: an even lane has those of row (lane % 4) / 2.
+using A32FewProducts = A32ColumnProducts<1>;
 
+// Products of one row of A and two stages: lane t = lane % 4 has those of stage
+// t = 0 or 1. A stage's activations are zeros in the other one's columns, which
+// adds nothing there.
+class A32PairedProducts : public A32ColumnProducts<2> {
+ public:
   // Stage and part of a column; none have the part kA32Parts.
   static __device__ __forceinline__ int StageOf(int column) {
     return column >> 1 & 1;
@@ -68,26 +68,6 @@ class A32PairedProducts {
     if (column < 4) return column & 1;
     return (column & 1) == 0 ? 2 : kA32Parts;
   }
-
-  // `activations` is the lane's place in the block, or zeros.
-  __device__ __forceinline__ void Add(const uint32_t (&a)[2][4],
-                                      const char* activations) {
-    const uint4 b = *reinterpret_cast<const uint4*>(activations);
-    Mma16816<__nv_bfloat16>(columns_, a[0], b.x, b.y);
-    Mma16816<__nv_bfloat16>(columns_, a[1], b.z, b.w);
-  }
-
-  // The sum of the parts of the lane's stage. Called by all lanes.
-  __device__ __forceinline__ void Join(float (&products)[kSums]) const {
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      const float third = __shfl_xor_sync(0xffffffff, columns_[2 * i], 2);
-      products[i] = columns_[2 * i] + (columns_[2 * i + 1] + third);
-    }
-  }
-
- private:
-  float columns_[4] = {};
 };
 
 // Multiplies row tile `tile` of W with kTileM rows of A. kScale is the kind of
