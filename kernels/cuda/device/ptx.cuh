@@ -144,6 +144,22 @@ __device__ __forceinline__ void CopyBulk(uint32_t shared, const void* global,
 #endif
 }
 
+// The same of bytes that no other block reads: the L2 gives up their lines
+// before those of code and activations.
+__device__ __forceinline__ void CopyBulkOnce(uint32_t shared,
+                                             const void* global, uint32_t bytes,
+                                             uint32_t barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{ .reg .b64 policy;\n"
+      "createpolicy.fractional.L2::evict_first.b64 policy;\n"
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1], %2, [%3], policy; }" ::"r"(shared),
+      "l"(global), "r"(bytes), "r"(barrier)
+      : "memory");
+#endif
+}
+
 // Lets the next kernel of the stream start where there is room.
 __device__ __forceinline__ void LaunchDependents() {
 #if __CUDA_ARCH__ >= 900

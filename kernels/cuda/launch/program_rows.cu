@@ -5,6 +5,7 @@
 // depend on the reads that take a microsecond is done while they are under way.
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/host_device.h"
 #include "kernels/cuda/device/ptx.cuh"
@@ -30,22 +31,21 @@ struct MovedElements {
   int counted;  // values that counters tell of
 };
 
-// The row of this block, from the table that the host has just written: one
-// thread reads it.
+// The row of this block, from the table that the host has just written. Lanes
+// of one warp ask for it at once: the GPU asks the host for a sector a
+// microsecond after it has had one of the same line.
 __device__ __forceinline__ HostRow ReadRow(const RowTable* host_table) {
-  __shared__ HostRow shared;
-  if (threadIdx.x == 0) {
+  constexpr int kWords = sizeof(HostRow) / sizeof(uint64_t);
+  __shared__ uint64_t words[kWords];
+  if (threadIdx.x < kWords) {
     const auto* const from =
-        reinterpret_cast<const ulonglong2*>(&host_table->rows[blockIdx.x]);
-    const ulonglong2 pointers = __ldcv(from);
-    const ulonglong2 numbers = __ldcv(from + 1);
-    shared.inputs = reinterpret_cast<const uint8_t*>(pointers.x);
-    shared.outputs = reinterpret_cast<uint8_t*>(pointers.y);
-    shared.m = static_cast<int64_t>(numbers.x);
-    shared.number = static_cast<int64_t>(numbers.y);
+        reinterpret_cast<const uint64_t*>(&host_table->rows[blockIdx.x]);
+    words[threadIdx.x] = __ldcv(from + threadIdx.x);
   }
   __syncthreads();
-  return shared;
+  HostRow row;
+  memcpy(&row, words, sizeof(row));
+  return row;
 }
 
 // The row of this block, which it leaves to the last kernel.

@@ -24,7 +24,7 @@ inline constexpr int64_t kMovedValueAlignment = 4;
 
 // One row of a batch: row `number` of a request of m rows, whose inputs and
 // outputs start there on the host. Null pointers: a row that nobody asked for.
-struct alignas(16) HostRow {
+struct alignas(32) HostRow {
   const uint8_t* inputs = nullptr;
   uint8_t* outputs = nullptr;
   int64_t m = 0;

@@ -106,9 +106,9 @@ class DecodeProducer {
   __device__ __forceinline__ void IssueWeightLoad(int stage, int slot) const {
     const uint32_t full = ring_.Full(slot);
     BarrierArriveExpect(full, args_.stage_bytes + kActivationBytes);
-    CopyBulk(weights_ + slot * args_.stage_bytes,
-             source_.Weights(stage, args_.stage_bytes), args_.stage_bytes,
-             full);
+    CopyBulkOnce(weights_ + slot * args_.stage_bytes,
+                 source_.Weights(stage, args_.stage_bytes), args_.stage_bytes,
+                 full);
   }
 
   __device__ __forceinline__ void IssueActivationLoads(int stage,
