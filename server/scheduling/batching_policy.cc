@@ -140,6 +140,20 @@ int64_t RequestsToLaunch(absl::Span<const int64_t> rows_of_requests,
   return best_count;
 }
 
+int64_t RequestsOfTurn(absl::Span<const int64_t> rows_of_requests,
+                       int64_t clients, int64_t max_rows) {
+  const auto requests = static_cast<int64_t>(rows_of_requests.size());
+  int64_t rows = 0;
+  int64_t of_turn = 0;
+  for (const int64_t more : rows_of_requests) {
+    rows += more;
+    if (2 * rows <= max_rows) ++of_turn;
+  }
+  const bool fits_in_two =
+      rows * std::max(clients, requests) <= max_rows * requests;
+  return fits_in_two && of_turn > 0 ? of_turn : requests;
+}
+
 int64_t MergedRows(const AdmittedRequest& request,
                    const BatchingOptions& options) {
   return std::min(options.max_rows, BoundedRows(request, options));

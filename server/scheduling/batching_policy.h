@@ -89,6 +89,14 @@ struct ChunkLimits {
   int64_t max_multiply_adds = 0;  // 0 = no bound
 };
 
+// Returns how many of the requests that fit in a batch run in it where clients
+// share two launches that take turns, and each waits for the other: all of
+// them, but those in half of max_rows if all that `clients` ask for, with as
+// many rows each, fits in two such launches. A launch of more rows takes half
+// as long again.
+int64_t RequestsOfTurn(absl::Span<const int64_t> rows_of_requests,
+                       int64_t clients, int64_t max_rows);
+
 struct BatchingOptions {
   // 1 runs every request in launches of its own.
   int64_t max_requests = 1;

@@ -55,11 +55,12 @@ class RecentLaunches {
     ++clients_of_[number_ % kKept];
   }
 
-  // Clients that were in a launch before the last one, and not in that.
-  int64_t others() const {
-    return std::accumulate(clients_of_.begin(), clients_of_.end(), int64_t{0}) -
-           clients_of_[number_ % kKept];
+  // Clients that were in one of them.
+  int64_t clients() const {
+    return std::accumulate(clients_of_.begin(), clients_of_.end(), int64_t{0});
   }
+  // Those that were not in the last one.
+  int64_t others() const { return clients() - clients_of_[number_ % kKept]; }
 
  private:
   // Clients that share launches are in every second one.

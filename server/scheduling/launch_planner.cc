@@ -318,15 +318,22 @@ void LaunchPlanner::TakeBatch(const Decision& decision) {
   CutBatch(queue);
 }
 
-// Closes the batch where its tiles are well filled if more requests wait.
+// Closes the batch where its tiles are well filled if more requests wait, and
+// where its turn is full.
 void LaunchPlanner::CutBatch(FairQueue* queue) {
-  if (batch_.size() < 2) return;
-  if (queue->requests() == static_cast<int64_t>(batch_.size())) return;
+  auto kept = static_cast<int64_t>(batch_.size());
+  if (kept < 2) return;
   batch_rows_.clear();
   for (const WaitingRequest* const waiting : batch_) {
     batch_rows_.push_back(waiting->request->m);
   }
-  const int64_t kept = RequestsToLaunch(batch_rows_, options_.policy.tile_rows);
+  const AdmittedRequest& first = *batch_.front()->request;
+  if (queue->requests() > kept) {
+    kept = RequestsToLaunch(batch_rows_, options_.policy.tile_rows);
+  } else if (IsAlone(*batch_.front())) {
+    kept = RequestsOfTurn(batch_rows_, alone_.clients(),
+                          MergedRows(first, options_.batching));
+  }
   while (static_cast<int64_t>(batch_.size()) > kept) {
     queue->Restore(batch_.back());
     batch_.pop_back();

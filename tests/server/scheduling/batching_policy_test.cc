@@ -225,6 +225,36 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     [](const testing::TestParamInfo<CutCase>& row) { return row.param.name; });
 
+struct TurnCase {
+  std::string name;
+  std::vector<int64_t> rows;
+  int64_t clients;
+  int64_t kept;
+};
+
+class RequestsOfTurnTest : public testing::TestWithParam<TurnCase> {};
+
+TEST_P(RequestsOfTurnTest, LeavesWhatTheOtherTurnHasRoomFor) {
+  const TurnCase& row = GetParam();
+  EXPECT_EQ(RequestsOfTurn(row.rows, row.clients, 64), row.kept);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, RequestsOfTurnTest,
+    testing::ValuesIn(std::vector<TurnCase>{
+        {"Nothing", {}, 0, 0},
+        {"HalfStays", std::vector<int64_t>(32, 1), 64, 32},
+        {"MoreThanHalfIsCut", std::vector<int64_t>(40, 1), 64, 32},
+        {"AllAreCutInHalf", std::vector<int64_t>(64, 1), 64, 32},
+        {"MoreThanTwoTurnsHaveStay", std::vector<int64_t>(40, 1), 65, 40},
+        {"UnknownClientsAreThoseThatWait", std::vector<int64_t>(40, 1), 0, 32},
+        {"RowsCount", std::vector<int64_t>(5, 8), 8, 4},
+        {"MoreRowsThanTwoTurnsHaveStay", std::vector<int64_t>(5, 8), 9, 5},
+        {"ALargeFirstRequestStays", {40, 1}, 2, 2},
+        {"ALargeRequestIsLeft", {1, 40}, 2, 1},
+    }),
+    [](const testing::TestParamInfo<TurnCase>& row) { return row.param.name; });
+
 struct ChunkCase {
   std::string name;
   int64_t m;

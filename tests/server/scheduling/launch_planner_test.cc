@@ -163,6 +163,19 @@ TEST_F(LaunchPlannerTest, HeavyRowsWaitForNobodyWhoHasLeft) {
   EXPECT_THAT(Next(), ElementsAre(1));
 }
 
+TEST_F(LaunchPlannerTest, HeavyRowsLeaveWhatTheOtherTurnHasRoomFor) {
+  LaunchHeavyRowsOfThree();
+  EndLaunch();
+  Add("a", 20);
+  EXPECT_THAT(Next(), ElementsAre(20));
+  Add("b", 20);
+  Add("c", 20);
+  EXPECT_THAT(Next(), ElementsAre(20));
+  EndLaunch();
+  EndLaunch();
+  EXPECT_THAT(Next(), ElementsAre(20));
+}
+
 TEST_F(LaunchPlannerTest, BatchIsCutAtTilesIfMoreWaits) {
   Add("a", 1);
   Next();
