@@ -10,13 +10,15 @@
 
 #include "absl/base/thread_annotations.h"
 #include "base/mutex.h"
+#include "base/prefetch.h"
 
 namespace qgemm {
 
 // Objects whose memory, and whatever they hold, is freed by the thread that
 // took it: an allocator and reference counts are slow where one thread takes
 // and another one frees. T is default-constructible and has Clear(), which may
-// be repeated. Owns all objects, as many as were ever out at a time.
+// be repeated, and PrefetchOwned(), which asks for the memory beside the object
+// that Clear writes. Owns all objects, as many as were ever out at a time.
 template <typename T>
 class Recycler {
  public:
@@ -31,7 +33,7 @@ class Recycler {
         MutexLock lock(&mutex_);
         clear_.swap(returned_);
       }
-      for (T* const object : clear_) object->Clear();
+      ClearAll(clear_);
     }
     if (clear_.empty()) return &all_.emplace_back();
     T* const object = clear_.back();
@@ -52,12 +54,18 @@ class Recycler {
       MutexLock lock(&mutex_);
       collected.swap(returned_);
     }
-    for (T* const object : collected) object->Clear();
+    ClearAll(collected);
     MutexLock lock(&mutex_);
     returned_.insert(returned_.end(), collected.begin(), collected.end());
   }
 
  private:
+  static void ClearAll(const std::vector<T*>& objects) {
+    for (const T* const object : objects) PrefetchToWrite(object);
+    for (const T* const object : objects) object->PrefetchOwned();
+    for (T* const object : objects) object->Clear();
+  }
+
   // The taker's.
   std::deque<T> all_;
   std::vector<T*> clear_;

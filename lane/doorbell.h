@@ -5,14 +5,16 @@
 #ifndef QGEMM_LANE_DOORBELL_H_
 #define QGEMM_LANE_DOORBELL_H_
 
+#include <atomic>
 #include <cstdint>
 
 namespace qgemm::lane {
 
 // Two words and a wake: the one that waits sets `sleeps`, then looks at the
 // news once more; the one that has news publishes, then looks at `sleeps`. All
-// four are sequentially consistent, so at least one of them sees the other: no
-// news is missed, and nobody is woken who does not sleep.
+// four are sequentially consistent, or PublishFence stands between the latter
+// two, so at least one of them sees the other: no news is missed, and nobody is
+// woken who does not sleep.
 //
 // Word is std::atomic<uint32_t>; tests/lane/doorbell_test.cc runs every
 // interleaving of a model of it.
@@ -33,9 +35,22 @@ void StayAwake(Word& sleeps) {
   sleeps.store(0);
 }
 
-// Publisher's side, after the news are stored with std::memory_order_seq_cst.
-// True: wake the waiter, by its descriptor or FUTEX_WAKE. It may be
-// true for several publishers of one sleep.
+// Publisher's side, between news of several words, stored with
+// std::memory_order_release, and MustWake: waits for all of them together,
+// where sequentially consistent stores are waited for one by one.
+inline void PublishFence() {
+#ifdef __SANITIZE_THREAD__
+  // ThreadSanitizer knows no fences.
+  static std::atomic<uint32_t> fence{0};
+  fence.fetch_add(1);
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+// Publisher's side, after the news are stored with std::memory_order_seq_cst,
+// or PublishFence. True: wake the waiter, by its descriptor or FUTEX_WAKE. It
+// may be true for several publishers of one sleep.
 template <typename Word>
 bool MustWake(const Word& sleeps) {
   return sleeps.load() != 0;

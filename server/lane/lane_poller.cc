@@ -20,6 +20,9 @@
 namespace qgemm {
 namespace {
 
+// Lanes whose memory is on its way while one is looked at.
+constexpr size_t kLanesAhead = 8;
+
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -102,7 +105,12 @@ void LanePoller::Run() {
 }
 
 bool LanePoller::PollAll(const Lanes& lanes) {
-  for (const std::shared_ptr<Lane>& lane : lanes) Take(lane);
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    if (i + kLanesAhead < lanes.size()) {
+      lanes[i + kLanesAhead]->requests().Prefetch();
+    }
+    Take(lanes[i]);
+  }
   if (taken_.empty()) return false;
   callbacks_.serve(taken_);
   taken_.clear();

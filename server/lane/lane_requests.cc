@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/prefetch.h"
 #include "base/status_macros.h"
 #include "rpc/grpc_status.h"
 #include "server/lane/entry_checks.h"
@@ -58,6 +59,7 @@ struct LaneRequests::Request {
   // ended, for the thread that made it, which uses it again.
   std::unique_ptr<AdmittedRequest> admitted;
 
+  void PrefetchOwned() const { PrefetchToWrite(admitted.get()); }
   void Clear() {
     if (admitted != nullptr) admitted->Clear();
     peer.reset();

@@ -88,8 +88,10 @@ absl::Status CompletionWriter::Claim(uint32_t slot) {
   return absl::OkStatus();
 }
 
+// The client's lines come together: no store waits for the one before it.
 bool CompletionWriter::Write(uint32_t slot, uint32_t cookie,
                              const LaneAnswer& answer) {
+  const uint64_t position = completed_.fetch_add(1, std::memory_order_relaxed);
   lane::Completion& completion = memory_.completions()[slot];
   const GemmTimings& timings = answer.timings;
   completion.code = static_cast<uint32_t>(answer.status.raw_code());
@@ -108,12 +110,12 @@ bool CompletionWriter::Write(uint32_t slot, uint32_t cookie,
     completion.retry_delay_ns = Nanoseconds(answer.retry_delay);
   }
   // The client may use the slot again once it sees the cookie.
-  claimed_[slot].store(false);
-  completion.cookie.store(cookie);
-  const uint64_t position = completed_.fetch_add(1);
+  claimed_[slot].store(false, std::memory_order_release);
+  completion.cookie.store(cookie, std::memory_order_release);
   const uint32_t slots = memory_.layout().slots;
   memory_.done_words()[position & (slots - 1)].store(
-      lane::DoneWordOf(position, slots, slot));
+      lane::DoneWordOf(position, slots, slot), std::memory_order_release);
+  lane::PublishFence();
   const bool client_waits =
       lane::MustWake(memory_.head().client_sleeps) && !wake_due_.exchange(true);
   return client_waits || lane::MustWake(completion.sleeps);

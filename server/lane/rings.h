@@ -31,6 +31,9 @@ class RequestReader {
   // nothing to read then, and never will be.
   absl::StatusOr<uint32_t> Waiting() const;
 
+  // Asks for the memory that Waiting reads.
+  void Prefetch() const { __builtin_prefetch(&memory_.head().published); }
+
   // The next request, as it was at one moment; one must be waiting.
   lane::RequestEntry Take();
 
@@ -79,7 +82,8 @@ class CompletionWriter {
   const LaneMemory& memory_;
   const FileDescriptor wake_;
   const std::unique_ptr<std::atomic<bool>[]> claimed_;  // [slots]
-  std::atomic<uint64_t> completed_{0};
+  // Apart from what Claim reads, on another thread.
+  alignas(64) std::atomic<uint64_t> completed_{0};
   // Somebody must call Wake, who has not begun to look at the client.
   std::atomic<bool> wake_due_{false};
 };

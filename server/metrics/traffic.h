@@ -21,8 +21,10 @@
 
 namespace qgemm {
 
-// Requests of one layer, or of one client. Thread-safe, without locks.
-class Traffic {
+// Requests of one layer, or of one client. Thread-safe, without locks. On cache
+// lines of its own: the threads that hold it for a request count references
+// beside it, and others what they computed.
+class alignas(64) Traffic {
  public:
   void RequestComputed(int64_t rows) {
     requests_.fetch_add(1, std::memory_order_relaxed);

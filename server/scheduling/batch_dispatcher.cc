@@ -14,6 +14,7 @@
 
 #include "absl/time/clock.h"
 #include "base/check.h"
+#include "base/prefetch.h"
 #include "base/task_runner.h"
 
 namespace qgemm {
@@ -249,6 +250,9 @@ void BatchDispatcher::Abandon(const std::shared_ptr<Launch>& launch,
 }
 
 void BatchDispatcher::TakeEnd(LaunchEnd end, Launch* launch) {
+  for (const ScheduledRequest& scheduled : launch->batch.requests) {
+    PrefetchToWrite(scheduled.request.get());
+  }
   launch->status = std::move(end.status);
   launch->timings = std::move(end.timings);
   launch->end = clock_->Now();

@@ -16,6 +16,7 @@ namespace {
 struct Held {
   std::shared_ptr<int> value;
 
+  void PrefetchOwned() const {}
   void Clear() { value = nullptr; }
 };
 
