@@ -18,8 +18,10 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/matrix/backend.h"
 #include "kernels/matrix/canonical_weights.h"
+#include "kernels/programs/program_runner.h"
 #include "tests/kernels/cuda/device_test.h"
 #include "tests/support/panel_writer.h"
+#include "tests/support/program_layers.h"
 #include "tests/support/random_matrix.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/seeds.h"
@@ -46,6 +48,25 @@ inline std::shared_ptr<const ResidentWeights> LoadWhole(
   auto resident = builder->Finish();
   CHECK(resident.ok()) << resident.status();
   return *std::move(resident);
+}
+
+// A small layer of a Llama, of random weights.
+inline std::shared_ptr<const CompiledProgram> CompileLayer(
+    Backend* backend, RandomGenerator* random) {
+  const WorkedProgram worked =
+      LlamaLayer({512, 512, 128, 64, 768}, {NumberType::kBFloat16});
+  const LoadedProgram loaded =
+      RandomWeightsOf(worked, WeightsRecipeNamed("kbit4"), random);
+  auto checked = CheckProgram(worked.program, loaded.shapes);
+  CHECK(checked.ok()) << checked.status();
+  WeightsOfProgram weights;
+  for (const CanonicalWeights* layer : loaded.In(*checked)) {
+    weights.push_back(LoadWhole(backend, *layer));
+  }
+  auto program = backend->programs()->Compile(
+      std::make_shared<const CheckedProgram>(*std::move(checked)), weights);
+  CHECK(program.ok()) << program.status();
+  return *std::move(program);
 }
 
 // One batch, with leases of its own, that is enqueued again from its

@@ -15,10 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/programs/program_runner.h"
 #include "tests/kernels/cuda/allocation_counts.h"
 #include "tests/kernels/cuda/backend_test.h"
-#include "tests/support/program_layers.h"
 
 namespace {
 
@@ -185,25 +183,15 @@ class ProgramTest : public DeviceTest,
 
 TEST_P(ProgramTest, TakesNoMemory) {
   const std::unique_ptr<Backend> backend = NewBackend();
-  const WorkedProgram worked =
-      LlamaLayer({512, 512, 128, 64, 768}, {NumberType::kBFloat16});
-  const LoadedProgram loaded =
-      RandomWeightsOf(worked, WeightsRecipeNamed("kbit4"), &random_);
-  auto checked = CheckProgram(worked.program, loaded.shapes);
-  ASSERT_TRUE(checked.ok()) << checked.status();
-  WeightsOfProgram weights;
-  for (const CanonicalWeights* layer : loaded.In(*checked)) {
-    weights.push_back(LoadWhole(backend.get(), *layer));
-  }
+  const std::shared_ptr<const CompiledProgram> program =
+      CompileLayer(backend.get(), &random_);
+  const CheckedProgram& checked = program->program();
   const int64_t m = GetParam();
-  auto inputs = backend->AcquireStaging(m * checked->input_row_bytes());
-  auto outputs = backend->AcquireStaging(m * checked->output_row_bytes());
+  auto inputs = backend->AcquireStaging(m * checked.input_row_bytes());
+  auto outputs = backend->AcquireStaging(m * checked.output_row_bytes());
   ASSERT_TRUE(inputs.ok() && outputs.ok());
   std::fill_n(inputs->data(), inputs->size_bytes(), 0);
-  auto program = backend->programs()->Compile(
-      std::make_shared<const CheckedProgram>(*std::move(checked)), weights);
-  ASSERT_TRUE(program.ok()) << program.status();
-  ProgramBatch batch = {*program, {{m, 0, m, inputs->data(), outputs->data()}}};
+  ProgramBatch batch = {program, {{m, 0, m, inputs->data(), outputs->data()}}};
   for (int i = 0; i < 60; ++i) Run(backend.get(), &batch);
   const Counts before = CountsNow();
   for (int i = 0; i < 100; ++i) Run(backend.get(), &batch);
