@@ -250,6 +250,7 @@ void BatchDispatcher::Abandon(const std::shared_ptr<Launch>& launch,
 }
 
 void BatchDispatcher::TakeEnd(LaunchEnd end, Launch* launch) {
+  // Written last by the threads that brought them.
   for (const ScheduledRequest& scheduled : launch->batch.requests) {
     PrefetchToWrite(scheduled.request.get());
   }

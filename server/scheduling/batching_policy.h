@@ -83,12 +83,6 @@ std::optional<QueueChoice> NextQueue(absl::Span<const QueueSnapshot> queues,
 int64_t RequestsToLaunch(absl::Span<const int64_t> rows_of_requests,
                          int64_t tile_rows);
 
-// Bounds of one chunk of a large request.
-struct ChunkLimits {
-  int64_t max_rows = 512;
-  int64_t max_multiply_adds = 0;  // 0 = no bound
-};
-
 // Returns how many of the requests that fit in a batch run in it where clients
 // share two launches that take turns, and each waits for the other: all of
 // them, but those in half of max_rows if all that `clients` ask for, with as
@@ -96,6 +90,12 @@ struct ChunkLimits {
 // as long again.
 int64_t RequestsOfTurn(absl::Span<const int64_t> rows_of_requests,
                        int64_t clients, int64_t max_rows);
+
+// Bounds of one chunk of a large request.
+struct ChunkLimits {
+  int64_t max_rows = 512;
+  int64_t max_multiply_adds = 0;  // 0 = no bound
+};
 
 struct BatchingOptions {
   // 1 runs every request in launches of its own.

@@ -323,17 +323,16 @@ void LaunchPlanner::TakeBatch(const Decision& decision) {
 void LaunchPlanner::CutBatch(FairQueue* queue) {
   auto kept = static_cast<int64_t>(batch_.size());
   if (kept < 2) return;
+  const bool more_wait = queue->requests() > kept;
+  if (!more_wait && !IsAlone(*batch_.front())) return;
   batch_rows_.clear();
   for (const WaitingRequest* const waiting : batch_) {
     batch_rows_.push_back(waiting->request->m);
   }
   const AdmittedRequest& first = *batch_.front()->request;
-  if (queue->requests() > kept) {
-    kept = RequestsToLaunch(batch_rows_, options_.policy.tile_rows);
-  } else if (IsAlone(*batch_.front())) {
-    kept = RequestsOfTurn(batch_rows_, alone_.clients(),
-                          MergedRows(first, options_.batching));
-  }
+  kept = more_wait ? RequestsToLaunch(batch_rows_, options_.policy.tile_rows)
+                   : RequestsOfTurn(batch_rows_, alone_.clients(),
+                                    MergedRows(first, options_.batching));
   while (static_cast<int64_t>(batch_.size()) > kept) {
     queue->Restore(batch_.back());
     batch_.pop_back();

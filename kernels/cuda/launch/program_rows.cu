@@ -32,8 +32,8 @@ struct MovedElements {
 };
 
 // The row of this block, from the table that the host has just written. Lanes
-// of one warp ask for it at once: the GPU asks the host for a sector a
-// microsecond after it has had one of the same line.
+// of one warp ask for it at once, since reads of one line of the host wait for
+// each other, a microsecond each.
 __device__ __forceinline__ HostRow ReadRow(const RowTable* host_table) {
   constexpr int kWords = sizeof(HostRow) / sizeof(uint64_t);
   __shared__ uint64_t words[kWords];

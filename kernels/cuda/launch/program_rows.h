@@ -24,6 +24,7 @@ inline constexpr int64_t kMovedValueAlignment = 4;
 
 // One row of a batch: row `number` of a request of m rows, whose inputs and
 // outputs start there on the host. Null pointers: a row that nobody asked for.
+// A sector of memory, which the GPU reads at once.
 struct alignas(32) HostRow {
   const uint8_t* inputs = nullptr;
   uint8_t* outputs = nullptr;

@@ -88,6 +88,14 @@ class LaunchPlannerTest : public testing::Test {
     EXPECT_THAT(Next(), ElementsAre(1, 1, 1));
   }
 
+  // The same, and then some of a alone.
+  void LaunchHeavyRowsOfOneOfThree(int64_t rows) {
+    LaunchHeavyRowsOfThree();
+    EndLaunch();
+    Add("a", rows);
+    EXPECT_THAT(Next(), ElementsAre(rows));
+  }
+
   Refusal Room(const std::string& client, int64_t rows, int64_t bytes) {
     QueueDemand demand;
     demand.client = client;
@@ -128,10 +136,7 @@ TEST_F(LaunchPlannerTest, WhatWaitsMeanwhileSharesTheNextLaunch) {
 }
 
 TEST_F(LaunchPlannerTest, HeavyRowsWaitForOthersWhileALaunchIsInFlight) {
-  LaunchHeavyRowsOfThree();
-  EndLaunch();
-  Add("a", 1);
-  EXPECT_THAT(Next(), ElementsAre(1));
+  LaunchHeavyRowsOfOneOfThree(1);
   Add("b", 1);
   EXPECT_THAT(Next(), ElementsAre());
   EndLaunch();
@@ -139,10 +144,7 @@ TEST_F(LaunchPlannerTest, HeavyRowsWaitForOthersWhileALaunchIsInFlight) {
 }
 
 TEST_F(LaunchPlannerTest, HeavyRowsOfAllWhoAreNotInFlightLaunchAtOnce) {
-  LaunchHeavyRowsOfThree();
-  EndLaunch();
-  Add("a", 1);
-  EXPECT_THAT(Next(), ElementsAre(1));
+  LaunchHeavyRowsOfOneOfThree(1);
   Add("b", 1);
   EXPECT_THAT(Next(), ElementsAre());
   Add("c", 1);
@@ -164,10 +166,7 @@ TEST_F(LaunchPlannerTest, HeavyRowsWaitForNobodyWhoHasLeft) {
 }
 
 TEST_F(LaunchPlannerTest, HeavyRowsLeaveWhatTheOtherTurnHasRoomFor) {
-  LaunchHeavyRowsOfThree();
-  EndLaunch();
-  Add("a", 20);
-  EXPECT_THAT(Next(), ElementsAre(20));
+  LaunchHeavyRowsOfOneOfThree(20);
   Add("b", 20);
   Add("c", 20);
   EXPECT_THAT(Next(), ElementsAre(20));
