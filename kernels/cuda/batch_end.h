@@ -70,6 +70,7 @@ class BatchEnd {
   // As LaunchContext has them.
   WaitEnd SpinUntilDone(absl::Duration limit,
                         const std::atomic<bool>& given_up);
+  bool LookIfDone();
   absl::StatusOr<BatchTimings> Wait();
 
  private:
@@ -93,6 +94,7 @@ class BatchEnd {
   PinnedBuffer stamps_;      // a BatchStamps
   uint64_t sequence_ = 0;    // of the last stamps
   bool has_stamps_ = false;
+  int looks_ = 0;  // of LookIfDone
   std::chrono::steady_clock::time_point begin_;
   WaitEstimate* estimate_ = nullptr;  // null: waits do not sleep
   std::vector<Event> marks_;

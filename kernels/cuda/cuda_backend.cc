@@ -33,6 +33,7 @@
 #include "kernels/cuda/launch/fault.h"
 #include "kernels/cuda/launch_context.h"
 #include "kernels/cuda/plan/kernel_path.h"
+#include "kernels/cuda/running_batches.h"
 #include "kernels/cuda/runtime/buffers.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/cuda/runtime/device.h"
@@ -50,30 +51,9 @@ namespace {
 // connections to serve.
 constexpr absl::Duration kMaxInlineWait = absl::Milliseconds(2);
 
-struct GemmWork {
-  GemmBatch batch;
-  BatchCompletion completion;
-};
-struct ProgramWork {
-  ProgramBatch batch;
-  ProgramCompletion completion;
-};
-
-// A batch that waits for a launch context.
-struct WaitingBatch {
-  std::variant<GemmWork, ProgramWork> work;
-  absl::Time enqueued;
-};
-
-// A batch on the device.
-struct RunningBatch {
-  WaitingBatch waiting;
-  LaunchContext* context = nullptr;
-  absl::Status status;  // of enqueueing it
-  absl::Duration wait;
-};
-
-class CudaBackend final : public Backend, private ProgramRunner {
+class CudaBackend final : public Backend,
+                          private ProgramRunner,
+                          private CompletionPoller {
  public:
   explicit CudaBackend(BackendParts parts)
       : options_(std::move(parts.options)),
@@ -154,6 +134,7 @@ class CudaBackend final : public Backend, private ProgramRunner {
   }
 
   ProgramRunner* programs() override { return this; }
+  CompletionPoller* completions() override { return this; }
 
   KeptMemory* kept_memory() override { return kept_.get(); }
   LayerImages* images() override { return &images_; }
@@ -182,6 +163,7 @@ class CudaBackend final : public Backend, private ProgramRunner {
   void GiveUp(const absl::Status& reason) override {
     SetFailure(reason);
     given_up_.store(true, std::memory_order_relaxed);
+    running_.EndAttendance();
   }
 
   absl::Status InjectFault(BackendFault fault) override;
@@ -221,7 +203,10 @@ class CudaBackend final : public Backend, private ProgramRunner {
       ABSL_LOCKS_EXCLUDED(launch_mutex_);
   RunningBatch Start(LaunchContext* context, WaitingBatch waiting)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(launch_mutex_);
-  // Runs the completion of a batch that SpinUntilDone says is done.
+  void Attend() override { running_.SetAttended(true); }
+  void Leave() override { running_.SetAttended(false); }
+  PollResult Poll() override;
+  // Runs the completion of a batch that is done.
   void Finish(RunningBatch* running) ABSL_LOCKS_EXCLUDED(launch_mutex_);
   void Complete();
   // Gives the context to the batch that waits longest, if one does.
@@ -248,7 +233,7 @@ class CudaBackend final : public Backend, private ProgramRunner {
   const std::unique_ptr<CublasGemm> cublas_ ABSL_PT_GUARDED_BY(launch_mutex_);
   std::vector<LaunchContext*> free_ ABSL_GUARDED_BY(launch_mutex_);
   FifoQueue<WaitingBatch> waiting_ ABSL_GUARDED_BY(launch_mutex_);
-  FifoQueue<RunningBatch> running_;
+  RunningBatches running_;
   // Word that ends the kernels of a fault that hangs; empty without one.
   PinnedBuffer hang_release_ ABSL_GUARDED_BY(launch_mutex_);
 
@@ -320,6 +305,13 @@ void CudaBackend::Complete() {
       lost_.push_back(*std::move(next));
     }
   }
+}
+
+PollResult CudaBackend::Poll() {
+  RunningBatch running;
+  const PollResult result = running_.PopIfDone(&running);
+  if (result == PollResult::kEnded) Finish(&running);
+  return result;
 }
 
 void CudaBackend::Finish(RunningBatch* running) {

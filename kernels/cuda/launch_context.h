@@ -55,6 +55,10 @@ class LaunchContext {
     return end_.SpinUntilDone(limit, given_up);
   }
 
+  // True if the device is done with what was enqueued, or has failed at it: for
+  // a thread that looks often. Wait returns at once then.
+  bool LookIfDone() { return end_.LookIfDone(); }
+
   // Waits until the device is done with what was enqueued. Returns the time of
   // each part, the part before Enqueue left out.
   absl::StatusOr<BatchTimings> Wait() { return end_.Wait(); }

@@ -190,9 +190,10 @@ struct BackendMemory {
   int64_t default_weights_bytes = 0;
 };
 
-class KeptMemory;     // kernels/matrix/kept_memory.h
-class LayerImages;    // kernels/matrix/layer_images.h
-class ProgramRunner;  // kernels/programs/program_runner.h
+class CompletionPoller;  // kernels/matrix/completion_poller.h
+class KeptMemory;        // kernels/matrix/kept_memory.h
+class LayerImages;       // kernels/matrix/layer_images.h
+class ProgramRunner;     // kernels/programs/program_runner.h
 
 // Thread-safe. Destroying a backend waits for every enqueued batch; builders,
 // leases and weights must be gone by then.
@@ -247,6 +248,10 @@ class Backend {
   // Errors: those of CheckSupport, INVALID_ARGUMENT (no rows, too many),
   // failure().
   virtual absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) = 0;
+
+  // Lets another thread end batches; null if that gains nothing. Lives as long
+  // as the backend.
+  virtual CompletionPoller* completions() { return nullptr; }
 
   // Runs programs; null if the backend does not. Lives as long as the backend.
   virtual ProgramRunner* programs() { return nullptr; }

@@ -23,6 +23,9 @@ namespace {
 // Lanes whose memory is on its way while one is looked at.
 constexpr size_t kLanesAhead = 8;
 
+// A batch that takes longer may as well wake up the backend's own thread.
+constexpr absl::Duration kWatch = absl::Microseconds(500);
+
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -38,8 +41,10 @@ void Watch(int epoll, int fd) {
 
 }  // namespace
 
-LanePoller::LanePoller(absl::Duration spin, Callbacks callbacks)
+LanePoller::LanePoller(absl::Duration spin, CompletionPoller* completions,
+                       Callbacks callbacks)
     : spin_(spin),
+      completions_(completions),
       callbacks_(std::move(callbacks)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -86,6 +91,7 @@ void LanePoller::Run() {
   Lanes lanes;
   uint64_t seen = 0;
   absl::Time busy = clock.Now();
+  Attend();
   while (!stopping_.load()) {
     const uint64_t changes = changes_.load();
     if (changes != seen) {
@@ -93,15 +99,40 @@ void LanePoller::Run() {
       lanes = lanes_;
       seen = changes;
     }
-    if (PollAll(lanes)) {
+    const PollResult result = Poll(lanes);
+    if (result == PollResult::kEnded) {
       busy = clock.Now();
-    } else if (clock.Now() - busy < spin_) {
+    } else if (clock.Now() - busy < PatienceAfter(result)) {
       Pause();
     } else {
+      Leave();
       Sleep(lanes);
+      Attend();
       busy = clock.Now();
     }
   }
+  Leave();
+}
+
+absl::Duration LanePoller::PatienceAfter(PollResult result) const {
+  const bool may_spin = spin_ > absl::ZeroDuration();
+  return result == PollResult::kUnderWay && may_spin ? std::max(spin_, kWatch)
+                                                     : spin_;
+}
+
+void LanePoller::Attend() {
+  if (completions_ != nullptr) completions_->Attend();
+}
+
+void LanePoller::Leave() {
+  if (completions_ != nullptr) completions_->Leave();
+}
+
+PollResult LanePoller::Poll(const Lanes& lanes) {
+  const bool served = PollAll(lanes);
+  const PollResult result =
+      completions_ == nullptr ? PollResult::kNothing : completions_->Poll();
+  return served ? PollResult::kEnded : result;
 }
 
 bool LanePoller::PollAll(const Lanes& lanes) {

@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
+#include "kernels/matrix/completion_poller.h"
 #include "lane/segment.h"
 #include "server/lane/lane.h"
 
@@ -44,8 +45,11 @@ class LanePoller {
     absl::AnyInvocable<void()> woken;
   };
 
-  // Sleeps once nothing has come for `spin`.
-  LanePoller(absl::Duration spin, Callbacks callbacks);
+  // Sleeps once nothing has come for `spin`, later if a batch is under way.
+  // Ends batches meanwhile by `completions`, null if that is none, which must
+  // outlive the poller.
+  LanePoller(absl::Duration spin, CompletionPoller* completions,
+             Callbacks callbacks);
   LanePoller(const LanePoller&) = delete;
   LanePoller& operator=(const LanePoller&) = delete;
   ~LanePoller();
@@ -64,6 +68,11 @@ class LanePoller {
   using Lanes = std::vector<std::shared_ptr<Lane>>;
 
   void Run();
+  absl::Duration PatienceAfter(PollResult result) const;
+  void Attend();
+  void Leave();
+  // kEnded if a batch was, or requests have come.
+  PollResult Poll(const Lanes& lanes);
   // Serves the turns of all lanes together; true if there was anything.
   bool PollAll(const Lanes& lanes);
   // Takes a lane's turn.
@@ -74,6 +83,7 @@ class LanePoller {
   void WakeUp();
 
   const absl::Duration spin_;
+  CompletionPoller* const completions_;  // null: none
   Callbacks callbacks_;
   std::vector<LaneArrival> taken_;  // the thread's
   FileDescriptor epoll_;

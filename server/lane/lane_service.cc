@@ -57,7 +57,7 @@ LaneService::LaneService(const LaneOptions& options, const LaneParts& parts,
                          Listener listener)
     : path_(listener.address().path),
       requests_(parts, options.slow_request, options.wake_threads),
-      poller_(options.spin,
+      poller_(options.spin, parts.backend->completions(),
               {[this](absl::Span<const LaneArrival> arrivals) {
                  requests_.Serve(arrivals);
                },

@@ -77,6 +77,28 @@ TEST_F(HeldLaneTest, ADrainAnswersWhatWasAcceptedToSleepers) {
   EXPECT_EQ(end->code(), kUnavailable);
 }
 
+TEST_F(HeldLaneTest, ThePollerEndsBatchesWhileItIsAwake) {
+  server_.backend().ReleaseAll();
+  const int64_t completed = server_.backend().completed();
+  const int64_t polled = server_.backend().polled();
+  const lane::RequestEntry entry = Publish(0);
+  ASSERT_TRUE(lane_->WaitForSlot(entry.slot, entry.cookie));
+  EXPECT_EQ(ResultOf(entry, *lane_), expected_);
+  server_.backend().WaitForCompleted(completed + 1);
+  EXPECT_EQ(server_.backend().polled(), polled + 1);
+}
+
+TEST_F(HeldLaneTest, TheBackendEndsBatchesWhileThePollerSleeps) {
+  const int64_t polled = server_.backend().polled();
+  const lane::RequestEntry entry = Publish(0);
+  server_.backend().WaitForHeld(1);
+  while (server_.backend().is_attended()) std::this_thread::yield();
+  server_.backend().ReleaseAll();
+  ASSERT_TRUE(lane_->WaitForSlot(entry.slot, entry.cookie));
+  EXPECT_EQ(ResultOf(entry, *lane_), expected_);
+  EXPECT_EQ(server_.backend().polled(), polled);
+}
+
 TEST_F(HeldLaneTest, MemoryStaysUntilTheLastLaunchOfAClientThatLeft) {
   const int64_t leases = server_.backend().leases();
   Publish(0);

@@ -150,6 +150,16 @@ int64_t FakeAsyncBackend::completed() const {
   return completed_;
 }
 
+int64_t FakeAsyncBackend::polled() const {
+  MutexLock lock(&mutex_);
+  return polled_;
+}
+
+bool FakeAsyncBackend::is_attended() const {
+  MutexLock lock(&mutex_);
+  return is_attended_;
+}
+
 int64_t FakeAsyncBackend::held() const {
   MutexLock lock(&mutex_);
   return static_cast<int64_t>(held_.size());
@@ -286,12 +296,43 @@ BackendMemory FakeAsyncBackend::memory() const {
           options_.memory_bytes, staging_memory_.used_bytes()};
 }
 
+void FakeAsyncBackend::Attend() {
+  MutexLock lock(&mutex_);
+  is_attended_ = true;
+}
+
+void FakeAsyncBackend::Leave() {
+  {
+    MutexLock lock(&mutex_);
+    is_attended_ = false;
+  }
+  changed_.SignalAll();
+}
+
+PollResult FakeAsyncBackend::Poll() {
+  Entry entry;
+  {
+    MutexLock lock(&mutex_);
+    if (!is_attended_) return PollResult::kNothing;
+    if (released_.empty()) {
+      return held_.empty() ? PollResult::kNothing : PollResult::kUnderWay;
+    }
+    entry = std::move(released_.front());
+    released_.pop_front();
+    ++polled_;
+  }
+  Complete(std::move(entry));
+  return PollResult::kEnded;
+}
+
 void FakeAsyncBackend::CompleteBatches() {
   while (true) {
     Entry entry;
     {
       MutexLock lock(&mutex_);
-      while (released_.empty() && !stopping_) changed_.Wait(&mutex_);
+      while ((released_.empty() || is_attended_) && !stopping_) {
+        changed_.Wait(&mutex_);
+      }
       if (released_.empty()) return;
       entry = std::move(released_.front());
       released_.pop_front();

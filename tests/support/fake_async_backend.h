@@ -21,6 +21,7 @@
 #include "base/mutex.h"
 #include "kernels/host/sticky_failure.h"
 #include "kernels/matrix/backend.h"
+#include "kernels/matrix/completion_poller.h"
 #include "kernels/programs/program_runner.h"
 
 namespace qgemm {
@@ -35,7 +36,9 @@ struct FakeAsyncBackendOptions {
 
 // Unless held, batches complete in the order of Enqueue. Thread-safe.
 // Destroying it releases the batches that are held and waits for them.
-class FakeAsyncBackend final : public Backend, private ProgramRunner {
+class FakeAsyncBackend final : public Backend,
+                               private ProgramRunner,
+                               private CompletionPoller {
  public:
   explicit FakeAsyncBackend(const FakeAsyncBackendOptions& options = {});
   ~FakeAsyncBackend() override;
@@ -67,6 +70,9 @@ class FakeAsyncBackend final : public Backend, private ProgramRunner {
 
   int64_t enqueued() const;
   int64_t completed() const;
+  // Number of those that a thread that attends has completed.
+  int64_t polled() const;
+  bool is_attended() const;
   int64_t held() const;
   // Rows of every enqueued batch, in order.
   std::vector<int64_t> enqueued_rows() const;
@@ -84,6 +90,7 @@ class FakeAsyncBackend final : public Backend, private ProgramRunner {
   absl::Status CheckSupport(const ResidentWeights& weights,
                             const MatmulSignature& signature) const override;
   absl::Status Enqueue(GemmBatch batch, BatchCompletion completion) override;
+  CompletionPoller* completions() override { return this; }
   ProgramRunner* programs() override { return this; }
   absl::Status failure() const override { return failure_.status(); }
   void GiveUp(const absl::Status& reason) override;
@@ -119,6 +126,10 @@ class FakeAsyncBackend final : public Backend, private ProgramRunner {
                               ProgramCompletion completion) override;
   absl::Status Take(Entry entry, int64_t rows);
 
+  void Attend() override;
+  void Leave() override;
+  PollResult Poll() override;
+
   void WaitWhileStagingIsHeld(int64_t size_bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CompleteBatches();
@@ -144,6 +155,8 @@ class FakeAsyncBackend final : public Backend, private ProgramRunner {
   Failures builder_failures_ ABSL_GUARDED_BY(mutex_);
   std::vector<int64_t> enqueued_rows_ ABSL_GUARDED_BY(mutex_);
   int64_t completed_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool is_attended_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t polled_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread thread_;
 };
 

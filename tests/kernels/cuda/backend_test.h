@@ -7,8 +7,10 @@
 #define QGEMM_TESTS_KERNELS_CUDA_BACKEND_TEST_H_
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -153,6 +155,46 @@ class RepeatedBatch {
   CondVar changed_;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Batches of one small layer, whose completions are counted.
+class CountedBatchTest : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (IsSkipped()) return;
+    backend_ = NewBackend();
+    weights_ = LoadWhole(
+        backend_.get(),
+        RandomWeights(WeightsRecipeNamed("kbit4"), 128, 256, &random_));
+    a_ = std::make_shared<StagingLease>(*backend_->AcquireStaging(kBytes));
+    c_ = std::make_shared<StagingLease>(*backend_->AcquireStaging(kBytes));
+  }
+
+  absl::Status Enqueue(int64_t rows, ExecutionHint hint) {
+    GemmBatch batch = {weights_, {}, {{rows, a_->data(), c_->data()}}};
+    batch.hint = hint;
+    return Enqueue(std::move(batch));
+  }
+
+  absl::Status Enqueue(GemmBatch batch) {
+    return backend_->Enqueue(
+        std::move(batch),
+        [this, a = a_, c = c_](const absl::Status&, const BatchTimings&,
+                               GemmBatch) {
+          completer_ = std::this_thread::get_id();
+          ++completed_;
+        });
+  }
+
+  static constexpr int64_t kBytes = 1 << 20;
+  RandomGenerator random_{FreshSeed()};
+  std::thread::id completer_;  // of the last batch
+  std::atomic<int> completed_{0};
+  std::unique_ptr<Backend> backend_;
+  std::shared_ptr<const ResidentWeights> weights_;
+  std::shared_ptr<StagingLease> a_;
+  std::shared_ptr<StagingLease> c_;
 };
 
 }  // namespace qgemm::cuda

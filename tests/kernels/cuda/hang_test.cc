@@ -4,7 +4,6 @@
 // that is given up takes no more batches.
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -17,36 +16,7 @@
 namespace qgemm::cuda {
 namespace {
 
-class HangTest : public DeviceTest {
- protected:
-  void SetUp() override {
-    DeviceTest::SetUp();
-    if (IsSkipped()) return;
-    backend_ = NewBackend();
-    weights_ = LoadWhole(
-        backend_.get(),
-        RandomWeights(WeightsRecipeNamed("kbit4"), 128, 256, &random_));
-    a_ = std::make_shared<StagingLease>(*backend_->AcquireStaging(kBytes));
-    c_ = std::make_shared<StagingLease>(*backend_->AcquireStaging(kBytes));
-  }
-
-  absl::Status Enqueue(int64_t rows, ExecutionHint hint) {
-    GemmBatch batch = {weights_, {}, {{rows, a_->data(), c_->data()}}};
-    batch.hint = hint;
-    return backend_->Enqueue(
-        std::move(batch),
-        [this, a = a_, c = c_](const absl::Status&, const BatchTimings&,
-                               GemmBatch) { ++completed_; });
-  }
-
-  static constexpr int64_t kBytes = 1 << 20;
-  RandomGenerator random_{FreshSeed()};
-  std::atomic<int> completed_{0};
-  std::unique_ptr<Backend> backend_;
-  std::shared_ptr<const ResidentWeights> weights_;
-  std::shared_ptr<StagingLease> a_;
-  std::shared_ptr<StagingLease> c_;
-};
+using HangTest = CountedBatchTest;
 
 TEST_F(HangTest, ACallerThatMayRunABatchInlineComesBack) {
   ASSERT_EQ(Enqueue(1, ExecutionHint::kMayRunInline), absl::OkStatus());
