@@ -15,11 +15,12 @@ namespace {
 
 // Looks at the stamps between two looks at the stream: some 20 us.
 constexpr int kLooks = 1024;
-// The same where each look follows one at all lanes.
-constexpr int kSparseLooks = 64;
 // The same for a batch without stamps, as a pause of some 2 us: it is the
 // stream that says when it has ended.
 constexpr int kLooksWithoutStamps = 128;
+// Looks at the stamps between two looks at the stream, of a thread that has
+// other work between them.
+constexpr int kSparseLooks = 64;
 
 // A thread awakes from a sleep so short some microseconds late.
 constexpr auto kLeastSleep = std::chrono::microseconds(15);

@@ -2,7 +2,8 @@
 //
 // Ties the parts together. A batch is enqueued on a free launch context by the
 // thread that brings it, or by the one that finishes the batch before; a
-// completion thread waits for batches in the order of their starts. Waking it
+// completion thread waits for batches in the order of their starts, but for
+// those that another thread attends (running_batches.h). Waking it
 // takes as long as a short batch: a short batch that runs alone and may run
 // inline is waited for by its caller, for a moment. A watcher asks an idle
 // device too if it still answers.
@@ -158,6 +159,13 @@ class CudaBackend final : public Backend,
     return absl::OkStatus();
   }
 
+  // Whoever looks at a stream has a device, or takes the first of all.
+  void Attend() override {
+    running_.SetAttended(SetCurrentDevice(device_.index).ok());
+  }
+  void Leave() override { running_.SetAttended(false); }
+  PollResult Poll() override;
+
   absl::Status failure() const override { return failure_.status(); }
 
   void GiveUp(const absl::Status& reason) override {
@@ -203,9 +211,6 @@ class CudaBackend final : public Backend,
       ABSL_LOCKS_EXCLUDED(launch_mutex_);
   RunningBatch Start(LaunchContext* context, WaitingBatch waiting)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(launch_mutex_);
-  void Attend() override { running_.SetAttended(true); }
-  void Leave() override { running_.SetAttended(false); }
-  PollResult Poll() override;
   // Runs the completion of a batch that is done.
   void Finish(RunningBatch* running) ABSL_LOCKS_EXCLUDED(launch_mutex_);
   void Complete();

@@ -26,6 +26,13 @@ constexpr size_t kLanesAhead = 8;
 // A batch that takes longer may as well wake up the backend's own thread.
 constexpr absl::Duration kWatch = absl::Microseconds(500);
 
+// Returns how long after the last work the thread looks for more.
+absl::Duration PatienceAfter(PollResult result, absl::Duration spin) {
+  const bool watches =
+      result == PollResult::kUnderWay && spin > absl::ZeroDuration();
+  return watches ? std::max(spin, kWatch) : spin;
+}
+
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -102,7 +109,7 @@ void LanePoller::Run() {
     const PollResult result = Poll(lanes);
     if (result == PollResult::kEnded) {
       busy = clock.Now();
-    } else if (clock.Now() - busy < PatienceAfter(result)) {
+    } else if (clock.Now() - busy < PatienceAfter(result, spin_)) {
       Pause();
     } else {
       Leave();
@@ -112,12 +119,6 @@ void LanePoller::Run() {
     }
   }
   Leave();
-}
-
-absl::Duration LanePoller::PatienceAfter(PollResult result) const {
-  const bool may_spin = spin_ > absl::ZeroDuration();
-  return result == PollResult::kUnderWay && may_spin ? std::max(spin_, kWatch)
-                                                     : spin_;
 }
 
 void LanePoller::Attend() {

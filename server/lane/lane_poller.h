@@ -68,10 +68,9 @@ class LanePoller {
   using Lanes = std::vector<std::shared_ptr<Lane>>;
 
   void Run();
-  absl::Duration PatienceAfter(PollResult result) const;
   void Attend();
   void Leave();
-  // kEnded if a batch was, or requests have come.
+  // kEnded if a batch was, or requests were served.
   PollResult Poll(const Lanes& lanes);
   // Serves the turns of all lanes together; true if there was anything.
   bool PollAll(const Lanes& lanes);

@@ -92,10 +92,7 @@ TEST_F(CompletionPollerTest, NobodyAttendsABackendThatIsGivenUp) {
   EXPECT_EQ(poller_->Poll(), PollResult::kNothing);
   poller_->Attend();
   EXPECT_EQ(poller_->Poll(), PollResult::kNothing);
-  a_.reset();
-  c_.reset();
-  weights_.reset();
-  backend_.reset();  // lets the kernel end
+  EndBackend();
   EXPECT_LE(completed_, 2);
 }
 

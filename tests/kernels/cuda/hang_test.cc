@@ -38,10 +38,7 @@ TEST_F(HangTest, ABackendThatIsGivenUpRefusesBatchesAndEnds) {
   EXPECT_TRUE(absl::IsUnavailable(backend_->failure()));
   EXPECT_EQ(Enqueue(1, ExecutionHint::kAsync), backend_->failure());
   EXPECT_EQ(backend_->NewBuilder().status(), backend_->failure());
-  a_.reset();
-  c_.reset();
-  weights_.reset();
-  backend_.reset();  // lets the kernel end
+  EndBackend();
   EXPECT_LE(completed_, 3);
 }
 
@@ -79,10 +76,8 @@ TEST_F(ProgramHangTest, ABackendThatIsGivenUpRefusesProgramsAndEnds) {
   backend_->GiveUp(absl::UnavailableError("a launch hangs"));
 
   EXPECT_EQ(EnqueueProgram(1), backend_->failure());
-  a_.reset();
-  c_.reset();
   program_.reset();
-  backend_.reset();  // lets the kernel end
+  EndBackend();
   EXPECT_LE(completed_, 3);
 }
 
