@@ -137,10 +137,17 @@ RequestPlace ProgramLauncher::RecordedPlaceOf(const Pass& pass,
                                                               : RequestPlace();
 }
 
+absl::StatusOr<Graph> ProgramLauncher::Record(
+    const LaunchEnvironment& environment, int64_t rows,
+    const RequestPlace& place) {
+  SetRows(rows);
+  RETURN_IF_ERROR(ReserveFor(rows, environment));
+  return Graph::Record(
+      stream_, [&] { return EnqueueByKernels(environment, rows, place); });
+}
+
 absl::Status ProgramLauncher::EnqueueRecorded(const Pass& pass, int64_t rows) {
   layout_ = &program_->fused_layout();
-  SetRows(rows);
-  RETURN_IF_ERROR(ReserveFor(rows, pass.environment));
   RecordedKey key = {program_->serial(), rows, RequestPlace()};
   const RequestPlace place = RecordedPlaceOf(pass, key);
   if (place.m == 0) RETURN_IF_ERROR(FillTable(pass, rows));
@@ -149,9 +156,7 @@ absl::Status ProgramLauncher::EnqueueRecorded(const Pass& pass, int64_t rows) {
   RecordedBatch* recorded = recordings.Find(key);
   if (recorded == nullptr) {
     RecordedBatch made;
-    ASSIGN_OR_RETURN(made.graph, Graph::Record(stream_, [&] {
-                       return EnqueueByKernels(pass.environment, rows, place);
-                     }));
+    ASSIGN_OR_RETURN(made.graph, Record(pass.environment, rows, place));
     recorded = recordings.Add(key, std::move(made));
   } else {
     end_.SleepBy(&recorded->wait);

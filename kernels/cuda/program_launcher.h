@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/wait_estimate.h"
 #include "kernels/cuda/batch_end.h"
@@ -96,6 +97,9 @@ class ProgramLauncher {
   absl::Status FillTable(const Pass& pass, int64_t rows);
 
   absl::Status EnqueueRecorded(const Pass& pass, int64_t rows);
+  // A recording of so many rows of the program, with what it needs reserved.
+  absl::StatusOr<Graph> Record(const LaunchEnvironment& environment,
+                               int64_t rows, const RequestPlace& place);
   // The place of the pass's one request if it has a recording, or may have one.
   RequestPlace RecordedPlaceOf(const Pass& pass, const RecordedKey& key);
   // The rows lie at `place`, or where the table says.

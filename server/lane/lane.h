@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <unordered_map>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/file_descriptor.h"
@@ -80,7 +80,7 @@ class LaneHandles {
  private:
   mutable Mutex mutex_;
   uint32_t last_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::unordered_map<uint32_t, std::shared_ptr<const LaneHandle>> open_
+  absl::flat_hash_map<uint32_t, std::shared_ptr<const LaneHandle>> open_
       ABSL_GUARDED_BY(mutex_);
 };
 
