@@ -19,6 +19,7 @@
 #include "client/call_engine.h"
 #include "client/channels.h"
 #include "client/client_impl.h"
+#include "client/device_operands.h"
 #include "client/gemm_wire.h"
 #include "client/retry.h"
 #include "client/stream_call.h"
@@ -46,10 +47,12 @@ absl::Status CheckLane(const ClientLaneOptions& lane) {
                              1, int64_t{1} << 40));
   RETURN_IF_ERROR(
       CheckRange("lane_options.calls", lane.calls, 1, lane::kMaxSlots));
-  if (lane.spin >= absl::ZeroDuration()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("ClientOptions::lane_options.spin is ",
-                   absl::FormatDuration(lane.spin), "; it must be 0 or more"));
+  if (lane.spin < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ClientOptions::lane_options.spin is ", absl::FormatDuration(lane.spin),
+        "; it must be 0 or more"));
+  }
+  return CheckDeviceOperands(lane.device_operands);
 }
 
 absl::Status CheckOptions(const ClientOptions& options) {
@@ -117,6 +120,7 @@ std::string Client::Impl::ReasonsOfNoConnection(const Connector& connector) {
 
 absl::StatusOr<UnaryCall> Client::Impl::GemmCall(
     const GemmRequest& request) const {
+  RETURN_IF_ERROR(CheckOnHost(device_operands(), request));
   // Made first, so that a borrowed A is released whatever becomes of it.
   const grpc::Slice operand = OperandToWire(request);
   RETURN_IF_ERROR(CheckOperand(request));
@@ -263,6 +267,8 @@ absl::StatusOr<std::unique_ptr<GemmStream>> Client::GemmStream(
                server.max_message_bytes - kMessageOverheadBytes);
   call_options.max_operand_bytes = server.max_stream_operand_bytes;
   call_options.deadline = options.deadline;
+  call_options.device_operands.assign(impl->device_operands().begin(),
+                                      impl->device_operands().end());
   auto call = std::make_shared<StreamCall>(call_options, &impl->engine());
   RETURN_IF_ERROR(call->Start());
   return std::make_unique<qgemm::GemmStream>(std::move(call), impl);

@@ -77,9 +77,14 @@ class Client::Impl {
         "asynchronous one");
   }
 
+  // Memory that gRPC cannot carry operands of.
+  absl::Span<const DeviceOperands> device_operands() const {
+    return lane_keeper_.device_operands();
+  }
+
   // The call of a request that is as it should be, without its `done`. What the
   // request lends is released whatever becomes of it. Errors: INVALID_ARGUMENT;
-  // RESOURCE_EXHAUSTED if the operand fits no message.
+  // RESOURCE_EXHAUSTED if the operand fits no message; those of CheckOnHost.
   absl::StatusOr<UnaryCall> GemmCall(const GemmRequest& request) const;
   absl::StatusOr<UnaryCall> RunCall(const RunRequest& request) const;
 

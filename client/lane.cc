@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
+#include "client/device_operands.h"
 
 namespace qgemm {
 namespace {
@@ -58,6 +59,7 @@ absl::StatusOr<std::shared_ptr<ClientLane>> ClientLane::Open(
   wanted.operand_bytes = options.operand_bytes;
   wanted.slots = static_cast<uint32_t>(options.calls);
   wanted.token = token;
+  wanted.device_operands = options.device_operands;
   ASSIGN_OR_RETURN(LaneSocket::Granted granted,
                    LaneSocket::Connect(path, wanted, deadline));
   ASSIGN_OR_RETURN(std::shared_ptr<LaneSegment> segment,
@@ -71,6 +73,8 @@ ClientLane::ClientLane(LaneSocket::Granted granted,
                        const ClientLaneOptions& options)
     : socket_(std::move(granted.socket)),
       segment_(std::move(segment)),
+      devices_(options.device_operands),
+      regions_(std::move(granted.regions)),
       ring_(segment_, std::move(granted.doorbell), options.spin),
       targets_(socket_.get()),
       reaper_(segment_, &ring_, std::move(granted.wake), options.spin) {}
@@ -84,7 +88,9 @@ LaneOutcome ClientLane::Call(const LaneWork& work) {
     if (absl::IsDeadlineExceeded(handle.status())) {
       return Answered(handle.status());
     }
-    return LaneOutcome();  // a call is told why in full
+    LaneOutcome outcome;  // a call is told why in full
+    outcome.status = handle.status();
+    return outcome;
   }
   InFlight flight;
   flight.handle = *std::move(handle);
@@ -97,7 +103,7 @@ LaneOutcome ClientLane::Call(const LaneWork& work) {
   if (wait == LaneRing::WaitEnd::kDeadline && flight.c_range.is_none()) {
     wait = ring_.WaitAsleep(flight.slot, absl::InfiniteFuture());
   }
-  return OutcomeOf(wait, entry, std::move(flight));
+  return OutcomeOf(wait, std::move(flight));
 }
 
 std::optional<LaneSlot> ClientLane::Start(const LaneWork& work, Done* done) {
@@ -118,9 +124,9 @@ std::optional<LaneSlot> ClientLane::Start(const LaneWork& work, Done* done) {
   call.deadline = work.deadline;
   call.can_be_left = !flight.c_range.is_none();
   call.estimate = &flight.handle->answers();
-  call.done = [this, entry, flight = std::move(flight),
+  call.done = [this, flight = std::move(flight),
                done = std::move(*done)](LaneRing::WaitEnd end) mutable {
-    done(OutcomeOf(end, entry, std::move(flight)));
+    done(OutcomeOf(end, std::move(flight)));
   };
   reaper_.Await(std::move(call));
   ring_.Publish(slot, entry);
@@ -146,7 +152,10 @@ std::optional<LaneOutcome> ClientLane::Prepare(const LaneWork& work,
     }
     entry->timeout_ns = std::max<int64_t>(1, absl::ToInt64Nanoseconds(left));
   }
-  if (!PlaceOperands(work, *a_bytes, *c_bytes, entry, flight)) {
+  entry->handle = flight->handle->number();
+  entry->a_bytes = *a_bytes;
+  entry->c_bytes = *c_bytes;
+  if (!PlaceResult(work, entry, flight) || !PlaceInputs(work, entry, flight)) {
     return LaneOutcome();
   }
   const auto slot = ring_.TakeSlot();
@@ -155,27 +164,46 @@ std::optional<LaneOutcome> ClientLane::Prepare(const LaneWork& work,
   return std::nullopt;
 }
 
-bool ClientLane::PlaceOperands(const LaneWork& work, uint64_t a_bytes,
-                               uint64_t c_bytes, lane::RequestEntry* entry,
-                               InFlight* flight) {
-  entry->handle = flight->handle->number();
-  entry->a_bytes = a_bytes;
-  entry->c_bytes = c_bytes;
-  const auto lent_a = Joined(work.inputs);
-  const auto a_offset =
-      lent_a && work.lends_inputs ? segment_->OffsetOf(*lent_a) : std::nullopt;
-  const auto lent_c = Joined(work.outputs);
-  const auto c_offset = lent_c ? segment_->OffsetOf(*lent_c) : std::nullopt;
-  if (!c_offset.has_value()) {
-    flight->c_range = segment_->Allocate(c_bytes);
-    if (flight->c_range.is_none()) return false;
+std::optional<ClientLane::Place> ClientLane::PlaceOf(
+    absl::Span<const uint8_t> bytes) const {
+  if (const auto offset = segment_->OffsetOf(bytes)) return Place{*offset, 0};
+  const DeviceOperands* const device = FindDevice(devices_, bytes);
+  if (device == nullptr) return std::nullopt;
+  const uint64_t offset = bytes.data() - device->data;
+  if (bytes.size() > device->bytes - offset ||
+      offset % lane::kOperandAlignment != 0) {
+    return std::nullopt;
   }
-  entry->c_offset = c_offset.value_or(flight->c_range.offset());
-  if (a_offset.has_value()) {
-    entry->a_offset = *a_offset;
+  return Place{offset, regions_[device - devices_.data()]};
+}
+
+bool ClientLane::PlaceResult(const LaneWork& work, lane::RequestEntry* entry,
+                             InFlight* flight) {
+  const auto lent = Joined(work.outputs);
+  const auto place = lent ? PlaceOf(*lent) : std::nullopt;
+  if (place.has_value()) {
+    entry->c_offset = place->offset;
+    entry->c_region = place->region;
+    flight->placed_c = absl::MakeSpan(work.outputs[0].data(), entry->c_bytes);
     return true;
   }
-  flight->a_range = segment_->Allocate(a_bytes);
+  if (AnyOnDevice(devices_, work.outputs)) return false;
+  flight->c_range = segment_->Allocate(entry->c_bytes);
+  entry->c_offset = flight->c_range.offset();
+  return !flight->c_range.is_none();
+}
+
+bool ClientLane::PlaceInputs(const LaneWork& work, lane::RequestEntry* entry,
+                             InFlight* flight) {
+  const auto lent = Joined(work.inputs);
+  const auto place = lent && work.lends_inputs ? PlaceOf(*lent) : std::nullopt;
+  if (place.has_value()) {
+    entry->a_offset = place->offset;
+    entry->a_region = place->region;
+    return true;
+  }
+  if (AnyOnDevice(devices_, work.inputs)) return false;
+  flight->a_range = segment_->Allocate(entry->a_bytes);
   if (flight->a_range.is_none()) return false;
   entry->a_offset = flight->a_range.offset();
   uint8_t* to = flight->a_range.bytes().data();
@@ -186,12 +214,10 @@ bool ClientLane::PlaceOperands(const LaneWork& work, uint64_t a_bytes,
   return true;
 }
 
-LaneOutcome ClientLane::OutcomeOf(LaneRing::WaitEnd end,
-                                  const lane::RequestEntry& entry,
-                                  InFlight flight) {
+LaneOutcome ClientLane::OutcomeOf(LaneRing::WaitEnd end, InFlight flight) {
   switch (end) {
     case LaneRing::WaitEnd::kDone:
-      return TakeAnswer(entry, std::move(flight));
+      return TakeAnswer(std::move(flight));
     case LaneRing::WaitEnd::kDeadline:
       Abandon(std::move(flight));
       return Answered(absl::DeadlineExceededError(
@@ -207,14 +233,13 @@ LaneOutcome ClientLane::OutcomeOf(LaneRing::WaitEnd end,
   return outcome;
 }
 
-LaneOutcome ClientLane::TakeAnswer(const lane::RequestEntry& entry,
-                                   InFlight flight) {
+LaneOutcome ClientLane::TakeAnswer(InFlight flight) {
   LaneOutcome outcome = Answered(ring_.StatusOf(flight.slot));
   outcome.a_range = std::move(flight.a_range);
   if (outcome.status.ok()) {
     outcome.timings = ring_.TimingsOf(flight.slot);
-    outcome.c = segment_->operands().subspan(entry.c_offset, entry.c_bytes);
     outcome.is_placed = flight.c_range.is_none();
+    outcome.c = outcome.is_placed ? flight.placed_c : flight.c_range.bytes();
     outcome.c_range = std::move(flight.c_range);
   }
   ring_.ReturnSlot(flight.slot);

@@ -41,7 +41,8 @@ struct LaneWork {
   // Bytes of what OpenLaneTarget counts rows in: an element's, or 1.
   int64_t a_unit_bytes = 1;
   int64_t c_unit_bytes = 1;
-  // Inputs that lie in the lane's memory are used there; else all are copied.
+  // Inputs that lie in the lane's memory are used there; else all are copied,
+  // which those on a device cannot be.
   bool lends_inputs = true;
   // A or the inputs, one behind the other, [m, row] each.
   absl::Span<const absl::Span<const uint8_t>> inputs;
@@ -52,9 +53,11 @@ struct LaneWork {
 
 struct LaneOutcome {
   enum class End : uint8_t {
-    kAnswered,    // `status` is the call's
-    kNotCarried,  // the lane has no room for it, or knows another shape
-    kLost,        // the lane ended, as `status` says
+    kAnswered,  // `status` is the call's
+    // The lane has no room for it, or knows another shape; `status` tells what
+    // is known of the reason, and may be OK.
+    kNotCarried,
+    kLost,  // the lane ended, as `status` says
   };
 
   End end = End::kNotCarried;
@@ -125,6 +128,13 @@ class ClientLane {
     LaneTargets::HandlePtr handle;
     LaneSegment::Range a_range;
     LaneSegment::Range c_range;
+    absl::Span<uint8_t> placed_c;  // the caller's memory, if c_range is none
+  };
+
+  // Place at which the server finds an operand.
+  struct Place {
+    uint64_t offset = 0;
+    uint8_t region = 0;
   };
 
   ClientLane(LaneSocket::Granted granted, std::shared_ptr<LaneSegment> segment,
@@ -134,14 +144,17 @@ class ClientLane {
   std::optional<LaneOutcome> Prepare(const LaneWork& work,
                                      lane::RequestEntry* entry,
                                      InFlight* flight);
-  // Finds the places of A and C, and copies A in if need be; false if there is
-  // no room.
-  bool PlaceOperands(const LaneWork& work, uint64_t a_bytes, uint64_t c_bytes,
-                     lane::RequestEntry* entry, InFlight* flight);
+  // The place of memory that the server can use; nullopt: it cannot.
+  std::optional<Place> PlaceOf(absl::Span<const uint8_t> bytes) const;
+  // Find the places of C, and of A, which is copied in if need be; false if
+  // there is no room, or no place for what lies on a device.
+  bool PlaceResult(const LaneWork& work, lane::RequestEntry* entry,
+                   InFlight* flight);
+  bool PlaceInputs(const LaneWork& work, lane::RequestEntry* entry,
+                   InFlight* flight);
   // The end of a call by that of its wait.
-  LaneOutcome OutcomeOf(LaneRing::WaitEnd end, const lane::RequestEntry& entry,
-                        InFlight flight);
-  LaneOutcome TakeAnswer(const lane::RequestEntry& entry, InFlight flight);
+  LaneOutcome OutcomeOf(LaneRing::WaitEnd end, InFlight flight);
+  LaneOutcome TakeAnswer(InFlight flight);
   LaneOutcome Lost();
 
   // Keeps what a request holds that nobody waits for, until it is answered.
@@ -150,6 +163,8 @@ class ClientLane {
 
   const std::unique_ptr<LaneSocket> socket_;
   const std::shared_ptr<LaneSegment> segment_;
+  const std::vector<DeviceOperands> devices_;
+  const std::vector<uint8_t> regions_;  // their numbers
   LaneRing ring_;
   LaneTargets targets_;
   std::atomic<bool> has_abandoned_{false};

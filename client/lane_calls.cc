@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/status_macros.h"
+#include "client/device_operands.h"
 #include "client/gemm_wire.h"
 #include "client/run_wire.h"
 #include "kernels/matrix/types.h"
@@ -132,6 +133,20 @@ bool LaneCalls::IsInUse() const {
   return use_ == LaneUse::kRequired || keeper_.lane() != nullptr;
 }
 
+bool LaneCalls::IsOnDevice(const LaneWork& work) const {
+  const auto devices = keeper_.device_operands();
+  return AnyOnDevice(devices, work.inputs) ||
+         AnyOnDevice(devices, work.outputs);
+}
+
+bool LaneCalls::GoesByCall(const LaneWork& work,
+                           const LaneOutcome& outcome) const {
+  if (!outcome.status.ok() && IsOnDevice(work)) return false;
+  // Calls may reach another server than one that drains or has ended its lane.
+  return outcome.end == LaneOutcome::End::kNotCarried ||
+         (absl::IsUnavailable(outcome.status) && use_ == LaneUse::kAuto);
+}
+
 LaneOutcome LaneCalls::Attempt(const LaneWork& work) {
   const std::shared_ptr<ClientLane> lane = keeper_.lane();
   LaneOutcome outcome;
@@ -152,15 +167,11 @@ std::optional<absl::StatusOr<Result>> LaneCalls::Make(
     const LaneWork& work, const Answered& answered) {
   for (int attempt = 1;; ++attempt) {
     const LaneOutcome outcome = Attempt(work);
-    if (outcome.end == LaneOutcome::End::kNotCarried) return std::nullopt;
+    if (GoesByCall(work, outcome)) return std::nullopt;
     if (outcome.status.ok()) {
       absl::StatusOr<Result> result = answered(outcome);
       if (result.ok()) result->attempts = attempt;
       return result;
-    }
-    // A draining server, or a lane that ended: calls may reach another.
-    if (absl::IsUnavailable(outcome.status) && use_ == LaneUse::kAuto) {
-      return std::nullopt;
     }
     EndedAttempt ended;
     ended.status = outcome.status;
@@ -267,21 +278,18 @@ struct LaneCalls::StartedCall {
   const std::shared_ptr<CancelWay> way = std::make_shared<CancelWay>();
 };
 
-std::optional<LaneRemainder> LaneCalls::RemainderOf(LaneOutcome* outcome,
-                                                    absl::Time deadline) {
-  if (outcome->end == LaneOutcome::End::kNotCarried) return LaneRemainder();
-  if (outcome->status.ok()) return std::nullopt;
+std::optional<LaneRemainder> LaneCalls::RemainderOf(const LaneWork& work,
+                                                    LaneOutcome* outcome) {
   if (outcome->end == LaneOutcome::End::kLost && keeper_.is_stopped()) {
     outcome->status = absl::CancelledError("the client was destroyed");
   }
-  if (absl::IsUnavailable(outcome->status) && use_ == LaneUse::kAuto) {
-    return LaneRemainder();
-  }
+  if (GoesByCall(work, *outcome)) return LaneRemainder();
+  if (IsOnDevice(work)) return std::nullopt;
   EndedAttempt ended;
   ended.status = outcome->status;
   ended.retry_delay = RetryDelay(outcome->status);
   ended.number = 1;
-  ended.deadline = deadline;
+  ended.deadline = work.deadline;
   const auto pause = engine_.PauseAfter(std::move(ended));
   if (!pause.has_value()) return std::nullopt;
   return LaneRemainder{1, *pause};
@@ -290,7 +298,10 @@ std::optional<LaneRemainder> LaneCalls::RemainderOf(LaneOutcome* outcome,
 template <typename Request, typename Result>
 void LaneCalls::TakeOutcome(StartedCall<Request, Result>* call,
                             LaneOutcome outcome) {
-  const auto remainder = RemainderOf(&outcome, call->request.deadline);
+  using End = LaneOutcome::End;
+  const bool is_result = outcome.end == End::kAnswered && outcome.status.ok();
+  if (is_result) return call->End(outcome);
+  const auto remainder = RemainderOf(*WorkOf(call->request), &outcome);
   if (!remainder.has_value()) return call->End(outcome);
   // The caller's operands may be gone: the lane has a copy.
   if (!outcome.a_range.is_none() && !Lends(call->request)) {
@@ -318,26 +329,27 @@ template <typename Request, typename Result>
 void LaneCalls::StartOnceOpen(
     const std::shared_ptr<ClientLane>& lane,
     const std::shared_ptr<StartedCall<Request, Result>>& call) {
-  if (!Lends(call->request)) call->KeepInputs();
-  lane->OpenLater(
-      WorkOf(call->request)->target,
-      [this, call, weak = std::weak_ptr(lane)](const absl::Status& status) {
-        const std::shared_ptr<ClientLane> lane = weak.lock();
-        if (status.ok() && lane != nullptr && TryStart(lane, call)) return;
-        LaneOutcome outcome;  // a call is told why in full
-        if (lane == nullptr || lane->has_ended()) {
-          outcome.end = LaneOutcome::End::kLost;
-          outcome.status = absl::UnavailableError(kNoLane);
-        }
-        const auto remainder = RemainderOf(&outcome, call->request.deadline);
-        if (remainder.has_value()) return call->GoOn(*remainder);
-        // Perhaps within the call that starts it.
-        engine_.Fail(outcome.status, [call](CallOutcome failed) {
-          LaneOutcome end;
-          end.status = std::move(failed.status);
-          call->End(end);
-        });
-      });
+  const std::optional<LaneWork> work = WorkOf(call->request);
+  if (!Lends(call->request) && !IsOnDevice(*work)) call->KeepInputs();
+  lane->OpenLater(work->target, [this, call, weak = std::weak_ptr(lane)](
+                                    const absl::Status& status) {
+    const std::shared_ptr<ClientLane> lane = weak.lock();
+    if (status.ok() && lane != nullptr && TryStart(lane, call)) return;
+    LaneOutcome outcome;  // a call is told why in full
+    outcome.status = status;
+    if (lane == nullptr || lane->has_ended()) {
+      outcome.end = LaneOutcome::End::kLost;
+      outcome.status = absl::UnavailableError(kNoLane);
+    }
+    const auto remainder = RemainderOf(*WorkOf(call->request), &outcome);
+    if (remainder.has_value()) return call->GoOn(*remainder);
+    // Perhaps within the call that starts it.
+    engine_.Fail(outcome.status, [call](CallOutcome failed) {
+      LaneOutcome end;
+      end.status = std::move(failed.status);
+      call->End(end);
+    });
+  });
 }
 
 template <typename Request, typename Result>

@@ -57,6 +57,10 @@ class LaneCalls {
 
   // Calls of this thread may wait for the lane.
   bool IsInUse() const;
+  // True if gRPC cannot go on with the call.
+  bool IsOnDevice(const LaneWork& work) const;
+  // True if gRPC goes on with the call after that outcome.
+  bool GoesByCall(const LaneWork& work, const LaneOutcome& outcome) const;
   // Repeats the call as the retry policy says. `answered` makes the result of
   // an outcome that is OK.
   template <typename Result, typename Answered>
@@ -80,9 +84,10 @@ class LaneCalls {
       const Request& request,
       absl::AnyInvocable<void(absl::StatusOr<Result>)> callback,
       GoOnByCall<Request, Result> go_on);
-  // Rest of a call that was started, after its outcome; nullopt: none.
-  std::optional<LaneRemainder> RemainderOf(LaneOutcome* outcome,
-                                           absl::Time deadline);
+  // Rest of a call that was started, after an outcome that is no result;
+  // nullopt: none.
+  std::optional<LaneRemainder> RemainderOf(const LaneWork& work,
+                                           LaneOutcome* outcome);
 
   const LaneUse use_;
   const LaneKeeper& keeper_;

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/mutex.h"
 #include "client/lane.h"
 #include "client/token.h"
@@ -41,6 +42,11 @@ class LaneKeeper {
   // Opens the lane and keeps it from then on, on a thread of its own. Errors:
   // those of the path and of ClientLane::Open; nothing is kept then.
   absl::Status Start(absl::Time deadline);
+
+  // Lent to each lane.
+  absl::Span<const DeviceOperands> device_operands() const {
+    return options_.device_operands;
+  }
 
   // Null: there is none at the moment.
   std::shared_ptr<ClientLane> lane() const;

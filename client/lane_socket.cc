@@ -18,6 +18,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/passed_descriptors.h"
 #include "base/status_macros.h"
 
 namespace qgemm {
@@ -67,9 +68,15 @@ absl::Status StatusOf(const Message& message, absl::string_view packet) {
                       text.substr(0, message.text_bytes));
 }
 
-absl::Status Send(int descriptor, const std::string& packet) {
-  const ssize_t sent =
-      send(descriptor, packet.data(), packet.size(), MSG_NOSIGNAL);
+// With the descriptor `passed`, unless it is -1.
+absl::Status Send(int descriptor, const std::string& packet, int passed = -1) {
+  iovec part = {const_cast<char*>(packet.data()), packet.size()};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  PassedDescriptors rights;
+  rights.AddTo(&message, absl::MakeConstSpan(&passed, passed < 0 ? 0 : 1));
+  const ssize_t sent = sendmsg(descriptor, &message, MSG_NOSIGNAL);
   if (sent == static_cast<ssize_t>(packet.size())) return absl::OkStatus();
   return Failed("send to the lane's server");
 }
@@ -147,6 +154,44 @@ absl::StatusOr<Received> Receive(int descriptor) {
   return received;
 }
 
+// The next packet, which comes by the deadline.
+absl::StatusOr<Received> Await(int descriptor, absl::Time deadline) {
+  RETURN_IF_ERROR(AwaitInput(descriptor, deadline));
+  ASSIGN_OR_RETURN(Received received, Receive(descriptor));
+  if (received.packet.empty()) {
+    return absl::UnavailableError("the lane's server hung up");
+  }
+  if (const auto end = Read<lane::End>(received.packet, MessageKind::kEnd)) {
+    RETURN_IF_ERROR(StatusOf(*end, received.packet));
+    return absl::UnavailableError("the server ended the lane");
+  }
+  return received;
+}
+
+absl::Status IsNo(absl::string_view message, const Received& received) {
+  return absl::InternalError(absl::StrCat("the lane's server answered ",
+                                          received.packet.size(),
+                                          " bytes that are no ", message));
+}
+
+// The number of the memory as a region.
+absl::StatusOr<uint8_t> Attach(int descriptor, const DeviceOperands& memory,
+                               absl::Time deadline) {
+  lane::Attach attach;
+  attach.bytes = memory.bytes;
+  static_assert(sizeof(attach.device_uuid) == sizeof(memory.device_uuid), "");
+  std::memcpy(attach.device_uuid, memory.device_uuid.data(),
+              sizeof(attach.device_uuid));
+  RETURN_IF_ERROR(Send(descriptor, PacketOf(attach, MessageKind::kAttach, 0),
+                       memory.descriptor));
+  ASSIGN_OR_RETURN(const Received received, Await(descriptor, deadline));
+  const auto attached =
+      Read<lane::Attached>(received.packet, MessageKind::kAttached);
+  if (!attached.has_value()) return IsNo("kAttached", received);
+  RETURN_IF_ERROR(StatusOf(*attached, received.packet));
+  return static_cast<uint8_t>(attached->region);
+}
+
 absl::Status CheckLength(absl::string_view field, size_t bytes, size_t most) {
   if (bytes <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -167,21 +212,9 @@ absl::StatusOr<LaneSocket::Granted> LaneSocket::Connect(const std::string& path,
   hello.token_bytes = static_cast<uint32_t>(wanted.token.size());
   RETURN_IF_ERROR(Send(descriptor.get(),
                        PacketOf(hello, MessageKind::kHello, 0, wanted.token)));
-  RETURN_IF_ERROR(AwaitInput(descriptor.get(), deadline));
-  ASSIGN_OR_RETURN(Received received, Receive(descriptor.get()));
-  if (received.packet.empty()) {
-    return absl::UnavailableError("the lane's server hung up");
-  }
-  if (const auto end = Read<lane::End>(received.packet, MessageKind::kEnd)) {
-    RETURN_IF_ERROR(StatusOf(*end, received.packet));
-    return absl::UnavailableError("the server ended the lane");
-  }
+  ASSIGN_OR_RETURN(Received received, Await(descriptor.get(), deadline));
   const auto accept = Read<lane::Accept>(received.packet, MessageKind::kAccept);
-  if (!accept.has_value()) {
-    return absl::InternalError(absl::StrCat("the lane's server answered ",
-                                            received.packet.size(),
-                                            " bytes that are no kAccept"));
-  }
+  if (!accept.has_value()) return IsNo("kAccept", received);
   RETURN_IF_ERROR(StatusOf(*accept, received.packet));
   if (received.descriptors.size() != kDescriptors) {
     return absl::InternalError(
@@ -189,6 +222,11 @@ absl::StatusOr<LaneSocket::Granted> LaneSocket::Connect(const std::string& path,
                      " descriptors; it must be ", kDescriptors));
   }
   Granted granted;
+  for (const DeviceOperands& memory : wanted.device_operands) {
+    ASSIGN_OR_RETURN(const uint8_t region,
+                     Attach(descriptor.get(), memory, deadline));
+    granted.regions.push_back(region);
+  }
   granted.socket = absl::WrapUnique(new LaneSocket(std::move(descriptor)));
   granted.accept = *accept;
   granted.segment = std::move(received.descriptors[0]);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
@@ -18,9 +19,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
 #include "lane/messages.h"
+#include "qgemm/client_options.h"
 
 namespace qgemm {
 
@@ -31,6 +34,7 @@ class LaneSocket {
     int64_t operand_bytes = 0;
     uint32_t slots = 0;
     std::string token;  // empty: none
+    absl::Span<const DeviceOperands> device_operands;
   };
   // A lane as the server granted it.
   struct Granted {
@@ -39,9 +43,11 @@ class LaneSocket {
     FileDescriptor segment;
     FileDescriptor doorbell;
     FileDescriptor wake;
+    std::vector<uint8_t> regions;  // numbers of the device_operands
   };
 
-  // Errors: INVALID_ARGUMENT (a path or token that is too long),
+  // Attaches the memory of the GPU, too. Errors: INVALID_ARGUMENT (a path or
+  // token that is too long),
   // UNAVAILABLE (nobody listens, or no answer by the deadline), INTERNAL (an
   // answer that is none), those of the server.
   static absl::StatusOr<Granted> Connect(const std::string& path,

@@ -11,6 +11,7 @@
 
 #include "base/status_macros.h"
 #include "client/client_impl.h"
+#include "client/device_operands.h"
 #include "client/program_wire.h"
 #include "client/run_wire.h"
 #include "kernels/programs/checked_program.h"
@@ -65,6 +66,7 @@ v1::LoadProgramRequest RequestOf(v1::Program program,
 
 absl::StatusOr<UnaryCall> Client::Impl::RunCall(
     const RunRequest& request) const {
+  RETURN_IF_ERROR(CheckOnHost(device_operands(), request));
   // Made first, so that borrowed inputs are released whatever becomes of them.
   const std::vector<grpc::Slice> inputs = InputsToWire(request);
   RETURN_IF_ERROR(CheckInputs(request));

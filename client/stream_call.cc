@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "client/device_operands.h"
 #include "client/gemm_wire.h"
 #include "client/run_wire.h"
 #include "qgemm/gemm_stream.h"
@@ -94,6 +95,7 @@ absl::Status StreamCall::CheckOperandFits(absl::string_view subject,
 
 absl::StatusOr<uint64_t> StreamCall::Submit(const GemmRequest& request,
                                             GemmCallback callback) {
+  RETURN_IF_ERROR(CheckOnHost(options_.device_operands, request));
   // Made first, so that a borrowed A is released whatever becomes of it.
   std::vector<grpc::Slice> operand = {OperandToWire(request)};
   RETURN_IF_ERROR(CheckOperand(request));
@@ -108,6 +110,7 @@ absl::StatusOr<uint64_t> StreamCall::Submit(const GemmRequest& request,
 
 absl::StatusOr<uint64_t> StreamCall::Submit(const RunRequest& request,
                                             RunCallback callback) {
+  RETURN_IF_ERROR(CheckOnHost(options_.device_operands, request));
   // Made first, so that borrowed inputs are released whatever becomes of them.
   std::vector<grpc::Slice> operand = InputsToWire(request);
   RETURN_IF_ERROR(CheckInputs(request));

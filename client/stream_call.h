@@ -26,6 +26,7 @@
 #include "base/mutex.h"
 #include "client/call_engine.h"
 #include "client/pending_answer.h"
+#include "qgemm/client_options.h"
 #include "qgemm/gemm.h"
 #include "qgemm/program.h"
 #include "qgemm/v1/qgemm.pb.h"
@@ -41,6 +42,8 @@ struct StreamCallOptions {
   int64_t max_operand_bytes = 0;  // the server's
   absl::Time deadline = absl::InfiniteFuture();
   size_t server = 0;  // that the stream is opened at
+  // Memory that a stream cannot carry operands of.
+  std::vector<DeviceOperands> device_operands;
 };
 
 // Thread-safe.

@@ -114,6 +114,10 @@ void AddConnections(CLI::App* app, LoadtestOptions* options) {
           "Time that a thread looks for answers of a lane before it sleeps; "
           "more than many clients wait for one, with a core for each thread, "
           "shows what the server can do");
+  AddSwitch(app, "device_operands", &options->device_operands,
+            "Operands and answers of a lane lie on the first GPU, which is the "
+            "server's (its --allow_device_operands), as far as they have room "
+            "in 64 MiB a sender");
 }
 
 void AddLayers(CLI::App* app, LayerOptions* layers) {

@@ -28,6 +28,7 @@ OpenTransport TransportsFor(const LoadtestOptions& options,
   transport.channels = options.channels / options.senders;
   transport.connect_timeout = options.connect_timeout;
   transport.lane_spin = options.lane_spin;
+  transport.device_operands = options.device_operands;
   transport.client_id_prefix = options.request.client_id;
   transport.parts = options.request.parts;
   transport.can_be_cut =
@@ -170,10 +171,12 @@ absl::Status AskAlone(const LoadtestOptions& options, const RunParts& parts) {
     return absl::UnavailableError("the server is gone");
   }
   for (int i = 0; i < parts.set->size() && !*parts.stop; ++i) {
-    ASSIGN_OR_RETURN(const std::string answer,
+    ASSIGN_OR_RETURN(const std::string c,
                      AnswerAlone(options, parts.set->Describe(i), parts));
-    const absl::string_view piece = answer;
-    parts.observe(i, /*sequence=*/0, absl::MakeConstSpan(&piece, 1));
+    const absl::string_view piece = c;
+    EndedRequest answer;
+    answer.c = absl::MakeConstSpan(&piece, 1);
+    parts.observe(i, /*sequence=*/0, answer);
   }
   return absl::OkStatus();
 }

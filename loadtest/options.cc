@@ -59,6 +59,9 @@ absl::Status CheckTransport(const LoadtestOptions& options) {
         "--transport=lane: needs --server=unix:PATH of one server; --parts and "
         "--cancel_rate go with --transport=call");
   }
+  if (options.device_operands && options.transport != TransportKind::kLane) {
+    return Refuse("--device_operands goes with --transport=lane");
+  }
   return absl::OkStatus();
 }
 

@@ -122,6 +122,7 @@ struct LoadtestOptions {
   int senders = 0;
   // Answers of a GPU take longer than a client's default.
   absl::Duration lane_spin = absl::Microseconds(50);
+  bool device_operands = false;  // of a lane
   LayerOptions layers;
   RequestOptions request;
   ArrivalOptions arrivals;

@@ -206,8 +206,14 @@ class LoadTest {
     ASSIGN_OR_RETURN(const auto set, LoadSet::Make(options, targets_));
     AnswerChecker checker(options.verify, set->size(),
                           set->programs().empty() ? kKeptBytes : 0);
-    const auto observe = [&checker](int message, int64_t sequence, auto c) {
-      checker.OnAnswer(message, sequence, c);
+    const auto observe = [&checker](int message, int64_t sequence,
+                                    const EndedRequest& answer) {
+      if (answer.fetch == nullptr || !checker.Wants(sequence)) {
+        return checker.OnAnswer(message, sequence, answer.c);
+      }
+      const std::string c = (*answer.fetch)(answer.c.front());
+      const absl::string_view piece = c;
+      checker.OnAnswer(message, sequence, absl::MakeConstSpan(&piece, 1));
     };
     if (options.verify != VerifyMode::kNone && !set->programs().empty()) {
       live_->Say("asking each request alone");

@@ -92,7 +92,7 @@ LAYERS = (
     ("loadtest/workload", "kernels/formats kernels/matrix base"),
     ("loadtest/report", "client/include/qgemm base"),
     ("loadtest/engine", "loadtest/schedule loadtest/report client lane rpc "
-                        "proto base"),
+                        "proto kernels/cuda/runtime base"),
     ("loadtest/verify", "loadtest/report loadtest/workload kernels/matrix "
                         "base"),
     ("loadtest", "loadtest client rpc proto kernels/formats kernels/matrix "

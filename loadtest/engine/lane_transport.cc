@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Calls that end on the lane's thread, as a frontend of many clients makes
-// them. Operands lie in the lane's memory, as far as it has room: a frontend
-// computes there.
+// them. Operands lie in the lane's memory, or on the GPU, as far as there is
+// room: a frontend computes there.
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "lane/segment.h"
+#include "loadtest/engine/device_room.h"
 #include "loadtest/engine/message_set.h"
 #include "loadtest/engine/transport.h"
 #include "qgemm/client.h"
@@ -36,10 +39,13 @@ class LaneTransport final : public Transport {
  public:
   // Each slot is a client of its own, of that name and its number; no clients
   // if the name is empty.
+  // `room` is null if operands lie in the lane's own memory.
   LaneTransport(const MessageSet* messages, std::unique_ptr<Client> client,
-                int slots, const std::string& name, RequestSink* sink)
+                std::shared_ptr<DeviceRoom> room, int slots,
+                const std::string& name, RequestSink* sink)
       : messages_(messages),
         sink_(sink),
+        room_(std::move(room)),
         client_(std::move(client)),
         slots_(slots),
         answer_bytes_(messages->size()) {
@@ -84,6 +90,11 @@ class LaneTransport final : public Transport {
                                       : messages_->gemm(message).a;
   }
 
+  absl::StatusOr<OperandBuffer> Allocate(int64_t bytes) {
+    return room_ != nullptr ? room_->Allocate(bytes)
+                            : client_->AllocateOperands(bytes);
+  }
+
   // Puts the operands of messages, which may share them, into the lane.
   void PlaceOperands() {
     int64_t left = kOperandBytes / 2;
@@ -103,9 +114,13 @@ class LaneTransport final : public Transport {
   OperandBuffer Placed(absl::Span<const uint8_t> operand, int64_t room) {
     const auto bytes = static_cast<int64_t>(operand.size());
     if (bytes > room) return OperandBuffer();
-    auto allocated = client_->AllocateOperands(bytes);
+    auto allocated = Allocate(bytes);
     if (!allocated.ok()) return OperandBuffer();
-    absl::c_copy(operand, allocated->bytes().begin());
+    if (room_ == nullptr) {
+      absl::c_copy(operand, allocated->bytes().begin());
+    } else if (!room_->CopyIn(operand, allocated->bytes().data()).ok()) {
+      return OperandBuffer();
+    }
     return *std::move(allocated);
   }
 
@@ -124,7 +139,7 @@ class LaneTransport final : public Transport {
     std::swap(slot->answer, slot->last_answer);
     if (slot->answer.bytes().size() < bytes) {
       slot->answer = OperandBuffer();
-      auto allocated = client_->AllocateOperands(static_cast<int64_t>(bytes));
+      auto allocated = Allocate(static_cast<int64_t>(bytes));
       if (!allocated.ok()) return {};
       slot->answer = *std::move(allocated);
     }
@@ -174,6 +189,7 @@ class LaneTransport final : public Transport {
                                   answer.size());
       answer_bytes_[message].store(c.size(), std::memory_order_relaxed);
       end.c = absl::MakeConstSpan(&c, 1);
+      if (room_ != nullptr && !answer.empty()) end.fetch = &fetch_;
     }
     MutexLock lock(&end_mutex_);
     sink_->OnEnd(slot, end);
@@ -181,6 +197,9 @@ class LaneTransport final : public Transport {
 
   const MessageSet* const messages_;
   RequestSink* const sink_;
+  const std::shared_ptr<DeviceRoom> room_;
+  const std::function<std::string(absl::string_view)> fetch_ =
+      [this](absl::string_view c) { return room_->ToHost(c); };
   std::unique_ptr<Client> client_;
   std::deque<OperandBuffer> operands_;
   std::vector<const OperandBuffer*> operand_of_;  // by message
@@ -205,12 +224,17 @@ OpenTransport LaneTransports(TransportOptions options,
     client_options.lane_options.operand_bytes = kOperandBytes;
     client_options.lane_options.spin = options.lane_spin;
     client_options.lane_options.calls = std::min<int>(slots, lane::kMaxSlots);
+    std::shared_ptr<DeviceRoom> room;
+    if (options.device_operands) {
+      ASSIGN_OR_RETURN(room, DeviceRoom::Make(kOperandBytes));
+      client_options.lane_options.device_operands = {room->operands()};
+    }
     ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
                      Client::Connect(options.target, client_options));
     const std::string& prefix = options.client_id_prefix;
     const int number = (*opened)++;
     return std::make_unique<LaneTransport>(
-        messages, std::move(client), slots,
+        messages, std::move(client), std::move(room), slots,
         prefix.empty() ? "" : absl::StrCat(prefix, "-", number), sink);
   };
 }

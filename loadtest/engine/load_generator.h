@@ -71,11 +71,11 @@ struct PickedRequest {
 using PickRequest =
     std::function<PickedRequest(int64_t client, int64_t sequence)>;
 
-// Looks at an answer to message number `message`: C in pieces, borrowed for the
-// call. `sequence` counts the answers of one sender from 0. Thread-safe; called
+// Looks at the answer to message number `message`, borrowed for the call.
+// `sequence` counts the answers of one sender from 0. Thread-safe; called
 // outside the measured latency.
-using ObserveAnswer = std::function<void(
-    int message, int64_t sequence, absl::Span<const absl::string_view> c)>;
+using ObserveAnswer = std::function<void(int message, int64_t sequence,
+                                         const EndedRequest& answer)>;
 
 // Functions that senders call.
 struct GeneratorParts {

@@ -190,7 +190,7 @@ void Sender::OnEnd(int slot, const EndedRequest& end) {
   if (ended.next.has_value()) Do(*ended.next);
   Count(ended, end, now);
   if (end.status.ok() && parts_.observe != nullptr) {
-    parts_.observe(ended.sent.picked.message, answers_seen_++, end.c);
+    parts_.observe(ended.sent.picked.message, answers_seen_++, end);
   }
   MutexLock lock(&mutex_);
   counting_ = false;

@@ -31,6 +31,8 @@ struct EndedRequest {
   // C [m, n] in pieces, those of one part after the other.
   Timings timings;
   absl::Span<const absl::string_view> c;
+  // Not null: C, one piece, lies on a GPU, and this copies it to the host.
+  const std::function<std::string(absl::string_view)>* fetch = nullptr;
 };
 
 // Receives completions.
@@ -85,6 +87,8 @@ struct TransportOptions {
   absl::Duration connect_timeout = absl::Seconds(10);
   // Time that threads look for a lane's answers, as LaneOptions has it.
   absl::Duration lane_spin = absl::Microseconds(50);
+  // A lane's operands lie on the first GPU.
+  bool device_operands = false;
   // Each slot is a client of its own, whose id begins with this. Empty: no
   // ids.
   std::string client_id_prefix;

@@ -101,9 +101,13 @@ AnswerChecker::AnswerChecker(VerifyMode mode, int messages, int64_t kept_bytes)
   report_.mode = std::string(Name(mode));
 }
 
+bool AnswerChecker::Wants(int64_t sequence) const {
+  return mode_ == VerifyMode::kAll ||
+         (mode_ == VerifyMode::kSample && IsInSample(sequence));
+}
+
 void AnswerChecker::OnAnswer(int message, int64_t sequence, Pieces c) {
-  if (mode_ == VerifyMode::kNone) return;
-  if (mode_ == VerifyMode::kSample && !IsInSample(sequence)) return;
+  if (!Wants(sequence)) return;
   int64_t bytes = 0;
   uint32_t crc32c = 0;
   for (absl::string_view piece : c) {

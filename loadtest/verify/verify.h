@@ -36,7 +36,10 @@ class AnswerChecker {
   // them take at most `kept_bytes`.
   AnswerChecker(VerifyMode mode, int messages, int64_t kept_bytes);
 
-  // As ObserveAnswer.
+  // True if it checks a sender's answer of that number, counted from 0.
+  bool Wants(int64_t sequence) const;
+
+  // The answer to a message, in pieces, if it wants it.
   void OnAnswer(int message, int64_t sequence,
                 absl::Span<const absl::string_view> c);
 

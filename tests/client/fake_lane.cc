@@ -68,11 +68,32 @@ Message Read(const std::string& packet) {
   return message;
 }
 
-std::string Receive(int socket) {
+// With the descriptor that came with it, if one did.
+std::string Receive(int socket, FileDescriptor* passed) {
   std::string packet(lane::kMaxPacketBytes, '\0');
-  const ssize_t size = recv(socket, packet.data(), packet.size(), 0);
+  iovec part = {packet.data(), packet.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   packet.resize(std::max<ssize_t>(size, 0));
+  const cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  if (size > 0 && rights != nullptr) {
+    int descriptor;
+    std::memcpy(&descriptor, CMSG_DATA(rights), sizeof(descriptor));
+    passed->Reset(descriptor);
+  }
   return packet;
+}
+
+uint8_t* Map(int descriptor, uint64_t bytes) {
+  void* const base =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  CHECK(base != MAP_FAILED);
+  return static_cast<uint8_t*>(base);
 }
 
 }  // namespace
@@ -81,6 +102,13 @@ std::string Receive(int socket) {
 struct FakeLane::LaneState {
   ~LaneState() {
     if (base != nullptr) munmap(base, accept.segment_bytes);
+    for (const auto& each : attached) munmap(each.data(), each.size());
+  }
+
+  // Memory that a request's offsets count in.
+  absl::Span<uint8_t> Region(uint8_t number) {
+    if (number > 0) return attached.at(number - 1);
+    return absl::MakeSpan(base + accept.operands_offset, accept.operands_bytes);
   }
 
   lane::SegmentHead& head() {
@@ -93,6 +121,7 @@ struct FakeLane::LaneState {
   FileDescriptor command;  // an eventfd: look at the gate and at what ends
   lane::Accept accept;
   uint8_t* base = nullptr;
+  std::vector<absl::Span<uint8_t>> attached;
   uint64_t taken = 0;
   uint64_t completed = 0;
   uint32_t next_handle = 7;
@@ -150,7 +179,8 @@ void FakeLane::AcceptLanes() {
 }
 
 bool FakeLane::Greet(LaneState* state) {
-  const std::string packet = Receive(state->socket.get());
+  FileDescriptor none;
+  const std::string packet = Receive(state->socket.get(), &none);
   if (packet.empty()) return false;
   const auto hello = Read<lane::Hello>(packet);
   absl::Status refusal;
@@ -186,10 +216,7 @@ bool FakeLane::Greet(LaneState* state) {
   CHECK_EQ(fcntl(memory.get(), F_ADD_SEALS,
                  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
            0);
-  void* const base = mmap(nullptr, accept.segment_bytes, PROT_READ | PROT_WRITE,
-                          MAP_SHARED, memory.get(), 0);
-  CHECK(base != MAP_FAILED);
-  state->base = static_cast<uint8_t*>(base);
+  state->base = Map(memory.get(), accept.segment_bytes);
   state->doorbell.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   int ends[2];
   CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
@@ -237,11 +264,16 @@ void FakeLane::Serve(LaneState* state) {
 }
 
 bool FakeLane::TakeMessage(LaneState* state) {
-  const std::string packet = Receive(state->socket.get());
+  FileDescriptor passed;
+  const std::string packet = Receive(state->socket.get(), &passed);
   if (packet.empty()) return false;
   const auto header = Read<lane::MessageHeader>(packet);
   if (header.kind == lane::MessageKind::kOpen) {
     Open(state, packet);
+    return true;
+  }
+  if (header.kind == lane::MessageKind::kAttach) {
+    Attach(state, packet, std::move(passed));
     return true;
   }
   CHECK(header.kind == lane::MessageKind::kClose);
@@ -289,11 +321,29 @@ void FakeLane::Open(LaneState* state, const std::string& packet) {
                                            status, open.header.sequence));
 }
 
+void FakeLane::Attach(LaneState* state, const std::string& packet,
+                      FileDescriptor memory) {
+  const auto attach = Read<lane::Attach>(packet);
+  absl::Status status;
+  {
+    MutexLock lock(&mutex_);
+    status = attach_status_;
+  }
+  lane::Attached attached;
+  if (status.ok()) {
+    state->attached.push_back(
+        absl::MakeSpan(Map(memory.get(), attach.bytes), attach.bytes));
+    attached.region = static_cast<uint32_t>(state->attached.size());
+  }
+  SendPacket(state->socket.get(),
+             PacketOf(attached, lane::MessageKind::kAttached, status,
+                      attach.header.sequence));
+}
+
 void FakeLane::TakeRequests(LaneState* state) {
   const uint64_t published = state->head().published.load();
   const auto* const ring = reinterpret_cast<const lane::RequestEntry*>(
       state->base + state->accept.requests_offset);
-  uint8_t* const operands = state->base + state->accept.operands_offset;
   CHECK_LE(published - state->taken, state->accept.slots);
   for (; state->taken != published; ++state->taken) {
     Request request;
@@ -301,16 +351,18 @@ void FakeLane::TakeRequests(LaneState* state) {
     const lane::RequestEntry& entry = request.entry;
     CHECK_EQ(entry.a_offset % lane::kOperandAlignment, 0u);
     CHECK_EQ(entry.c_offset % lane::kOperandAlignment, 0u);
-    CHECK_LE(entry.a_offset + entry.a_bytes, state->accept.operands_bytes);
-    CHECK_LE(entry.c_offset + entry.c_bytes, state->accept.operands_bytes);
+    const absl::Span<uint8_t> a = state->Region(entry.a_region);
+    const absl::Span<uint8_t> c = state->Region(entry.c_region);
+    CHECK_LE(entry.a_offset + entry.a_bytes, a.size());
+    CHECK_LE(entry.c_offset + entry.c_bytes, c.size());
     CHECK_LT(entry.slot, state->accept.slots);
     const auto handle = state->handles.find(entry.handle);
     CHECK(handle != state->handles.end()) << entry.handle;
     request.kind = handle->second.kind;
     request.name = handle->second.name;
     request.client_id = handle->second.client_id;
-    request.a = absl::MakeConstSpan(operands + entry.a_offset, entry.a_bytes);
-    request.c = absl::MakeSpan(operands + entry.c_offset, entry.c_bytes);
+    request.a = a.subspan(entry.a_offset, entry.a_bytes);
+    request.c = c.subspan(entry.c_offset, entry.c_bytes);
     state->waiting.push_back(request);
     MutexLock lock(&mutex_);
     ++requests_;
@@ -393,6 +445,11 @@ void FakeLane::EndLanes(absl::string_view reason) {
 void FakeLane::DropLanes() {
   MutexLock lock(&mutex_);
   for (const auto& each : lanes_) shutdown(each->socket.get(), SHUT_RDWR);
+}
+
+void FakeLane::set_attach_status(absl::Status status) {
+  MutexLock lock(&mutex_);
+  attach_status_ = std::move(status);
 }
 
 void FakeLane::set_handler(Handler handler) {

@@ -65,6 +65,9 @@ class FakeLane {
   void set_refusal(absl::Status refusal);
   // Changes the next grants before they are sent.
   void set_grant_edit(std::function<void(lane::Accept*)> edit);
+  // The answer to memory that a client attaches from now on; OK: it is taken.
+  // Files stand for a GPU's.
+  void set_attach_status(absl::Status status);
   // Handles of a lane at most; more are RESOURCE_EXHAUSTED.
   void set_max_handles(int count);
 
@@ -99,6 +102,8 @@ class FakeLane {
   // False: the client has hung up.
   bool TakeMessage(LaneState* state);
   void Open(LaneState* state, const std::string& packet);
+  void Attach(LaneState* state, const std::string& packet,
+              FileDescriptor memory);
   void TakeRequests(LaneState* state);
   void AnswerReady(LaneState* state);
   void Complete(LaneState* state, const Request& request);
@@ -113,6 +118,7 @@ class FakeLane {
   Handler handler_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Shape> shapes_ ABSL_GUARDED_BY(mutex_);
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
+  absl::Status attach_status_ ABSL_GUARDED_BY(mutex_);
   std::function<void(lane::Accept*)> grant_edit_ ABSL_GUARDED_BY(mutex_);
   int max_handles_ ABSL_GUARDED_BY(mutex_) = 1 << 20;
   bool gate_open_ ABSL_GUARDED_BY(mutex_) = true;

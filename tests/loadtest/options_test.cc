@@ -209,6 +209,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{{"--transport=stream", "--disconnect_rate=1"}, "unix:PATH"},
         Refusal{{"--server=a:1", "--disconnect_rate=1"}, "unix:PATH"},
         Refusal{{"--transport=null", "--verify=all"}, "--transport=null"},
+        Refusal{{"--device_operands"}, "--transport=lane"},
         Refusal{{"--weights=a"}, "give one of"},
         Refusal{{"--walk=llama3-8b"}, "give one of"},
         Refusal{{"--program_walk=llama3-8b"}, "give one of"},

@@ -84,6 +84,9 @@ sed -i -E -e 's/(--synthetic=)[0-9]+x[0-9]+/\1512x512/' \
 for scenario in bench/scenarios/*.txt; do
   name="$(basename "$scenario" .txt)"
   [ "$name" = peak ] && continue  # a search takes as long as it takes
+  if [ "$name" = program-walk-device ] && ! nvidia-smi -L >/dev/null 2>&1; then
+    continue  # it needs a GPU
+  fi
   few_layers=()
   if grep -q -e --walk= "$scenario"; then few_layers=(--walk_blocks=1); fi
   check "scenario $name" "$PREFIX/share/qgemm/tools/scenario.sh" \

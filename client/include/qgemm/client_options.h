@@ -6,9 +6,11 @@
 #ifndef QGEMM_CLIENT_INCLUDE_QGEMM_CLIENT_OPTIONS_H_
 #define QGEMM_CLIENT_INCLUDE_QGEMM_CLIENT_OPTIONS_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -74,6 +76,21 @@ enum class LaneUse : uint8_t {
   kRequired,
 };
 
+// Memory on the server's GPU for operands: an allocation that cuMemCreate made
+// on the same host, of the POSIX file descriptor kind. The server takes it only
+// if it was told to (--allow_device_operands). Operands that lie in it are read
+// and written there. A must have been written, and its stream synchronized,
+// before the call; C is there for all streams when the call has ended.
+struct DeviceOperands {
+  // Address at which this process has mapped the allocation (cuMemMap): all of
+  // it, with `bytes` bytes.
+  uint8_t* data = nullptr;
+  int64_t bytes = 0;
+  // That cuMemExportToShareableHandle gave; borrowed for as long as the client.
+  int descriptor = -1;
+  std::array<uint8_t, 16> device_uuid = {};  // cuDeviceGetUuid
+};
+
 struct ClientLaneOptions {
   // Memory for operands in flight and of AllocateOperands; the server holds it
   // locked, and takes it from the client's quota. Calls that find no room go by
@@ -87,6 +104,13 @@ struct ClientLaneOptions {
   // take longer of late they look from shortly before the next one is expected
   // on. Zero: none.
   absl::Duration spin = absl::Microseconds(20);
+  // Lent to each lane that the client opens; 16 at most. A lane carries an
+  // operand in it if it begins at a multiple of 64 bytes, and several inputs or
+  // outputs if they lie one behind the other; of an asynchronous call only with
+  // a_released or inputs_released, as the lane cannot copy it. gRPC cannot
+  // either: such a call ends with FAILED_PRECONDITION if no lane carries it,
+  // and an asynchronous one is not tried again.
+  std::vector<DeviceOperands> device_operands;
 };
 
 struct ClientOptions {
