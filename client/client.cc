@@ -120,7 +120,8 @@ std::string Client::Impl::ReasonsOfNoConnection(const Connector& connector) {
 
 absl::StatusOr<UnaryCall> Client::Impl::GemmCall(
     const GemmRequest& request) const {
-  RETURN_IF_ERROR(CheckOnHost(device_operands(), request));
+  RETURN_IF_ERROR(
+      CheckOnHost(device_operands(), request, CheckOperand(request)));
   // Made first, so that a borrowed A is released whatever becomes of it.
   const grpc::Slice operand = OperandToWire(request);
   RETURN_IF_ERROR(CheckOperand(request));

@@ -41,7 +41,8 @@ struct NamedOperand {
 // them, if anything is, after what the request lends was released.
 absl::Status CheckOnHost(absl::Span<const DeviceOperands> all,
                          const std::vector<NamedOperand>& operands,
-                         const std::function<void()>& released) {
+                         const std::function<void()>& released,
+                         const absl::Status& checked) {
   std::string reason;
   for (const NamedOperand& operand : operands) {
     const DeviceOperands* const memory = FindDevice(all, operand.bytes);
@@ -53,13 +54,13 @@ absl::Status CheckOnHost(absl::Span<const DeviceOperands> all,
     }
     reason = absl::StrCat(
         operand.name, " lies in memory of ", kField,
-        ", which a lane alone reaches, and none carries the call: several "
-        "inputs or outputs must lie one behind the other, and an asynchronous "
-        "call must lend them (a_released, inputs_released)");
+        ", which a lane alone reaches, and none carries the call: it must be "
+        "one that a lane takes, with several inputs or outputs one behind the "
+        "other, and lend them (a_released, inputs_released) if asynchronous");
   }
   if (reason.empty()) return absl::OkStatus();
   if (released != nullptr) released();
-  return absl::FailedPreconditionError(reason);
+  return checked.ok() ? absl::FailedPreconditionError(reason) : checked;
 }
 
 }  // namespace
@@ -96,14 +97,16 @@ absl::Status CheckDeviceOperands(absl::Span<const DeviceOperands> all) {
 }
 
 absl::Status CheckOnHost(absl::Span<const DeviceOperands> all,
-                         const GemmRequest& request) {
+                         const GemmRequest& request,
+                         const absl::Status& checked) {
   if (all.empty()) return absl::OkStatus();
   return CheckOnHost(all, {{"a", request.a}, {"c", request.c}},
-                     request.a_released);
+                     request.a_released, checked);
 }
 
 absl::Status CheckOnHost(absl::Span<const DeviceOperands> all,
-                         const RunRequest& request) {
+                         const RunRequest& request,
+                         const absl::Status& checked) {
   if (all.empty()) return absl::OkStatus();
   std::vector<NamedOperand> operands;
   for (const auto& input : request.inputs) {
@@ -112,7 +115,7 @@ absl::Status CheckOnHost(absl::Span<const DeviceOperands> all,
   for (const auto& output : request.outputs) {
     operands.push_back({"an output", output});
   }
-  return CheckOnHost(all, operands, request.inputs_released);
+  return CheckOnHost(all, operands, request.inputs_released, checked);
 }
 
 }  // namespace qgemm

@@ -33,12 +33,15 @@ bool AnyOnDevice(absl::Span<const DeviceOperands> all,
 // Checks what a client is given. INVALID_ARGUMENT names the field.
 absl::Status CheckDeviceOperands(absl::Span<const DeviceOperands> all);
 
-// FAILED_PRECONDITION if gRPC cannot carry the request, as no lane did: then
-// what it lends has been released.
+// FAILED_PRECONDITION if gRPC cannot carry the request, as no lane did; or, if
+// it has faults besides, `checked`, which tells them. Then what the request
+// lends has been released.
 absl::Status CheckOnHost(absl::Span<const DeviceOperands> all,
-                         const GemmRequest& request);
+                         const GemmRequest& request,
+                         const absl::Status& checked);
 absl::Status CheckOnHost(absl::Span<const DeviceOperands> all,
-                         const RunRequest& request);
+                         const RunRequest& request,
+                         const absl::Status& checked);
 
 }  // namespace qgemm
 

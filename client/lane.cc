@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/checked_math.h"
 #include "base/status_macros.h"
@@ -41,6 +42,12 @@ std::optional<absl::Span<const uint8_t>> Joined(
     end += part.size();
   }
   return absl::MakeConstSpan(parts[0].data(), TotalOf(parts));
+}
+
+LaneOutcome NotCarried(absl::Status reason) {
+  LaneOutcome outcome;
+  outcome.status = std::move(reason);
+  return outcome;
 }
 
 LaneOutcome Answered(absl::Status status) {
@@ -88,9 +95,7 @@ LaneOutcome ClientLane::Call(const LaneWork& work) {
     if (absl::IsDeadlineExceeded(handle.status())) {
       return Answered(handle.status());
     }
-    LaneOutcome outcome;  // a call is told why in full
-    outcome.status = handle.status();
-    return outcome;
+    return NotCarried(handle.status());  // a call is told why in full
   }
   InFlight flight;
   flight.handle = *std::move(handle);
@@ -142,7 +147,10 @@ std::optional<LaneOutcome> ClientLane::Prepare(const LaneWork& work,
   if (a_bytes != TotalOf(work.inputs) || !c_bytes.has_value() ||
       (!work.outputs.empty() && c_bytes != TotalOf(work.outputs))) {
     targets_.Forget(flight->handle);
-    return LaneOutcome();
+    return NotCarried(absl::InvalidArgumentError(absl::StrCat(
+        work.target.name, ": the operands have ", TotalOf(work.inputs),
+        " bytes, the memory for results ", TotalOf(work.outputs), "; m = ", m,
+        " rows have ", a_bytes.value_or(-1), " and ", c_bytes.value_or(-1))));
   }
   if (work.deadline < absl::InfiniteFuture()) {
     const absl::Duration left = work.deadline - absl::Now();
@@ -159,7 +167,10 @@ std::optional<LaneOutcome> ClientLane::Prepare(const LaneWork& work,
     return LaneOutcome();
   }
   const auto slot = ring_.TakeSlot();
-  if (!slot.has_value()) return LaneOutcome();
+  if (!slot.has_value()) {
+    return NotCarried(absl::ResourceExhaustedError(
+        "all ClientLaneOptions::calls of the lane are in flight"));
+  }
   flight->slot = *slot;
   return std::nullopt;
 }

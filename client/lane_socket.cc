@@ -189,6 +189,9 @@ absl::StatusOr<uint8_t> Attach(int descriptor, const DeviceOperands& memory,
       Read<lane::Attached>(received.packet, MessageKind::kAttached);
   if (!attached.has_value()) return IsNo("kAttached", received);
   RETURN_IF_ERROR(StatusOf(*attached, received.packet));
+  if (attached->region < 1 || attached->region > lane::kMaxRegions) {
+    return IsNo("region", received);
+  }
   return static_cast<uint8_t>(attached->region);
 }
 

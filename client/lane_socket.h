@@ -47,9 +47,8 @@ class LaneSocket {
   };
 
   // Attaches the memory of the GPU, too. Errors: INVALID_ARGUMENT (a path or
-  // token that is too long),
-  // UNAVAILABLE (nobody listens, or no answer by the deadline), INTERNAL (an
-  // answer that is none), those of the server.
+  // token that is too long), UNAVAILABLE (nobody listens, or no answer by the
+  // deadline), INTERNAL (an answer that is none), those of the server.
   static absl::StatusOr<Granted> Connect(const std::string& path,
                                          const Wanted& wanted,
                                          absl::Time deadline);

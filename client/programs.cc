@@ -66,7 +66,8 @@ v1::LoadProgramRequest RequestOf(v1::Program program,
 
 absl::StatusOr<UnaryCall> Client::Impl::RunCall(
     const RunRequest& request) const {
-  RETURN_IF_ERROR(CheckOnHost(device_operands(), request));
+  RETURN_IF_ERROR(
+      CheckOnHost(device_operands(), request, CheckInputs(request)));
   // Made first, so that borrowed inputs are released whatever becomes of them.
   const std::vector<grpc::Slice> inputs = InputsToWire(request);
   RETURN_IF_ERROR(CheckInputs(request));

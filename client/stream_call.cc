@@ -95,7 +95,8 @@ absl::Status StreamCall::CheckOperandFits(absl::string_view subject,
 
 absl::StatusOr<uint64_t> StreamCall::Submit(const GemmRequest& request,
                                             GemmCallback callback) {
-  RETURN_IF_ERROR(CheckOnHost(options_.device_operands, request));
+  RETURN_IF_ERROR(
+      CheckOnHost(options_.device_operands, request, CheckOperand(request)));
   // Made first, so that a borrowed A is released whatever becomes of it.
   std::vector<grpc::Slice> operand = {OperandToWire(request)};
   RETURN_IF_ERROR(CheckOperand(request));
@@ -110,7 +111,8 @@ absl::StatusOr<uint64_t> StreamCall::Submit(const GemmRequest& request,
 
 absl::StatusOr<uint64_t> StreamCall::Submit(const RunRequest& request,
                                             RunCallback callback) {
-  RETURN_IF_ERROR(CheckOnHost(options_.device_operands, request));
+  RETURN_IF_ERROR(
+      CheckOnHost(options_.device_operands, request, CheckInputs(request)));
   // Made first, so that borrowed inputs are released whatever becomes of them.
   std::vector<grpc::Slice> operand = InputsToWire(request);
   RETURN_IF_ERROR(CheckInputs(request));

@@ -162,6 +162,19 @@ TEST_F(LaneDeviceTest, WhatNoLaneCarriesFailsAndIsNotRead) {
   request = DeviceRequest();
   request.weights = "none";
   EXPECT_EQ(client->Gemm(request).status().code(), absl::StatusCode::kNotFound);
+  // Faults of the request itself are told as on the host.
+  for (const int64_t m : {int64_t{0}, int64_t{-1}, kM + 2}) {
+    request = DeviceRequest();
+    request.m = m;
+    EXPECT_EQ(client->Gemm(request).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << m;
+  }
+  request = DeviceRequest();
+  request.c = client_view_.subspan(kCOffset, kCBytes - 64);
+  const absl::Status short_c = client->Gemm(request).status();
+  EXPECT_EQ(short_c.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(short_c.message()), HasSubstr("layer: the operands"));
   RunRequest run;
   run.program = "program";
   run.m = 1;
