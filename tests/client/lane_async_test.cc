@@ -195,13 +195,7 @@ TEST_F(LaneAsyncTest, CallIsCancelledBeforeItsTargetIsOpen) {
 
 TEST_F(LaneAsyncTest, CancelReachesACallThatWentOnByGrpc) {
   const auto client = Connect();
-  std::promise<void> entered;
-  std::promise<void> leave;
-  service_.set_gemm([&](const v1::GemmRequest&, v1::GemmResponse*) {
-    entered.set_value();
-    leave.get_future().wait();
-    return grpc::Status::OK;
-  });
+  service_.CloseGate();
   lane_.CloseGate();
   std::promise<absl::Status> status;
   const GemmHandle handle = client->GemmAsync(
@@ -209,10 +203,10 @@ TEST_F(LaneAsyncTest, CancelReachesACallThatWentOnByGrpc) {
       [&](const Result& result) { status.set_value(result.status()); });
   lane_.AwaitAtGate(1);
   lane_.DropLanes();
-  entered.get_future().wait();
+  service_.AwaitAtGate(1);
   handle.Cancel();
   EXPECT_EQ(status.get_future().get().code(), absl::StatusCode::kCancelled);
-  leave.set_value();
+  service_.OpenGate();
 }
 
 TEST_F(LaneAsyncTest, DeadlineEndsACallUnlessTheServerWritesInPlace) {
