@@ -60,25 +60,32 @@ absl::Status BatchRunner::Run(const GemmBatch& batch) {
 absl::Status BatchRunner::RunRows(const CpuWeights& weights,
                                   const MatmulSignature& signature,
                                   absl::Span<const Row> rows) {
-  choice_ = ChooseFamilies(table_, KeysOf(weights, signature));
+  const FamilyChoice& choice = ChoiceOf(KeysOf(weights, signature));
   families_.clear();
   for (const Row& row : rows) {
-    families_.push_back(FamilyOf(choice_, row.request_rows));
+    families_.push_back(FamilyOf(choice, row.request_rows));
   }
   RowSource source{signature, table_.half_conversions, weights.k(),
                    weights.permutation()};
   const int64_t step = PreparedRows::RowsThatFit(source);
   for (int64_t first = 0; first < rows.size(); first += step) {
     RETURN_IF_ERROR(
-        RunBlock({weights, source, rows.subspan(first, step)},
+        RunBlock({weights, source, rows.subspan(first, step)}, choice,
                  absl::MakeConstSpan(families_).subspan(first, step)));
   }
   return absl::OkStatus();
 }
 
+const FamilyChoice& BatchRunner::ChoiceOf(const FamilyKeys& keys) {
+  const auto [found, is_new] = choices_.try_emplace(keys);
+  if (is_new) found->second = ChooseFamilies(table_, keys);
+  return found->second;
+}
+
 absl::Status BatchRunner::RunBlock(const RowBlock& block,
+                                   const FamilyChoice& choice,
                                    absl::Span<const RowFamily> families) {
-  CutStrips(choice_, families, strips_);
+  CutStrips(choice, families, strips_);
   RETURN_IF_ERROR(
       prepared_.Reset(block.source, strips_, block.weights.shape().bits));
   const absl::Span<const PreparedRows::Group> groups = prepared_.groups();

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/cpu/cpu_weights.h"
@@ -16,6 +17,7 @@
 #include "kernels/cpu/microkernel_table.h"
 #include "kernels/cpu/prepared_rows.h"
 #include "kernels/cpu/row_strips.h"
+#include "kernels/cpu/support.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/matrix/backend.h"
 
@@ -63,7 +65,9 @@ class BatchRunner {
     absl::Span<const Row> rows;
   };
 
-  absl::Status RunBlock(const RowBlock& block,
+  // Made once: a choice looks at every microkernel.
+  const FamilyChoice& ChoiceOf(const FamilyKeys& keys);
+  absl::Status RunBlock(const RowBlock& block, const FamilyChoice& choice,
                         absl::Span<const RowFamily> families);
   // `count` tiles from `first` on, at most as many as the strip's microkernel
   // takes.
@@ -76,7 +80,7 @@ class BatchRunner {
 
   const MicrokernelTable table_;
   ThreadPool pool_;
-  FamilyChoice choice_;
+  absl::node_hash_map<FamilyKeys, FamilyChoice> choices_;
   PreparedRows prepared_;
   std::vector<Row> rows_;            // of Run's batch
   std::vector<RowFamily> families_;  // of each row

@@ -6,6 +6,7 @@
 #define QGEMM_KERNELS_CPU_MICROKERNEL_TABLE_H_
 
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/isa.h"
@@ -30,6 +31,16 @@ struct MicrokernelKey {
   int family;
   int bits = 0;
   bool zeros = false;
+
+  friend bool operator==(const MicrokernelKey& one,
+                         const MicrokernelKey& other) {
+    return one.family == other.family && one.bits == other.bits &&
+           one.zeros == other.zeros;
+  }
+  template <typename H>
+  friend H AbslHashValue(H hash, const MicrokernelKey& key) {
+    return H::combine(std::move(hash), key.family, key.bits, key.zeros);
+  }
 };
 
 // The microkernels of one key; all give a row the same bits.

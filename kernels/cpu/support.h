@@ -6,6 +6,9 @@
 #ifndef QGEMM_KERNELS_CPU_SUPPORT_H_
 #define QGEMM_KERNELS_CPU_SUPPORT_H_
 
+#include <cstdint>
+#include <utility>
+
 #include "absl/status/status.h"
 #include "kernels/cpu/cpu_weights.h"
 #include "kernels/cpu/microkernel_table.h"
@@ -26,6 +29,16 @@ struct FamilyKeys {
   MicrokernelKey base;
   MicrokernelKey preferred;
   int64_t least_rows = 1;
+
+  friend bool operator==(const FamilyKeys& one, const FamilyKeys& other) {
+    return one.base == other.base && one.preferred == other.preferred &&
+           one.least_rows == other.least_rows;
+  }
+  template <typename H>
+  friend H AbslHashValue(H hash, const FamilyKeys& keys) {
+    return H::combine(std::move(hash), keys.base, keys.preferred,
+                      keys.least_rows);
+  }
 };
 FamilyKeys KeysOf(const CpuWeights& weights, const MatmulSignature& signature);
 
