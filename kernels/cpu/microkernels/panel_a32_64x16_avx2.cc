@@ -7,6 +7,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/cpu/microkernels/byte_tables_avx2.h"
 #include "kernels/cpu/microkernels/dense_weights_avx2.h"
 #include "kernels/cpu/microkernels/microkernel.h"
 #include "kernels/cpu/microkernels/quant_codes_avx2.h"
@@ -32,64 +33,142 @@ struct alignas(64) Panel {
   float scales[kChunkBlocks][kTileRows];
 };
 
+// Decoders: Decode puts block `block` of the tile into number `to` of a panel.
+
+// Permutes of 8 entries, a code of each row at a time.
 template <int kBits, bool kZeros>
-void DecodeCodes(const TileArgs& args, const Codebook256& codebook,
-                 int64_t block, int to, Panel& panel) {
-  const int64_t group = block >> args.group_shift;
-  for (int side = 0; side < 2; ++side) {
-    const int lane = side * kHalfRows;
-    const __m256 zeros =
-        kZeros ? LoadZeros(args, group, side) : _mm256_setzero_ps();
-    const auto add = [&](ElementPlace from, __m256i index)
-        __attribute__((always_inline)) {
-      __m256 weights = Decode<kBits>(index, codebook);
-      if constexpr (kZeros) weights = _mm256_sub_ps(weights, zeros);
-      _mm256_store_ps(panel.weights[to][from.half][from.pair] + lane, weights);
-    };
-    const uint8_t* codes = args.codes + block * (64 * kBits) + side * 32;
+class CodeDecoder {
+ public:
+  explicit CodeDecoder(const TileArgs& args)
+      : codebook_(LoadCodebook(args.table)) {}
+
+  void Decode(const TileArgs& args, int64_t block, int to, Panel& panel) const {
+    const int64_t group = block >> args.group_shift;
+    for (int side = 0; side < 2; ++side) {
+      const int lane = side * kHalfRows;
+      const __m256 zeros =
+          kZeros ? LoadZeros(args, group, side) : _mm256_setzero_ps();
+      const auto add = [&](ElementPlace from, __m256i index)
+          __attribute__((always_inline)) {
+        __m256 weights = cpu::Decode<kBits>(index, codebook_);
+        if constexpr (kZeros) weights = _mm256_sub_ps(weights, zeros);
+        _mm256_store_ps(panel.weights[to][from.half][from.pair] + lane,
+                        weights);
+      };
+      const uint8_t* codes = args.codes + block * (64 * kBits) + side * 32;
 #pragma GCC unroll 16
-    for (int pair = 0; pair < kPairs; ++pair) {
-      VisitPair<kBits>(codes, pair, add);
+      for (int pair = 0; pair < kPairs; ++pair) {
+        VisitPair<kBits>(codes, pair, add);
+      }
+      _mm256_store_ps(panel.scales[to] + lane, LoadScales(args, group, side));
     }
-    _mm256_store_ps(panel.scales[to] + lane, LoadScales(args, group, side));
+  }
+
+ private:
+  const Codebook256 codebook_;
+};
+
+// The entries of four codes a lane, each a lane of its own.
+template <int kBits, bool kTwoBytes>
+QGEMM_INLINE void Join(__m256i codes, const ByteTables<kBits>& tables,
+                       __m256 (&weights)[4]) {
+  constexpr int kOddBytes = 0xaa;  // or halves
+  const __m256i odd = _mm256_set1_epi16(static_cast<int16_t>(0xff00));
+  const __m256i top = LookUp<kBits>(codes, tables, 2);
+  const __m256i next = LookUp<kBits>(codes, tables, 1);
+  // The upper halves of entries 0 and 2, 1 and 3.
+  const __m256i upper[2] = {
+      _mm256_blendv_epi8(next, _mm256_slli_epi16(top, 8), odd),
+      _mm256_blendv_epi8(_mm256_srli_epi16(next, 8), top, odd)};
+  __m256i lower[2] = {};
+  if constexpr (!kTwoBytes) {
+    const __m256i last = LookUp<kBits>(codes, tables, 0);
+    lower[0] = _mm256_slli_epi16(last, 8);
+    lower[1] = _mm256_and_si256(last, odd);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    weights[i] = _mm256_castsi256_ps(_mm256_blend_epi16(
+        lower[i], _mm256_slli_epi32(upper[i], 16), kOddBytes));
+    weights[2 + i] = _mm256_castsi256_ps(_mm256_blend_epi16(
+        _mm256_srli_epi32(lower[i], 16), upper[i], kOddBytes));
   }
 }
 
-template <int kFamily>
-void DecodeDense(const TileArgs& args, const Codebook256&, int64_t block,
-                 int to, Panel& panel) {
-  const uint8_t* elements = args.codes + block * (kBlockElements * 32);
-  for (int k = 0; k < kBlockElements; ++k) {
-    float* weights = panel.weights[to][k % 2][k / 2];
-    _mm256_store_ps(weights, LoadWeights<kFamily>(elements + 32 * k));
-    _mm256_store_ps(weights + kHalfRows,
-                    LoadWeights<kFamily>(elements + 32 * k + 16));
+// Lookups of bytes, four codes of each row at a time.
+template <int kBits, bool kZeros, bool kTwoBytes>
+class ByteDecoder {
+ public:
+  explicit ByteDecoder(const TileArgs& args)
+      : tables_(LoadByteTables<kBits>(args.table)) {}
+
+  void Decode(const TileArgs& args, int64_t block, int to, Panel& panel) const {
+    const int64_t group = block >> args.group_shift;
+    for (int side = 0; side < 2; ++side) {
+      const int lane = side * kHalfRows;
+      const __m256 zeros =
+          kZeros ? LoadZeros(args, group, side) : _mm256_setzero_ps();
+      const uint8_t* codes = args.codes + block * (64 * kBits) + side * 32;
+#pragma GCC unroll 8
+      for (int step = 0; step < kPairs / 2; ++step) {
+        // Codes of 4 bits have pairs 0 and 2, 1 and 3 of a word together.
+        const int p = kBits == 4 ? step / 2 * 4 + step % 2 : 2 * step;
+        const int q = kBits == 4 ? p + 2 : p + 1;
+        __m256 weights[4];
+        Join<kBits, kTwoBytes>(LoadCodes<kBits>(codes, p, q), tables_, weights);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+          if constexpr (kZeros) weights[i] = _mm256_sub_ps(weights[i], zeros);
+          _mm256_store_ps(panel.weights[to][i / 2][i % 2 == 0 ? p : q] + lane,
+                          weights[i]);
+        }
+      }
+      _mm256_store_ps(panel.scales[to] + lane, LoadScales(args, group, side));
+    }
   }
-  _mm256_store_ps(panel.scales[to], _mm256_set1_ps(1));
-  _mm256_store_ps(panel.scales[to] + kHalfRows, _mm256_set1_ps(1));
-}
+
+ private:
+  const ByteTables<kBits> tables_;
+};
+
+template <int kFamily>
+class DenseDecoder {
+ public:
+  explicit DenseDecoder(const TileArgs&) {}
+
+  void Decode(const TileArgs& args, int64_t block, int to, Panel& panel) const {
+    const uint8_t* elements = args.codes + block * (kBlockElements * 32);
+    for (int k = 0; k < kBlockElements; ++k) {
+      float* weights = panel.weights[to][k % 2][k / 2];
+      _mm256_store_ps(weights, LoadWeights<kFamily>(elements + 32 * k));
+      _mm256_store_ps(weights + kHalfRows,
+                      LoadWeights<kFamily>(elements + 32 * k + 16));
+    }
+    _mm256_store_ps(panel.scales[to], _mm256_set1_ps(1));
+    _mm256_store_ps(panel.scales[to] + kHalfRows, _mm256_set1_ps(1));
+  }
+};
 
 // Sums of kMr rows with either side of the tile.
 template <int kMr>
 using GroupSums = __m256[kMr][2];
 
-template <int kMr>
-QGEMM_INLINE void SetZero(GroupSums<kMr>& sums) {
-#pragma GCC unroll 12
-  for (int i = 0; i < 2 * kMr; ++i) sums[i / 2][i % 2] = _mm256_setzero_ps();
-}
-
-// Adds the products of one pair of a half block and kMr rows of a group.
+// Adds the products of one pair of a half block and kMr rows of a group; the
+// first pair's are the sums.
 template <int kMr>
 QGEMM_INLINE void AddPair(const float (&weights)[kTileRows], const float* a,
-                          GroupSums<kMr>& sums) {
-  const __m256 left = _mm256_load_ps(weights);
-  const __m256 right = _mm256_load_ps(weights + kHalfRows);
+                          bool is_first, GroupSums<kMr>& sums) {
+  const __m256 sides[2] = {_mm256_load_ps(weights),
+                           _mm256_load_ps(weights + kHalfRows)};
 #pragma GCC unroll 6
   for (int r = 0; r < kMr; ++r) {
     const __m256 value = _mm256_broadcast_ss(a + r);
-    sums[r][0] = _mm256_fmadd_ps(left, value, sums[r][0]);
-    sums[r][1] = _mm256_fmadd_ps(right, value, sums[r][1]);
+#pragma GCC unroll 2
+    for (int side = 0; side < 2; ++side) {
+      sums[r][side] = is_first
+                          ? _mm256_mul_ps(sides[side], value)
+                          : _mm256_fmadd_ps(sides[side], value, sums[r][side]);
+    }
   }
 }
 
@@ -97,10 +176,9 @@ QGEMM_INLINE void AddPair(const float (&weights)[kTileRows], const float* a,
 template <int kMr>
 QGEMM_INLINE void SumHalf(const float (&weights)[kPairs][kTileRows],
                           const float* a, GroupSums<kMr>& sums) {
-  SetZero<kMr>(sums);
 #pragma GCC unroll 16
   for (int pair = 0; pair < kPairs; ++pair) {
-    AddPair<kMr>(weights[pair], a + pair * kGroup, sums);
+    AddPair<kMr>(weights[pair], a + pair * kGroup, pair == 0, sums);
   }
 }
 
@@ -111,11 +189,10 @@ QGEMM_INLINE void SumQuarters(const float (&weights)[kPairs][kTileRows],
   GroupSums<kMr> quarters[2];
 #pragma GCC unroll 2
   for (int quarter = 0; quarter < 2; ++quarter) {
-    SetZero<kMr>(quarters[quarter]);
 #pragma GCC unroll 8
     for (int i = 0; i < kPairs / 2; ++i) {
       const int pair = i / 2 * 4 + 2 * quarter + i % 2;
-      AddPair<kMr>(weights[pair], a + pair * kGroup, quarters[quarter]);
+      AddPair<kMr>(weights[pair], a + pair * kGroup, i == 0, quarters[quarter]);
     }
   }
 #pragma GCC unroll 12
@@ -134,12 +211,11 @@ QGEMM_INLINE void SumPlaces(const float (&weights)[2][kPairs][kTileRows],
   GroupSums<kMr> places[kPlaces];
 #pragma GCC unroll 4
   for (int place = 0; place < kPlaces; ++place) {
-    SetZero<kMr>(places[place]);
 #pragma GCC unroll 8
     for (int i = 0; i < kPairs / 2; ++i) {
       const int pair = i / 2 * kPlaces + place;
       AddPair<kMr>(weights[i % 2][pair], a + (i % 2 * kPairs + pair) * kGroup,
-                   places[place]);
+                   i == 0, places[place]);
     }
   }
 #pragma GCC unroll 12
@@ -244,47 +320,55 @@ void MultiplyRows(const Panel& panel, int blocks, const float* a, int rows,
   }
 }
 
-// Decodes block `block` of the tile into number `to` of the panel.
-using BlockDecoder = void (*)(const TileArgs& args, const Codebook256& codebook,
-                              int64_t block, int to, Panel& panel);
-
-template <int kBits, BlockDecoder kDecode>
-void Run(const TileArgs* args) {
-  const auto multiply = kBits <= 3 ? MultiplyRows<kByHalves>
-                        : kBits == 4 && HasWholeEntries(*args)
-                            ? MultiplyRows<kByPlaces>
-                            : MultiplyRows<kByQuarters>;
-  Codebook256 codebook = {};
-  if constexpr (kBits > 0) codebook = LoadCodebook(args->table);
+template <typename Decoder, BlockOrder kOrder>
+void Run(const TileArgs& args) {
+  const Decoder decoder(args);
   Panel panel;
-  const int64_t count = args->rows * kTileRows;
-  for (int64_t i = 0; i < count; ++i) args->sums[i] = 0;
-  for (int64_t begin = 0; begin < args->blocks; begin += kChunkBlocks) {
-    const int64_t left = args->blocks - begin;
+  const int64_t count = args.rows * kTileRows;
+  for (int64_t i = 0; i < count; ++i) args.sums[i] = 0;
+  for (int64_t begin = 0; begin < args.blocks; begin += kChunkBlocks) {
+    const int64_t left = args.blocks - begin;
     const int blocks =
         left < kChunkBlocks ? static_cast<int>(left) : kChunkBlocks;
-    for (int i = 0; i < blocks; ++i)
-      kDecode(*args, codebook, begin + i, i, panel);
-    Ahead ahead(*args, begin + kChunkBlocks);
-    for (int row = 0; row < args->rows; row += kGroup) {
+    for (int i = 0; i < blocks; ++i) decoder.Decode(args, begin + i, i, panel);
+    Ahead ahead(args, begin + kChunkBlocks);
+    for (int row = 0; row < args.rows; row += kGroup) {
       const float* a =
-          args->packed + (row * args->blocks + begin * kGroup) * kBlockElements;
-      multiply(panel, blocks, a, args->rows - row, ahead,
-               args->sums + row * kTileRows);
+          args.packed + (row * args.blocks + begin * kGroup) * kBlockElements;
+      MultiplyRows<kOrder>(panel, blocks, a, args.rows - row, ahead,
+                           args.sums + row * kTileRows);
     }
   }
 }
 
-#define QGEMM_ROW(name, family, bits, zeros, least_rows, ...)            \
-  {                                                                      \
-    name "_64x16_avx2", family, bits, zeros, 64, Run<bits, __VA_ARGS__>, \
-        least_rows, kFormPacked, kGroup                                  \
+template <int kBits, bool kZeros>
+void RunQuant(const TileArgs* args) {
+  if constexpr (kBits <= 3) {
+    Run<CodeDecoder<kBits, kZeros>, kByHalves>(*args);
+  } else if (HasTwoBytes(args->table)) {
+    kBits == 4 && HasWholeEntries(*args)
+        ? Run<ByteDecoder<kBits, kZeros, true>, kByPlaces>(*args)
+        : Run<ByteDecoder<kBits, kZeros, true>, kByQuarters>(*args);
+  } else {
+    Run<ByteDecoder<kBits, kZeros, false>, kByQuarters>(*args);
+  }
+}
+
+template <int kFamily>
+void RunDense(const TileArgs* args) {
+  Run<DenseDecoder<kFamily>, kByHalves>(*args);
+}
+
+#define QGEMM_ROW(name, family, bits, zeros, least_rows, ...)             \
+  {                                                                       \
+    name "_64x16_avx2", family, bits, zeros, 64, __VA_ARGS__, least_rows, \
+        kFormPacked, kGroup                                               \
   }
 #define QGEMM_ROWS(bits)                                                \
   QGEMM_ROW("w" #bits "a32", kFamilyQuantA32, bits, 0, kLeastRows,      \
-            DecodeCodes<bits, false>),                                  \
+            RunQuant<bits, false>),                                     \
       QGEMM_ROW("w" #bits "a32z", kFamilyQuantA32, bits, 1, kLeastRows, \
-                DecodeCodes<bits, true>)
+                RunQuant<bits, true>)
 
 constexpr Microkernel kRows[] = {
     QGEMM_ROWS(2),
@@ -292,9 +376,9 @@ constexpr Microkernel kRows[] = {
     QGEMM_ROWS(4),
     QGEMM_ROWS(5),
     QGEMM_ROW("wf16a32", kFamilyFloat16, 0, 0, kLeastRowsOfDense,
-              DecodeDense<kFamilyFloat16>),
+              RunDense<kFamilyFloat16>),
     QGEMM_ROW("wbf16a32", kFamilyBFloat16, 0, 0, kLeastRowsOfDense,
-              DecodeDense<kFamilyBFloat16>)};
+              RunDense<kFamilyBFloat16>)};
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/cpu/microkernels/byte_tables_avx2.h"
 #include "kernels/cpu/microkernels/microkernel.h"
 #include "kernels/cpu/microkernels/quant_codes_avx2.h"
 #include "kernels/cpu/microkernels/tile_scales_avx2.h"
@@ -15,76 +16,6 @@
 
 namespace qgemm::cpu {
 namespace {
-
-constexpr int kBytes = 3;  // of an entry, from its second lowest byte on
-constexpr int kEntriesOfPart = 16;
-
-// Byte b of entries 16i..16i+15 in part[i][b], in either half of the register.
-template <int kBits>
-struct ByteTables {
-  __m256i part[1 << (kBits - 4)][kBytes];
-};
-
-QGEMM_INLINE uint32_t EntryBits(const float* table, int i) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, table + i, sizeof(bits));
-  return bits;
-}
-
-template <int kBits>
-ByteTables<kBits> LoadByteTables(const float* table) {
-  ByteTables<kBits> tables;
-  for (int i = 0; i < 1 << (kBits - 4); ++i) {
-    for (int b = 0; b < kBytes; ++b) {
-      alignas(16) uint8_t bytes[kEntriesOfPart];
-      for (int j = 0; j < kEntriesOfPart; ++j) {
-        bytes[j] = EntryBits(table, kEntriesOfPart * i + j) >> (8 * (b + 1));
-      }
-      tables.part[i][b] = _mm256_broadcastsi128_si256(
-          _mm_load_si128(reinterpret_cast<const __m128i*>(bytes)));
-    }
-  }
-  return tables;
-}
-
-// True if the lowest byte of LoadByteTables is zero in all entries, as it is
-// in tables for bf16 activations.
-bool HasTwoBytes(const float* table) {
-  uint32_t used = 0;
-  for (int i = 0; i < 32; ++i) used |= EntryBits(table, i);
-  return (used & 0xff00) == 0;
-}
-
-// Byte b of the entries that 32 codes pick.
-template <int kBits>
-QGEMM_INLINE __m256i LookUp(__m256i codes, const ByteTables<kBits>& tables,
-                            int b) {
-  if constexpr (kBits == 4) {
-    return _mm256_shuffle_epi8(tables.part[0][b], codes);
-  } else {
-    // An index with its top bit set picks zero.
-    const __m256i low = _mm256_add_epi8(codes, _mm256_set1_epi8(0x70));
-    const __m256i high = _mm256_sub_epi8(codes, _mm256_set1_epi8(16));
-    return _mm256_or_si256(_mm256_shuffle_epi8(tables.part[0][b], low),
-                           _mm256_shuffle_epi8(tables.part[1][b], high));
-  }
-}
-
-// The codes of pairs p and p + 2 of a half block, one a byte: of a row the low
-// and the high half of either pair, so that each is of another quarter.
-template <int kBits>
-QGEMM_INLINE __m256i LoadCodes(const uint8_t* codes, int p) {
-  if constexpr (kBits == 4) {
-    const __m256i word = LoadWord(codes, p / 4);
-    return _mm256_and_si256(_mm256_srli_epi32(word, p % 4 * 4),
-                            _mm256_set1_epi8(15));
-  } else {
-    return _mm256_or_si256(
-        _mm256_and_si256(PairAt<kBits>(codes, p, 0), _mm256_set1_epi16(0x001f)),
-        _mm256_and_si256(PairAt<kBits>(codes, p + 2, 8),
-                         _mm256_set1_epi16(0x1f00)));
-  }
-}
 
 // Rows i and i + 4 of a half tile, four columns of each.
 using RowColumns = __m256[4];
@@ -137,8 +68,9 @@ QGEMM_INLINE void MultiplyHalfBlock(const uint8_t* codes,
   for (int step = 0; step < 8; ++step) {
     const int p = step / 2 * 4;
     RowColumns weights;
-    Decode<kBits, kTwoBytes>(LoadCodes<kBits>(codes, p + step % 2), tables,
-                             weights);
+    Decode<kBits, kTwoBytes>(
+        LoadCodes<kBits>(codes, p + step % 2, p + step % 2 + 2), tables,
+        weights);
     if constexpr (kZeros) {
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) {
