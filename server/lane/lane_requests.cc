@@ -22,6 +22,10 @@ namespace {
 // would wait for the checks of more.
 constexpr size_t kMostTogether = 16;
 
+// As metrics and logs name a lane's requests.
+constexpr absl::string_view kGemmMethod = "LaneGemm";
+constexpr absl::string_view kRunMethod = "LaneRun";
+
 // A lane's operands are its client's own, so that their size is no limit
 // beside that of the lane.
 ResultLimit NoResultLimit() {
@@ -67,7 +71,7 @@ struct LaneRequests::Request {
   }
 
   absl::string_view method() const {
-    return runs_program ? "LaneRun" : "LaneGemm";
+    return runs_program ? kRunMethod : kGemmMethod;
   }
   // Borrows a region's memory.
   static StagingLease Borrow(const LaneRegion& region, uint64_t offset,
@@ -87,6 +91,8 @@ LaneRequests::LaneRequests(const LaneParts& parts, absl::Duration slow_request,
     : parts_(parts),
       slow_request_(slow_request),
       services_(ToGemmServices(parts)),
+      gemms_(parts.metrics->Rpc(kGemmMethod)),
+      runs_(parts.metrics->Rpc(kRunMethod)),
       requests_(std::make_unique<Recycler<Request>>()),
       wakers_(wake_threads) {}
 
@@ -233,7 +239,7 @@ void LaneRequests::End(Request* request, const absl::Status& status,
     parts_.metrics->AddTransportBytes("lane", Direction::kSent,
                                       ended->c.size_bytes());
   }
-  parts_.metrics->RpcEnded(request->method(), status.code(), answer.total);
+  (request->runs_program ? runs_ : gemms_)->Ended(status.code(), answer.total);
   if (ended != nullptr) {
     // Releases the weights or the program before the client can see the answer:
     // it may unload them then.

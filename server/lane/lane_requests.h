@@ -24,6 +24,7 @@
 #include "qgemm/v1/qgemm.pb.h"
 #include "server/access/access_control.h"
 #include "server/lane/lane_poller.h"
+#include "server/metrics/rpc_families.h"
 #include "server/metrics/server_metrics.h"
 #include "server/net/peer_table.h"
 #include "server/programs/program_store.h"
@@ -97,6 +98,8 @@ class LaneRequests {
   const LaneParts parts_;
   const absl::Duration slow_request_;
   const GemmServices services_;
+  RpcMethod* const gemms_;
+  RpcMethod* const runs_;
   // Messages of the RPCs, filled in from entries: one set of checks, and no
   // allocation. The serving thread's.
   v1::GemmRequest gemm_;

@@ -91,15 +91,17 @@ QueueFamilies::QueueFamilies(prometheus::Registry& registry)
 StageFamily::StageFamily()
     : histograms_(std::size(kStageNames), Histogram(LargestBound(scale_))) {}
 
-void StageFamily::Record(const GemmTimings& timings) {
-  const absl::Duration values[] = {timings.queue, timings.host_to_device,
-                                   timings.kernel, timings.device_to_host,
-                                   timings.total};
-  static_assert(std::size(values) == std::size(kStageNames),
-                "every stage has a name");
+void StageFamily::Record(absl::Span<const GemmTimings* const> timings) {
   MutexLock lock(&mutex_);
-  for (size_t i = 0; i < std::size(values); ++i) {
-    histograms_[i].Record(absl::ToInt64Nanoseconds(values[i]));
+  for (const GemmTimings* const each : timings) {
+    const absl::Duration values[] = {each->queue, each->host_to_device,
+                                     each->kernel, each->device_to_host,
+                                     each->total};
+    static_assert(std::size(values) == std::size(kStageNames),
+                  "every stage has a name");
+    for (size_t i = 0; i < std::size(values); ++i) {
+      histograms_[i].Record(absl::ToInt64Nanoseconds(values[i]));
+    }
   }
 }
 

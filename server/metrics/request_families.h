@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/types/span.h"
 #include "base/histogram.h"
 #include "base/mutex.h"
 #include "server/metrics/metric_families.h"
@@ -60,7 +61,7 @@ class StageFamily {
  public:
   StageFamily();
 
-  void Record(const GemmTimings& timings);
+  void Record(absl::Span<const GemmTimings* const> timings);
   prometheus::MetricFamily Collect() const;
 
  private:

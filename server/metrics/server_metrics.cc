@@ -12,93 +12,20 @@
 
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "base/histogram.h"
-#include "base/mutex.h"
 #include "server/metrics/metric_families.h"
 #include "server/metrics/request_families.h"
+#include "server/metrics/rpc_families.h"
 #include "server/metrics/server_families.h"
 #include "server/metrics/state_families.h"
 #include "server/metrics/traffic.h"
 
 namespace qgemm {
 namespace {
-
-// Latencies of RPCs by method, and their count by method and code.
-class RpcFamilies {
- public:
-  explicit RpcFamilies(prometheus::Registry& registry)
-      : ended_(prometheus::BuildCounter()
-                   .Name("qgemm_rpcs_total")
-                   .Help("RPCs that ended.")
-                   .Register(registry)) {}
-
-  void Ended(absl::string_view method, absl::StatusCode code,
-             absl::Duration latency) {
-    const auto [counter, values] = Find(method, code);
-    counter->Increment();
-    values->Record(absl::ToInt64Nanoseconds(latency));
-  }
-
-  // Appends latencies by method; nothing before the first RPC.
-  void Collect(MetricFamilies* families) const {
-    prometheus::MetricFamily latency = {
-        "qgemm_rpc_latency_seconds",
-        "Time from a received RPC to its answer.",
-        prometheus::MetricType::Histogram,
-        {}};
-    const auto latencies = Latencies();
-    if (latencies.empty()) return;
-    for (const auto& [method, values] : latencies) {
-      prometheus::ClientMetric metric;
-      metric.label = {{"method", method}};
-      metric.histogram = CutAtBounds(values->Snapshot(), scale_);
-      latency.metric.push_back(std::move(metric));
-    }
-    families->push_back(std::move(latency));
-  }
-
- private:
-  struct Method {
-    LockedHistogram latency_ns{LargestBound(LatencyScale())};
-    std::map<absl::StatusCode, prometheus::Counter*> by_code;
-  };
-
-  std::vector<std::pair<std::string, const LockedHistogram*>> Latencies()
-      const {
-    MutexLock lock(&mutex_);
-    std::vector<std::pair<std::string, const LockedHistogram*>> latencies;
-    for (const auto& [name, method] : methods_) {
-      latencies.emplace_back(name, &method.latency_ns);
-    }
-    return latencies;
-  }
-
-  std::pair<prometheus::Counter*, LockedHistogram*> Find(
-      absl::string_view name, absl::StatusCode code) {
-    MutexLock lock(&mutex_);
-    auto found = methods_.find(name);
-    if (found == methods_.end()) {
-      found = methods_.try_emplace(std::string(name)).first;
-    }
-    prometheus::Counter*& counter = found->second.by_code[code];
-    if (counter == nullptr) {
-      counter = &ended_.Add(
-          {{"method", found->first}, {"code", absl::StatusCodeToString(code)}});
-    }
-    return {counter, &found->second.latency_ns};
-  }
-
-  const ExportedScale scale_ = LatencyScale();
-  prometheus::Family<prometheus::Counter>& ended_;
-  mutable Mutex mutex_;
-  std::map<std::string, Method, std::less<>> methods_ ABSL_GUARDED_BY(mutex_);
-};
 
 struct LaunchFamilies {
   explicit LaunchFamilies(prometheus::Registry& r)
@@ -164,7 +91,11 @@ ServerMetrics::~ServerMetrics() = default;
 
 void ServerMetrics::RpcEnded(absl::string_view method, absl::StatusCode code,
                              absl::Duration latency) {
-  families_->rpcs.Ended(method, code, latency);
+  Rpc(method)->Ended(code, latency);
+}
+
+RpcMethod* ServerMetrics::Rpc(absl::string_view method) {
+  return families_->rpcs.Find(method);
 }
 
 void ServerMetrics::SetQueueDepth(int64_t requests, int64_t rows,
@@ -178,8 +109,8 @@ void ServerMetrics::SetLaunchesInFlight(int64_t launches) {
   families_->queue.launches->Set(static_cast<double>(launches));
 }
 
-void ServerMetrics::RequestAccepted(int64_t rows) {
-  families_->requests.accepted->Increment();
+void ServerMetrics::RequestsAccepted(int64_t requests, int64_t rows) {
+  families_->requests.accepted->Increment(static_cast<double>(requests));
   families_->requests.accepted_rows->Increment(static_cast<double>(rows));
 }
 
@@ -187,8 +118,9 @@ void ServerMetrics::RequestDropped(DropReason reason, DropStage stage) {
   families_->queue.dropped.Increment(reason, stage);
 }
 
-void ServerMetrics::RequestComputed(int64_t rows, const GemmTimings& timings) {
-  families_->requests.computed->Increment();
+void ServerMetrics::RequestsComputed(
+    int64_t rows, absl::Span<const GemmTimings* const> timings) {
+  families_->requests.computed->Increment(static_cast<double>(timings.size()));
   families_->requests.computed_rows->Increment(static_cast<double>(rows));
   families_->requests.stages.Record(timings);
 }

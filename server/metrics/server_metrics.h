@@ -103,6 +103,8 @@ struct StateFigures {
   int64_t images = 0;
 };
 
+class RpcMethod;  // rpc_families.h
+
 // Thread-safe; every method is cheap enough for the hot path.
 class ServerMetrics {
  public:
@@ -113,14 +115,19 @@ class ServerMetrics {
   // "LoadWeights"...
   void RpcEnded(absl::string_view method, absl::StatusCode code,
                 absl::Duration latency);
+  // For whoever counts many of one method. It lives as long as this.
+  RpcMethod* Rpc(absl::string_view method);
   // Sets the totals of requests that wait for a launch.
   void SetQueueDepth(int64_t requests, int64_t rows, int64_t bytes);
   void SetLaunchesInFlight(int64_t launches);
-  // Counts a request that enters the queue. Each ends by one of the next three.
-  void RequestAccepted(int64_t rows);
+  // Counts requests that enter the queue, and their rows. Each ends by one of
+  // the next three.
+  void RequestsAccepted(int64_t requests, int64_t rows);
   // Counts refused requests too, which were never accepted: stage kAdmission.
   void RequestDropped(DropReason reason, DropStage stage);
-  void RequestComputed(int64_t rows, const GemmTimings& timings);
+  // Counts requests with so many rows together, by the timings of each.
+  void RequestsComputed(int64_t rows,
+                        absl::Span<const GemmTimings* const> timings);
   // Counts a request whose launch the backend refused or failed.
   void RequestFailed();
   // Counts a computed request that nobody waited for any more: kDeadline or

@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/time/clock.h"
+#include "absl/types/span.h"
 #include "base/check.h"
 #include "base/prefetch.h"
 #include "base/task_runner.h"
@@ -121,15 +123,22 @@ int64_t RowsOf(const ClosedBatch& closed) {
   return rows;
 }
 
-void CountComputed(const ScheduledRequest& scheduled, absl::Time now,
+// Counts requests whose launch ended at `now`.
+void CountComputed(absl::Span<const ScheduledRequest> requests, absl::Time now,
                    ServerMetrics* metrics) {
-  const AdmittedRequest& request = *scheduled.request;
-  metrics->RequestComputed(request.m, scheduled.state.timings);
-  if (request.is_cancelled()) {
-    metrics->RequestWasted(DropReason::kCancelled);
-  } else if (now >= request.deadline) {
-    metrics->RequestWasted(DropReason::kDeadline);
+  int64_t rows = 0;
+  absl::InlinedVector<const GemmTimings*, 64> timings;
+  for (const ScheduledRequest& scheduled : requests) {
+    const AdmittedRequest& request = *scheduled.request;
+    rows += request.m;
+    timings.push_back(&scheduled.state.timings);
+    if (request.is_cancelled()) {
+      metrics->RequestWasted(DropReason::kCancelled);
+    } else if (now >= request.deadline) {
+      metrics->RequestWasted(DropReason::kDeadline);
+    }
   }
+  metrics->RequestsComputed(rows, timings);
 }
 
 // Advances every request past its computed rows; takes out the one that has
@@ -352,13 +361,11 @@ void BatchDispatcher::AddTimings(const Launch& launch,
 void BatchDispatcher::CompleteRequests(Launch& launch,
                                        const RequestRange& range,
                                        ServerMetrics* metrics) {
-  for (int64_t i = range.first; i < range.first + range.count; ++i) {
-    ScheduledRequest& scheduled = launch.batch.requests[i];
-    if (launch.status.ok()) {
-      CountComputed(scheduled, launch.end, metrics);
-    } else {
-      metrics->RequestFailed();
-    }
+  const absl::Span<ScheduledRequest> requests =
+      absl::MakeSpan(launch.batch.requests).subspan(range.first, range.count);
+  if (launch.status.ok()) CountComputed(requests, launch.end, metrics);
+  for (ScheduledRequest& scheduled : requests) {
+    if (!launch.status.ok()) metrics->RequestFailed();
     Complete(std::move(scheduled), launch.status);
   }
 }

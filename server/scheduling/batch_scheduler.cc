@@ -172,7 +172,6 @@ bool BatchScheduler::State::Admit(std::unique_ptr<AdmittedRequest>* request,
     refused->push_back({std::move(*request), std::move(refusal)});
     return false;
   }
-  metrics_->RequestAccepted((*request)->m);
   planner_.Add(std::move(*request));
   return true;
 }
@@ -192,11 +191,16 @@ void BatchScheduler::State::EnqueueAll(
   bool is_alone = false;
   {
     MutexLock lock(&mutex_);
-    bool admitted = false;
+    int64_t admitted = 0;
+    int64_t admitted_rows = 0;
     for (std::unique_ptr<AdmittedRequest>& request : requests) {
-      if (Admit(&request, &dropped, &refused)) admitted = true;
+      const int64_t rows = request->m;
+      if (!Admit(&request, &dropped, &refused)) continue;
+      ++admitted;
+      admitted_rows += rows;
     }
-    if (admitted) {
+    if (admitted > 0) {
+      metrics_->RequestsAccepted(admitted, admitted_rows);
       work = BeginPump();
       is_alone = IsAlone(work.launch) &&
                  work.launch.batch.requests.size() <= requests.size();

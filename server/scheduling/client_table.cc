@@ -27,17 +27,20 @@ ClientTableOptions ClientTableOptionsFor(int64_t batch_rows,
 }
 
 const IdentityState* ClientTable::Find(absl::string_view identity) const {
+  if (last_ != nullptr && last_->id == identity) return last_;
   const auto found = identities_.find(identity);
   return found == identities_.end() ? nullptr : found->second.get();
 }
 
 IdentityState* ClientTable::GetIdentity(absl::string_view id) {
-  const auto found = identities_.find(id);
-  if (found != identities_.end()) return found->second.get();
-  auto identity = std::make_unique<IdentityState>(options_.clients);
-  identity->id = std::string(id);
-  return identities_.emplace(identity->id, std::move(identity))
-      .first->second.get();
+  if (last_ != nullptr && last_->id == id) return last_;
+  std::unique_ptr<IdentityState>& identity = identities_[id];
+  if (identity == nullptr) {
+    identity = std::make_unique<IdentityState>(options_.clients);
+    identity->id = std::string(id);
+  }
+  last_ = identity.get();
+  return last_;
 }
 
 ClientState* ClientTable::Get(absl::string_view identity_id,
@@ -167,6 +170,7 @@ void ClientTable::ForgetIdle(IdentityState* asking) {
     IdentityState* const identity = entry->second.get();
     ForgetIdleOf(identity);
     if (identity != asking && identity->clients.empty()) {
+      if (identity == last_) last_ = nullptr;
       identities_.erase(entry);
     }
     entry = next;

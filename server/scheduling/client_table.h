@@ -165,6 +165,8 @@ class ClientTable {
   const ClientTableOptions options_;
   FairShare share_;
   absl::flat_hash_map<std::string, std::unique_ptr<IdentityState>> identities_;
+  // The one that came last: most requests are of the same as the one before.
+  IdentityState* last_ = nullptr;
   // Those with waiting requests, and those with requests for merged launches.
   IndexedHeap<IdentityState, &IdentityState::any_index, LessServed> any_;
   IndexedHeap<IdentityState, &IdentityState::merged_index, LessServed> merged_;

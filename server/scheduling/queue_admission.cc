@@ -21,14 +21,17 @@ ClientBound Tighter(const ClientBound& one, const ClientBound& other) {
   return other.limit <= 0 || one.limit <= other.limit ? one : other;
 }
 
-ClientBound RowBound(const QueueDemand& demand, const QueueLimits& limits) {
-  return Tighter({limits.max_client_queued_rows, "--max_client_queued_rows"},
-                 {demand.quota.rows, "quota queued_rows"});
-}
+struct ClientBounds {
+  ClientBound rows;
+  ClientBound bytes;
+};
 
-ClientBound ByteBound(const QueueDemand& demand, const QueueLimits& limits) {
-  return Tighter({limits.max_client_queued_bytes, "--max_client_queued_bytes"},
-                 {demand.quota.bytes, "quota queued_bytes"});
+ClientBounds BoundsOf(const ClientQueueQuota& quota,
+                      const QueueLimits& limits) {
+  return {Tighter({limits.max_client_queued_rows, "--max_client_queued_rows"},
+                  {quota.rows, "quota queued_rows"}),
+          Tighter({limits.max_client_queued_bytes, "--max_client_queued_bytes"},
+                  {quota.bytes, "quota queued_bytes"})};
 }
 
 Refusal TooLarge(absl::string_view what, int64_t value,
@@ -69,16 +72,17 @@ Refusal QueueFull(absl::string_view values, int64_t limit) {
           DropReason::kQueueFull};
 }
 
-Refusal CheckAlone(const QueueDemand& demand, const QueueLimits& limits) {
+Refusal CheckAlone(const QueueDemand& demand, const QueueLimits& limits,
+                   const ClientBounds& bounds) {
   if (demand.operand_bytes > limits.max_queued_bytes) {
     return TooLarge("operand bytes", demand.operand_bytes, "--max_queued_bytes",
                     limits.max_queued_bytes);
   }
-  const ClientBound rows = RowBound(demand, limits);
+  const ClientBound& rows = bounds.rows;
   if (rows.limit > 0 && demand.rows > rows.limit) {
     return TooLarge("rows", demand.rows, rows.name, rows.limit);
   }
-  const ClientBound bytes = ByteBound(demand, limits);
+  const ClientBound& bytes = bounds.bytes;
   if (bytes.limit > 0 && demand.operand_bytes > bytes.limit) {
     return TooLarge("operand bytes", demand.operand_bytes, bytes.name,
                     bytes.limit);
@@ -124,16 +128,16 @@ Refusal CheckShare(const QueueDemand& demand, const QueueLimits& limits,
   return {};
 }
 
-Refusal CheckQuota(const QueueDemand& demand, const QueueLimits& limits,
+Refusal CheckQuota(const QueueDemand& demand, const ClientBounds& bounds,
                    const QueueDepth& own) {
-  const ClientBound rows = RowBound(demand, limits);
+  const ClientBound& rows = bounds.rows;
   if (rows.limit > 0 && demand.rows > rows.limit - own.rows) {
     return OverQuota(
         demand, rows,
         absl::StrCat(own.rows, " of its rows wait and the request has ",
                      demand.rows));
   }
-  const ClientBound bytes = ByteBound(demand, limits);
+  const ClientBound& bytes = bounds.bytes;
   if (bytes.limit > 0 && demand.operand_bytes > bytes.limit - own.bytes) {
     return OverQuota(demand, bytes,
                      absl::StrCat(own.bytes,
@@ -148,9 +152,10 @@ Refusal CheckQuota(const QueueDemand& demand, const QueueLimits& limits,
 
 Refusal CheckQueueRoom(const QueueDemand& demand, const QueueLimits& limits,
                        const QueueDepth& all, const QueueDepth& own) {
-  Refusal refusal = CheckAlone(demand, limits);
+  const ClientBounds bounds = BoundsOf(demand.quota, limits);
+  Refusal refusal = CheckAlone(demand, limits, bounds);
   if (refusal.status.ok()) refusal = CheckFull(demand, limits, all);
-  if (refusal.status.ok()) refusal = CheckQuota(demand, limits, own);
+  if (refusal.status.ok()) refusal = CheckQuota(demand, bounds, own);
   if (refusal.status.ok()) refusal = CheckShare(demand, limits, all, own);
   return refusal;
 }

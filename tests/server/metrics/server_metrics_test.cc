@@ -117,8 +117,10 @@ TEST(ServerMetricsTest, CountsDroppedRequestsByReasonAndStage) {
 
 TEST(ServerMetricsTest, CountsRequestsAndTheirRowsByHowTheyEnd) {
   ServerMetrics metrics;
-  for (const int64_t rows : {1, 20, 300}) metrics.RequestAccepted(rows);
-  metrics.RequestComputed(20, {});
+  metrics.RequestsAccepted(2, 21);
+  metrics.RequestsAccepted(1, 300);
+  const GemmTimings timings;
+  metrics.RequestsComputed(20, {&timings});
   metrics.RequestFailed();
   EXPECT_THAT(MetricValue(metrics, "qgemm_requests_accepted_total"),
               Optional(3.0));
@@ -134,10 +136,11 @@ TEST(ServerMetricsTest, CountsRequestsAndTheirRowsByHowTheyEnd) {
 
 TEST(ServerMetricsTest, SumsStagesOfComputedRequestsInSeconds) {
   ServerMetrics metrics;
-  metrics.RequestComputed(1,
-                          {absl::Seconds(1), absl::Seconds(2), absl::Seconds(4),
-                           absl::Seconds(8), absl::Seconds(16)});
-  metrics.RequestComputed(1, {absl::Milliseconds(500), {}, {}, {}, {}});
+  const GemmTimings long_one = {absl::Seconds(1), absl::Seconds(2),
+                                absl::Seconds(4), absl::Seconds(8),
+                                absl::Seconds(16)};
+  const GemmTimings short_one = {absl::Milliseconds(500), {}, {}, {}, {}};
+  metrics.RequestsComputed(2, {&long_one, &short_one});
   const struct {
     const char* stage;
     double seconds;

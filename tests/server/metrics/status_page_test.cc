@@ -28,6 +28,7 @@ class StatusPageTest : public ::testing::Test {
   }
 
   FakeClock clock_;
+  const GemmTimings timings_;
   ServerMetrics metrics_;
   StatusPage page_;
 };
@@ -58,11 +59,11 @@ TEST_F(StatusPageTest, EveryTextFromElsewhereIsEscaped) {
 TEST_F(StatusPageTest, RatesAreThoseSinceTheLookBefore) {
   const auto layer = metrics_.LayerTraffic("mlp.up");
   for (int i = 0; i < 50; ++i) {
-    metrics_.RequestComputed(2, {});
+    metrics_.RequestsComputed(2, {&timings_});
     layer->RequestComputed(2);
   }
   EXPECT_THAT(Look(), HasSubstr("<td>Requests</td><td>–</td>"));
-  for (int i = 0; i < 80; ++i) metrics_.RequestComputed(4, {});
+  for (int i = 0; i < 80; ++i) metrics_.RequestsComputed(4, {&timings_});
   clock_.Advance(absl::Seconds(2));
   const std::string page = Look();
   EXPECT_THAT(page, HasSubstr("<td>Requests</td><td>40/s</td>"));
@@ -72,7 +73,7 @@ TEST_F(StatusPageTest, RatesAreThoseSinceTheLookBefore) {
 
 TEST_F(StatusPageTest, ASecondViewerTakesNoRatesAway) {
   Look();
-  for (int i = 0; i < 30; ++i) metrics_.RequestComputed(1, {});
+  for (int i = 0; i < 30; ++i) metrics_.RequestsComputed(1, {&timings_});
   clock_.Advance(absl::Seconds(2));
   Look();
   clock_.Advance(absl::Seconds(1) / 2);
