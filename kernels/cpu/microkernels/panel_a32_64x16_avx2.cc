@@ -35,12 +35,12 @@ struct alignas(64) Panel {
 
 // Decoders: Decode puts block `block` of the tile into number `to` of a panel.
 
-// Permutes of 8 entries, a code of each row at a time.
+// Permutes, a code of each row at a time.
 template <int kBits, bool kZeros>
 class CodeDecoder {
  public:
   explicit CodeDecoder(const TileArgs& args)
-      : codebook_(LoadCodebook(args.table)) {}
+      : table_(_mm256_loadu_ps(args.table)) {}
 
   void Decode(const TileArgs& args, int64_t block, int to, Panel& panel) const {
     const int64_t group = block >> args.group_shift;
@@ -50,7 +50,7 @@ class CodeDecoder {
           kZeros ? LoadZeros(args, group, side) : _mm256_setzero_ps();
       const auto add = [&](ElementPlace from, __m256i index)
           __attribute__((always_inline)) {
-        __m256 weights = cpu::Decode<kBits>(index, codebook_);
+        __m256 weights = cpu::Decode<kBits>(index, table_);
         if constexpr (kZeros) weights = _mm256_sub_ps(weights, zeros);
         _mm256_store_ps(panel.weights[to][from.half][from.pair] + lane,
                         weights);
@@ -65,7 +65,7 @@ class CodeDecoder {
   }
 
  private:
-  const Codebook256 codebook_;
+  const __m256 table_;
 };
 
 // The entries of four codes a lane, each a lane of its own.

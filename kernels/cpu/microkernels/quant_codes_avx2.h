@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reads a tile's codes and zeros on AVX2: a lane a weight row, half a tile at a
-// time, decoded by permutes of 8 entries and blends. Included by files compiled
-// for it alone.
+// time; codes of 2 and 3 bits are decoded by one permute. Included by files
+// compiled for it alone.
 
 #ifndef QGEMM_KERNELS_CPU_MICROKERNELS_QUANT_CODES_AVX2_H_
 #define QGEMM_KERNELS_CPU_MICROKERNELS_QUANT_CODES_AVX2_H_
@@ -15,37 +15,12 @@
 
 namespace qgemm::cpu {
 
-// Entries 8i..8i+7 in part i.
-struct Codebook256 {
-  __m256 part[4];
-};
-
-// The entry that bits 0..2 of `index` pick from part `bit 3` of a pair.
-QGEMM_INLINE __m256 Decode16(__m256i index, __m256 low, __m256 high) {
-  const __m256 select = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));
-  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, index),
-                          _mm256_permutevar8x32_ps(high, index), select);
-}
-
+// The entry that a code of 2 or 3 bits picks: `table` holds the first eight.
 template <int kBits>
-QGEMM_INLINE __m256 Decode(__m256i index, const Codebook256& codebook) {
-  if constexpr (kBits == 2) {
-    return _mm256_permutevar_ps(codebook.part[0], index);
-  } else if constexpr (kBits == 3) {
-    return _mm256_permutevar8x32_ps(codebook.part[0], index);
-  } else if constexpr (kBits == 4) {
-    return Decode16(index, codebook.part[0], codebook.part[1]);
-  } else {
-    const __m256 select = _mm256_castsi256_ps(_mm256_slli_epi32(index, 27));
-    return _mm256_blendv_ps(Decode16(index, codebook.part[0], codebook.part[1]),
-                            Decode16(index, codebook.part[2], codebook.part[3]),
-                            select);
-  }
-}
-
-QGEMM_INLINE Codebook256 LoadCodebook(const float* table) {
-  return {{_mm256_loadu_ps(table), _mm256_loadu_ps(table + 8),
-           _mm256_loadu_ps(table + 16), _mm256_loadu_ps(table + 24)}};
+QGEMM_INLINE __m256 Decode(__m256i index, __m256 table) {
+  static_assert(kBits == 2 || kBits == 3);
+  return kBits == 2 ? _mm256_permutevar_ps(table, index)
+                    : _mm256_permutevar8x32_ps(table, index);
 }
 
 // True if codes of 4 bits stand for whole numbers that rise by one, and so do

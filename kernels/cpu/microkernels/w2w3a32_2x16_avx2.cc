@@ -17,7 +17,7 @@ namespace {
 // `first`, into their chains. They are decoded in turn, as the sums of one
 // alone would wait for their additions.
 template <int kBlocks, int kSides, int kBits, int kMr, bool kZeros>
-QGEMM_INLINE void AddSides(const TileArgs& args, const Codebook256& codebook,
+QGEMM_INLINE void AddSides(const TileArgs& args, __m256 table,
                            const float* const (&rows)[kMr], int64_t block,
                            int first, __m256 (&chain)[2][kMr]) {
   constexpr int kParts = kBlocks * kSides;
@@ -44,7 +44,7 @@ QGEMM_INLINE void AddSides(const TileArgs& args, const Codebook256& codebook,
       const int64_t offset = (block + part / kSides) * kBlockElements;
       const auto add = [&](ElementPlace from, __m256i index)
           __attribute__((always_inline)) {
-        __m256 weight = Decode<kBits>(index, codebook);
+        __m256 weight = Decode<kBits>(index, table);
         if constexpr (kZeros) weight = _mm256_sub_ps(weight, zeros[part]);
 #pragma GCC unroll 2
         for (int r = 0; r < kMr; ++r) {
@@ -72,7 +72,7 @@ QGEMM_INLINE void AddSides(const TileArgs& args, const Codebook256& codebook,
 
 // kBlocks neighbouring blocks into their chains.
 template <int kBlocks, int kBits, int kMr, bool kZeros>
-QGEMM_INLINE void AddBlocks(const TileArgs& args, const Codebook256& codebook,
+QGEMM_INLINE void AddBlocks(const TileArgs& args, __m256 table,
                             const float* const (&rows)[kMr], int64_t block,
                             __m256 (&chain)[2][kMr]) {
   constexpr int kSides = kMr == 1 ? 2 : 1;
@@ -83,7 +83,7 @@ QGEMM_INLINE void AddBlocks(const TileArgs& args, const Codebook256& codebook,
 // A loop, or values of a half would wait in memory for the other one.
 #pragma GCC unroll 1
   for (int side = 0; side < 2; side += kSides) {
-    AddSides<kBlocks, kSides, kBits, kMr, kZeros>(args, codebook, rows, block,
+    AddSides<kBlocks, kSides, kBits, kMr, kZeros>(args, table, rows, block,
                                                   side, chain);
   }
 }
@@ -104,7 +104,7 @@ QGEMM_INLINE void AddToSums(const __m256 (&chain)[2][kMr], float* sums) {
 template <int kBits, int kMr, bool kZeros>
 void Run(const TileArgs* args) {
   constexpr int kAtOnce = kMr == 1 && !kZeros ? 2 : 1;
-  const Codebook256 codebook = LoadCodebook(args->table);
+  const __m256 table = _mm256_loadu_ps(args->table);
   const float* rows[kMr];
 #pragma GCC unroll 2
   for (int r = 0; r < kMr; ++r) rows[r] = args->a + r * args->a_stride;
@@ -120,11 +120,10 @@ void Run(const TileArgs* args) {
     }
     int64_t block = begin;
     for (; block + kAtOnce <= end; block += kAtOnce) {
-      AddBlocks<kAtOnce, kBits, kMr, kZeros>(*args, codebook, rows, block,
-                                             chain);
+      AddBlocks<kAtOnce, kBits, kMr, kZeros>(*args, table, rows, block, chain);
     }
     if (block < end) {
-      AddBlocks<1, kBits, kMr, kZeros>(*args, codebook, rows, block, chain);
+      AddBlocks<1, kBits, kMr, kZeros>(*args, table, rows, block, chain);
     }
     AddToSums<kMr>(chain, args->sums);
   }
