@@ -119,7 +119,7 @@ TEST(ServerMetricsTest, CountsRequestsAndTheirRowsByHowTheyEnd) {
   ServerMetrics metrics;
   metrics.RequestsAccepted(2, 21);
   metrics.RequestsAccepted(1, 300);
-  const GemmTimings timings;
+  const GemmTimings timings = {};
   metrics.RequestsComputed(20, {&timings});
   metrics.RequestFailed();
   EXPECT_THAT(MetricValue(metrics, "qgemm_requests_accepted_total"),

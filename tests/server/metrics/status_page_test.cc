@@ -28,7 +28,7 @@ class StatusPageTest : public ::testing::Test {
   }
 
   FakeClock clock_;
-  const GemmTimings timings_;
+  const GemmTimings timings_ = {};
   ServerMetrics metrics_;
   StatusPage page_;
 };
