@@ -12,6 +12,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -56,7 +57,7 @@ class RpcFamilies {
  public:
   explicit RpcFamilies(prometheus::Registry& registry);
 
-  // It lives as long as this.
+  // Returns the method, made if it is new. It lives as long as this.
   RpcMethod* Find(absl::string_view name);
 
   // Appends latencies by method; nothing before the first RPC.

@@ -10,13 +10,9 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/registry.h>
 
-#include <cstddef>
-#include <functional>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "base/histogram.h"
 #include "server/metrics/metric_families.h"
 #include "server/metrics/request_families.h"
 #include "server/metrics/rpc_families.h"

@@ -35,6 +35,20 @@ struct alignas(64) Panel {
 
 // Decoders: Decode puts block `block` of the tile into number `to` of a panel.
 
+// Calls decode(codes, zeros, lane) for either side of a block, whose weights go
+// to lanes from `lane` on, and sets its scales.
+template <int kBits, bool kZeros, typename DecodeSide>
+QGEMM_INLINE void DecodeSides(const TileArgs& args, int64_t block, int to,
+                              Panel& panel, const DecodeSide& decode) {
+  const int64_t group = block >> args.group_shift;
+  for (int side = 0; side < 2; ++side) {
+    const int lane = side * kHalfRows;
+    decode(args.codes + block * (64 * kBits) + side * 32,
+           kZeros ? LoadZeros(args, group, side) : _mm256_setzero_ps(), lane);
+    _mm256_store_ps(panel.scales[to] + lane, LoadScales(args, group, side));
+  }
+}
+
 // Permutes, a code of each row at a time.
 template <int kBits, bool kZeros>
 class CodeDecoder {
@@ -43,11 +57,8 @@ class CodeDecoder {
       : table_(_mm256_loadu_ps(args.table)) {}
 
   void Decode(const TileArgs& args, int64_t block, int to, Panel& panel) const {
-    const int64_t group = block >> args.group_shift;
-    for (int side = 0; side < 2; ++side) {
-      const int lane = side * kHalfRows;
-      const __m256 zeros =
-          kZeros ? LoadZeros(args, group, side) : _mm256_setzero_ps();
+    const auto decode = [&](const uint8_t* codes, __m256 zeros, int lane)
+        __attribute__((always_inline)) {
       const auto add = [&](ElementPlace from, __m256i index)
           __attribute__((always_inline)) {
         __m256 weights = cpu::Decode<kBits>(index, table_);
@@ -55,13 +66,12 @@ class CodeDecoder {
         _mm256_store_ps(panel.weights[to][from.half][from.pair] + lane,
                         weights);
       };
-      const uint8_t* codes = args.codes + block * (64 * kBits) + side * 32;
 #pragma GCC unroll 16
       for (int pair = 0; pair < kPairs; ++pair) {
         VisitPair<kBits>(codes, pair, add);
       }
-      _mm256_store_ps(panel.scales[to] + lane, LoadScales(args, group, side));
-    }
+    };
+    DecodeSides<kBits, kZeros>(args, block, to, panel, decode);
   }
 
  private:
@@ -103,12 +113,8 @@ class ByteDecoder {
       : tables_(LoadByteTables<kBits>(args.table)) {}
 
   void Decode(const TileArgs& args, int64_t block, int to, Panel& panel) const {
-    const int64_t group = block >> args.group_shift;
-    for (int side = 0; side < 2; ++side) {
-      const int lane = side * kHalfRows;
-      const __m256 zeros =
-          kZeros ? LoadZeros(args, group, side) : _mm256_setzero_ps();
-      const uint8_t* codes = args.codes + block * (64 * kBits) + side * 32;
+    const auto decode = [&](const uint8_t* codes, __m256 zeros, int lane)
+        __attribute__((always_inline)) {
 #pragma GCC unroll 8
       for (int step = 0; step < kPairs / 2; ++step) {
         // Codes of 4 bits have pairs 0 and 2, 1 and 3 of a word together.
@@ -123,8 +129,8 @@ class ByteDecoder {
                           weights[i]);
         }
       }
-      _mm256_store_ps(panel.scales[to] + lane, LoadScales(args, group, side));
-    }
+    };
+    DecodeSides<kBits, kZeros>(args, block, to, panel, decode);
   }
 
  private:
