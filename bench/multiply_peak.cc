@@ -100,7 +100,9 @@ __attribute__((target("avx512f,avx512bf16"))) void PairsOfAvx512Bf16() {
   for (__m512& sum : sums) QGEMM_HIDE(sum);
 }
 
-// Pairs of bf16 by tiles of 16 x 64 bytes: four sums of two by two operands.
+// Tiles of 16 x 64 bytes: four sums of two by two operands, four bytes of K or
+// two bf16.
+template <bool kBytes>
 void TilesOfAmx() {
   struct {
     uint8_t palette = 1;
@@ -113,9 +115,15 @@ void TilesOfAmx() {
       "tilezero %tmm0\n tilezero %tmm1\n tilezero %tmm2\n tilezero %tmm3\n"
       "tilezero %tmm4\n tilezero %tmm5\n tilezero %tmm6\n tilezero %tmm7");
   for (int round = 0; round < kRounds / 16; ++round) {
-    asm volatile(
-        "tdpbf16ps %tmm6, %tmm4, %tmm0\n tdpbf16ps %tmm7, %tmm4, %tmm1\n"
-        "tdpbf16ps %tmm6, %tmm5, %tmm2\n tdpbf16ps %tmm7, %tmm5, %tmm3");
+    if constexpr (kBytes) {
+      asm volatile(
+          "tdpbssd %tmm6, %tmm4, %tmm0\n tdpbssd %tmm7, %tmm4, %tmm1\n"
+          "tdpbssd %tmm6, %tmm5, %tmm2\n tdpbssd %tmm7, %tmm5, %tmm3");
+    } else {
+      asm volatile(
+          "tdpbf16ps %tmm6, %tmm4, %tmm0\n tdpbf16ps %tmm7, %tmm4, %tmm1\n"
+          "tdpbf16ps %tmm6, %tmm5, %tmm2\n tdpbf16ps %tmm7, %tmm5, %tmm3");
+    }
   }
   asm volatile("tilerelease");
 }
@@ -153,9 +161,9 @@ std::optional<MultiplyPeaks> MeasureMultiplyPeaks(cpu::CpuIsa isa,
   }
   if (isa == cpu::CpuIsa::kAmx) {
     peaks.splits_fp16 = true;
-    constexpr double kTileProducts = 16 * 16 * 32;
-    peaks.bf16_gflops =
-        BestRate(pool, TilesOfAmx, 4 * kTileProducts * kRounds / 16);
+    constexpr double kTilePairs = 4.0 * 16 * 16 * 32 * kRounds / 16;
+    peaks.bf16_gflops = BestRate(pool, TilesOfAmx<false>, kTilePairs);
+    peaks.int8_gops = BestRate(pool, TilesOfAmx<true>, 2 * kTilePairs);
   }
   return peaks;
 }

@@ -61,6 +61,7 @@ std::string DetailOf(const CpuWeightsParts& parts) {
   std::string detail;
   AppendShape(parts.shape, &detail);
   AppendInteger<uint8_t>(parts.small_differences ? 1 : 0, &detail);
+  AppendInteger<uint8_t>(parts.moderate_scales ? 1 : 0, &detail);
   AppendInteger<uint8_t>(parts.tables.has_low ? 1 : 0, &detail);
   AppendBytesOf(parts.tables.entries, &detail);
   AppendBytesOf(parts.tables.rounded, &detail);
@@ -78,6 +79,7 @@ absl::StatusOr<CpuWeightsParts> PartsOf(const LayerImage& image,
   CpuWeightsParts parts;
   parts.shape = ReadShape(&reader);
   parts.small_differences = reader.Read<uint8_t>() != 0;
+  parts.moderate_scales = reader.Read<uint8_t>() != 0;
   parts.tables.has_low = reader.Read<uint8_t>() != 0;
   parts.tables.entries = ReadBytesOf<std::array<float, 32>>(&reader);
   parts.tables.rounded = ReadBytesOf<std::array<float, 32>>(&reader);

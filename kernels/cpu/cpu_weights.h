@@ -68,6 +68,9 @@ struct CpuWeightsParts {
   // Codes 0..15 stand for themselves and all zeros are at most 16, so that
   // their differences are -16 to 15.
   bool small_differences = false;
+  // All scales are zero or of magnitudes from 2^-64 to 2^64, so that bf16 parts
+  // of a weight with its scale are neither subnormal nor infinite.
+  bool moderate_scales = true;
   PackedLayout layout;
   ByteReservation reservation;  // outlives the memory that it counts
   LayerMemory<AlignedMemory> memory;
@@ -92,6 +95,7 @@ class CpuWeights final : public ResidentWeights {
   const CpuWeightsParts& parts() const { return parts_; }
   const WeightsShape& shape() const { return parts_.shape; }
   bool small_differences() const { return parts_.small_differences; }
+  bool moderate_scales() const { return parts_.moderate_scales; }
   const PackedLayout& layout() const { return parts_.layout; }
   double float_factor() const { return parts_.float_factor; }
   double integer_factor() const { return parts_.integer_factor; }

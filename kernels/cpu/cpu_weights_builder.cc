@@ -74,6 +74,19 @@ CpuTables TablesOf(const WeightsHeader& header, int exponent) {
   return tables;
 }
 
+// True if all of these scales are (CpuWeightsParts). E4M4 and fp16 hold no
+// others.
+bool AreModerate(ScaleType type, absl::Span<const uint8_t> bytes) {
+  if (type != ScaleType::kBFloat16 && type != ScaleType::kFloat32) return true;
+  const int64_t size = SizeOf(type);
+  const int64_t count = bytes.size() / size;
+  for (int64_t i = 0; i < count; ++i) {
+    const float scale = std::fabs(LoadScale(type, &bytes[i * size]));
+    if (scale != 0 && (scale < 0x1p-64f || scale > 0x1p64f)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 absl::Status TakeMemory(const CpuWeightsMemory& memory,
@@ -183,6 +196,7 @@ void CpuWeightsBuilder::WriteGroups(const GroupPanel& panel, int64_t size,
 }
 
 absl::Status CpuWeightsBuilder::WriteScales(const GroupPanel& panel) {
+  parts_.moderate_scales &= AreModerate(parts_.shape.scale_type, panel.bytes);
   WriteGroups(panel, SizeOf(parts_.shape.scale_type),
               parts_.memory.data() + parts_.layout.scales_offset);
   return absl::OkStatus();

@@ -45,12 +45,14 @@ bool ProcessorHasBf16Products() {
   return (eax & kAvx512Bf16) != 0;
 }
 
-bool ProcessorHasAmxBf16() {
+bool ProcessorHasAmx() {
   constexpr unsigned kAmxBf16 = 1u << 22;
   constexpr unsigned kAmxTile = 1u << 24;
+  constexpr unsigned kAmxInt8 = 1u << 25;
+  constexpr unsigned kAll = kAmxBf16 | kAmxTile | kAmxInt8;
   unsigned eax, ebx, ecx, edx;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
-  return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0;
+  return (edx & kAll) == kAll;
 }
 
 // False too where the kernel is older than AMX.
@@ -84,7 +86,7 @@ std::vector<CpuIsa> SupportedCpuIsas() {
   if (HasAvx512() && __builtin_cpu_supports("avx512vnni")) {
     isas.push_back(CpuIsa::kAvx512Vnni);
     if (ProcessorHasBf16Products()) isas.push_back(CpuIsa::kAvx512Bf16);
-    if (ProcessorHasAmxBf16() && MayUseTiles()) isas.push_back(CpuIsa::kAmx);
+    if (ProcessorHasAmx() && MayUseTiles()) isas.push_back(CpuIsa::kAmx);
   }
   return isas;
 }
@@ -117,7 +119,7 @@ MicrokernelTable TableOf(CpuIsa isa) {
       MicrokernelTable table =
           Join({QuantA32Avx512Rows(), W4A8Avx512VnniRows(), W16A32Avx512Rows(),
                 PanelA32Avx512Rows(), QuantABFloat16Avx512Rows(),
-                QuantA16AmxRows(), PanelW4A8AmxRows()},
+                QuantA16AmxRows(), ScaledA16AmxRows(), PanelW4A8AmxRows()},
                F16cHalfConversions());
       table.split_row = Avx512SplitRow();
       return table;

@@ -5,6 +5,7 @@
 #include "kernels/cpu/prepared_rows.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/checked_math.h"
 #include "base/status_macros.h"
@@ -29,9 +30,10 @@ int64_t PartBlock(const RowStrip& strip) {
   const int64_t rows = PartRows(strip);
   switch (strip.kernel->family) {
     case kFamilyQuantAFloat16:
+    case kFamilyScaledAFloat16:
       return 2 * rows * kBlockElements;
-    case kFamilyW4A8:
-      return rows * kBlockElements + rows * 2;
+    case kFamilyW4A8:  // bytes and an fp32 scale
+      return rows * kBlockElements / 2 + rows * 2;
     default:
       return rows * kBlockElements;
   }
@@ -148,18 +150,22 @@ uint8_t* PreparedRows::PlaceParts(const RowStrip& strip, uint8_t* next) {
   uint16_t* parts = reinterpret_cast<uint16_t*>(next);
   for (int64_t i = 0; i < strip.rows; ++i) {
     uint16_t* group = parts + i / part_rows * blocks_ * part_block;
-    uint16_t* behind = group + part_rows * kBlockElements;
     RowPlace& place = places_[strip.first + i];
     place.high = group + i % part_rows * kBlockElements;
     place.part_rows = part_rows;
     place.part_block = part_block;
     switch (strip.kernel->family) {
       case kFamilyQuantAFloat16:
+      case kFamilyScaledAFloat16:
         place.low = place.high + part_rows * kBlockElements;
         break;
-      case kFamilyW4A8:
+      case kFamilyW4A8: {
+        constexpr int kHalves = kBlockElements / 2;
+        uint16_t* const behind = group + part_rows * kHalves;
+        place.high = group + i % part_rows * kHalves;
         place.d8 = reinterpret_cast<float*>(behind) + i % part_rows;
         break;
+      }
     }
   }
   return next + PlacedBytes(strip, blocks_);
@@ -210,22 +216,26 @@ void PreparedRows::PrepareOne(int64_t row, const uint8_t* elements) {
         AllFinite({target, static_cast<size_t>(source_->k)}) ? 0 : 1;
     return Split(place, target);
   }
-  const float* d8 = d8_ + row * block_stride_;
   QuantizeRow(target, blocks_,
               {q8_ + row * float_stride_, d8_ + row * block_stride_,
                q8_sum_ + row * block_stride_});
-  if (place.high == nullptr) return;
-  IntegersOf(q8_ + row * float_stride_, blocks_, target);
-  Split(place, target);
-  for (int64_t block = 0; block < blocks_; ++block) {
-    place.d8[block * place.part_block / 2] = d8[block];
-  }
+  if (place.high != nullptr) CopyQuantized(place, row);
 }
 
 void PreparedRows::Split(const RowPlace& place, const float* floats) const {
   const RowParts parts = {floats,           blocks_,    pick_,
                           place.part_block, place.high, place.low};
   split_row_(&parts);
+}
+
+void PreparedRows::CopyQuantized(const RowPlace& place, int64_t row) const {
+  const int8_t* q8 = q8_ + row * float_stride_;
+  const float* d8 = d8_ + row * block_stride_;
+  for (int64_t block = 0; block < blocks_; ++block) {
+    std::memcpy(place.high + block * place.part_block,
+                q8 + block * kBlockElements, kBlockElements);
+    place.d8[block * place.part_block / 2] = d8[block];
+  }
 }
 
 // Element by element, so that the memory is written in its order.

@@ -61,7 +61,7 @@ class PreparedRows {
   struct Strides;
   // Destination of a row's parts, or of the row packed; null for a row without.
   struct RowPlace {
-    uint16_t* high = nullptr;
+    uint16_t* high = nullptr;  // of mode A8 the integers, two by two
     uint16_t* low = nullptr;
     float* d8 = nullptr;  // of the first block, among the parts
     int64_t part_rows = 0;
@@ -77,6 +77,7 @@ class PreparedRows {
   void OrderElements(int bits);
   void PrepareOne(int64_t row, const uint8_t* elements);
   void Split(const RowPlace& place, const float* floats) const;
+  void CopyQuantized(const RowPlace& place, int64_t row) const;
   void Pack(const Group& group) const;
 
   const SplitRowFunction split_row_;

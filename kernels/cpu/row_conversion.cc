@@ -169,12 +169,6 @@ void QuantizeRow(const float* row, int64_t blocks, const Q8Row& target) {
   }
 }
 
-void IntegersOf(const int8_t* q8, int64_t blocks, float* target) {
-  for (int64_t i = 0; i < blocks * kBlockElements; i += 8) {
-    for (int k = 0; k < 8; ++k) target[i + k] = q8[i + kStoredAt[k]];
-  }
-}
-
 void StoreResults(const ResultRow& row, absl::Span<const float> sums,
                   uint8_t* c) {
   float results[kTileRows];

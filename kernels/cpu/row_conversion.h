@@ -46,9 +46,6 @@ struct Q8Row {
 };
 void QuantizeRow(const float* row, int64_t blocks, const Q8Row& target);
 
-// The integers of Q8Row::q8 as floats, in the order of the row.
-void IntegersOf(const int8_t* q8, int64_t blocks, float* target);
-
 // The end of a row of results: scaling, bias, and the one rounding to the
 // output type. StoreResults writes sums[i] * factor + bias[i] to c[i] of
 // `type`, at most kTileRows of them; `bias` is empty or as long as `sums`.

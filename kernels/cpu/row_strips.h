@@ -14,17 +14,22 @@
 
 namespace qgemm::cpu {
 
+enum class RowFamily : uint8_t { kBase, kPreferred, kScaled };
+
 // The microkernels of FamilyKeys; the table must outlive them.
 struct FamilyChoice {
   MicrokernelChoice base;
   MicrokernelChoice preferred;  // `base` where the set has none
   int64_t least_rows = 1;
+  MicrokernelChoice scaled;  // empty where the set has none
+  int64_t scaled_rows = FamilyKeys::kNever;
+
+  const MicrokernelChoice& of(RowFamily family) const;
 };
 FamilyChoice ChooseFamilies(const MicrokernelTable& table,
                             const FamilyKeys& keys);
 
-// The one of the two that multiplies a row, decided by the row's own request.
-enum class RowFamily : uint8_t { kBase, kPreferred };
+// The one that multiplies a row, decided by the row's own request.
 RowFamily FamilyOf(const FamilyChoice& choice, int64_t request_rows);
 
 // Consecutive rows that one call takes, whatever the tile.

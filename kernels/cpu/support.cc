@@ -41,6 +41,11 @@ std::string OfferedModes(const WeightsShape& shape) {
 // at 4.
 constexpr int64_t kSplitRows = 8;
 
+// Rows from which weights that are multiplied by their scales first are surely
+// faster: decoding a block takes 90 ns, its product with a strip of 16 rows 12
+// instead of 40. Measured for kbit4 in bf16.
+constexpr int64_t kScaledRows = 128;
+
 MicrokernelKey BaseKeyOf(const WeightsShape& shape, ComputeMode mode) {
   if (shape.dense) {
     return {shape.dense_type == FloatType::kFloat16 ? kFamilyFloat16
@@ -77,11 +82,17 @@ FamilyKeys KeysOf(const CpuWeights& weights, const MatmulSignature& signature) {
       (shape.has_zeros && !weights.small_differences())) {
     return {base, base};
   }
-  if (HalfTypeOf(signature) == FloatType::kBFloat16) {
-    return {base, {kFamilyQuantABFloat16, shape.bits, shape.has_zeros}};
-  }
-  return {
-      base, {kFamilyQuantAFloat16, shape.bits, shape.has_zeros}, kSplitRows};
+  const auto key = [&shape](TileFamily family) {
+    return MicrokernelKey{family, shape.bits, shape.has_zeros};
+  };
+  const bool is_bf16 = HalfTypeOf(signature) == FloatType::kBFloat16;
+  FamilyKeys keys =
+      is_bf16 ? FamilyKeys{base, key(kFamilyQuantABFloat16)}
+              : FamilyKeys{base, key(kFamilyQuantAFloat16), kSplitRows};
+  if (!weights.moderate_scales()) return keys;
+  keys.scaled = key(is_bf16 ? kFamilyScaledABFloat16 : kFamilyScaledAFloat16);
+  keys.scaled_rows = kScaledRows;
+  return keys;
 }
 
 }  // namespace qgemm::cpu

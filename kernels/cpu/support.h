@@ -7,6 +7,7 @@
 #define QGEMM_KERNELS_CPU_SUPPORT_H_
 
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -21,23 +22,28 @@ namespace qgemm::cpu {
 absl::Status CheckSignature(const WeightsShape& shape,
                             const MatmulSignature& signature);
 
-// The microkernels for a supported signature: `preferred` for requests of at
-// least least_rows rows of their own, where the instruction set has it, else
-// `base`, which every set has. So a request's family does not depend on the
-// requests that it is merged with.
+// The microkernels for a supported signature: `scaled` for requests of at least
+// scaled_rows rows of their own, `preferred` for those of least_rows, where the
+// instruction set has them, else `base`, which every set has. So a request's
+// family does not depend on the requests that it is merged with.
 struct FamilyKeys {
   MicrokernelKey base;
   MicrokernelKey preferred;
   int64_t least_rows = 1;
+  MicrokernelKey scaled{};  // of no width: none
+  int64_t scaled_rows = kNever;
+
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
   friend bool operator==(const FamilyKeys& one, const FamilyKeys& other) {
     return one.base == other.base && one.preferred == other.preferred &&
-           one.least_rows == other.least_rows;
+           one.least_rows == other.least_rows && one.scaled == other.scaled &&
+           one.scaled_rows == other.scaled_rows;
   }
   template <typename H>
   friend H AbslHashValue(H hash, const FamilyKeys& keys) {
     return H::combine(std::move(hash), keys.base, keys.preferred,
-                      keys.least_rows);
+                      keys.least_rows, keys.scaled, keys.scaled_rows);
   }
 };
 FamilyKeys KeysOf(const CpuWeights& weights, const MatmulSignature& signature);

@@ -19,10 +19,10 @@ constexpr int kStripRows = 16;  // activation rows of a tile
 constexpr unsigned kFlushBits = 0x8040;
 
 template <int kTile>
-QGEMM_INLINE void LoadTile(const void* from) {
+QGEMM_INLINE void LoadTile(const void* from, int64_t stride_bytes = 64) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
                :
-               : "r"(from), "r"(int64_t{64}), "i"(kTile),
+               : "r"(from), "r"(stride_bytes), "i"(kTile),
                  "m"(*static_cast<const uint8_t(*)[kTileBytes]>(from)));
 }
 
@@ -45,10 +45,26 @@ QGEMM_INLINE void MultiplyTiles() {
                : "i"(kSum), "i"(kA), "i"(kB));
 }
 
-// Tiles below kWeightTile, of sums and activations, get `strip_rows` rows, the
-// others 16.
-template <int kWeightTile>
-QGEMM_INLINE void ConfigureTiles(int strip_rows) {
+// Products of signed bytes, in fours.
+template <int kSum, int kA, int kB>
+QGEMM_INLINE void MultiplyByteTiles() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0"
+               :
+               : "i"(kSum), "i"(kA), "i"(kB));
+}
+
+// First of the tiles of each kind; the four before them are sums.
+constexpr int kActivationTile = 4;  // and 5
+constexpr int kWeightTile = 6;      // and 7
+
+struct TileShape {
+  int rows;
+  int row_bytes;
+};
+
+// Tiles of sums have as many rows as those of activations.
+QGEMM_INLINE void ConfigureTiles(TileShape activations,
+                                 TileShape weights = {16, 64}) {
   struct {
     uint8_t palette;
     uint8_t start_row;
@@ -58,15 +74,19 @@ QGEMM_INLINE void ConfigureTiles(int strip_rows) {
   } config = {};
   config.palette = 1;
   for (int tile = 0; tile < 8; ++tile) {
-    config.row_bytes[tile] = 64;
-    config.rows[tile] =
-        static_cast<uint8_t>(tile < kWeightTile ? strip_rows : 16);
+    const TileShape shape = tile >= kWeightTile ? weights
+                            : tile >= kActivationTile
+                                ? activations
+                                : TileShape{activations.rows, 64};
+    config.row_bytes[tile] = static_cast<uint16_t>(shape.row_bytes);
+    config.rows[tile] = static_cast<uint8_t>(shape.rows);
   }
   asm volatile("ldtilecfg %0" : : "m"(config));
 }
 
 // Asks for the lines of a strip of activations.
 QGEMM_INLINE void PrefetchStrip(const uint16_t* a) {
+  asm("" : "+r"(a));  // or each line would have a pointer of its own
 #pragma GCC unroll 16
   for (int r = 0; r < kStripRows; ++r) {
     _mm_prefetch(reinterpret_cast<const char*>(a + r * kBlockElements),

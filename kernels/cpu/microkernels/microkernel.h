@@ -27,6 +27,11 @@
 // activations (kFamilyQuantAFloat16) are two bf16 parts that add up to them,
 // the table is two parts that nearly do, and a block's products of high and
 // high, high and low, low and high parts are summed in this order.
+//
+// In the scaled families a weight and its scale are multiplied first, and
+// rounded to bf16, or to two bf16 parts for fp16 activations; the products of
+// their parts are added in the order of AMX, block by block, in chains of 4096
+// elements.
 
 #ifndef QGEMM_KERNELS_CPU_MICROKERNELS_MICROKERNEL_H_
 #define QGEMM_KERNELS_CPU_MICROKERNELS_MICROKERNEL_H_
@@ -40,7 +45,7 @@ constexpr int kBlockElements = 32;
 // Blocks whose sums are added in one fp32 chain: 256 elements of K.
 constexpr int kChunkBlocks = 8;
 // Activation rows that the widest microkernel takes.
-constexpr int kMaxMr = 256;
+constexpr int kMaxMr = 512;
 // Tiles that the widest microkernel takes at once.
 constexpr int kMaxTiles = 8;
 // Distance from a microkernel's reads to its prefetches of weights, in bytes.
@@ -93,8 +98,9 @@ struct TileArgs {
 
   // bf16 parts of activations, groups of part_rows rows: of each group and
   // block [part_rows][32] high parts in the order of pairs, then low parts
-  // likewise, if the family has any. In mode A8 the parts are the integers,
-  // behind them is the block's scale of each row, in fp32.
+  // likewise, if the family has any. In mode A8 the parts are the integers of
+  // `q8`, [part_rows][32] bytes, behind them is the block's scale of each row,
+  // in fp32.
   const uint16_t* parts;
   int rows;            // to be multiplied, of parts or packed ones
   int64_t part_rows;   // the microkernel's group, or `rows` up to half of it
@@ -112,12 +118,14 @@ struct TileArgs {
 };
 
 enum TileFamily {
-  kFamilyQuantA32,        // codes x fp32 activations
-  kFamilyW4A8,            // 4-bit codes minus 8 x Q8_1 activations
-  kFamilyFloat16,         // fp16 weights x fp32 activations
-  kFamilyBFloat16,        // bf16 weights x fp32 activations
-  kFamilyQuantABFloat16,  // codes of a bf16 table x bf16 activations
-  kFamilyQuantAFloat16,   // codes x fp16 activations, both in bf16 parts
+  kFamilyQuantA32,         // codes x fp32 activations
+  kFamilyW4A8,             // 4-bit codes minus 8 x Q8_1 activations
+  kFamilyFloat16,          // fp16 weights x fp32 activations
+  kFamilyBFloat16,         // bf16 weights x fp32 activations
+  kFamilyQuantABFloat16,   // codes of a bf16 table x bf16 activations
+  kFamilyQuantAFloat16,    // codes x fp16 activations, both in bf16 parts
+  kFamilyScaledABFloat16,  // scaled weights x bf16 activations
+  kFamilyScaledAFloat16,   // scaled weights x fp16 activations, both in parts
 };
 
 // Activation rows as a microkernel reads them.
@@ -184,6 +192,7 @@ MicrokernelRows QuantABFloat16Avx512Bf16Rows();
 
 MicrokernelRows QuantABFloat16Avx512Rows();
 MicrokernelRows QuantA16AmxRows();
+MicrokernelRows ScaledA16AmxRows();
 MicrokernelRows PanelW4A8AmxRows();
 SplitRowFunction Avx512SplitRow();
 

@@ -28,9 +28,9 @@ static_assert(kChunkBlocks % kGroupBlocks == 0,
 
 // Tiles. Blocks use the two pairs of tiles of sums in turn, so that one is
 // stored while the other gets its products.
-constexpr int kSumTile = 0;     // and 1: the second strip; 2, 3: odd blocks
-constexpr int kHighTile = 4;    // high parts of activations, then low ones
-constexpr int kWeightTile = 6;  // high parts of weights, then low ones
+constexpr int kSumTile = 0;  // and 1: the second strip; 2, 3: odd blocks
+// High parts of activations and of weights, each before low ones.
+constexpr int kHighTile = kActivationTile;
 
 // A block's weights: [16 pairs of columns][16 rows][2] bf16.
 struct alignas(64) WeightTiles {
@@ -216,8 +216,7 @@ void RunParts(const TileArgs* args) {
   for (int r = 0; r < args->rows; ++r) {
     _mm512_storeu_ps(args->sums + r * kTileRows, _mm512_setzero_ps());
   }
-  ConfigureTiles<kWeightTile>(args->rows < kStripRows ? args->rows
-                                                      : kStripRows);
+  ConfigureTiles({args->rows < kStripRows ? args->rows : kStripRows, 64});
   MultiplyAll<kBits, kZeros, kTableParts, kActivationParts>(*args);
   ReleaseTiles();
   _mm_setcsr(control);

@@ -25,7 +25,8 @@ class MicrokernelTableTest : public testing::TestWithParam<CpuIsa> {
   // Row counts to try: small ones, the most, and those around a tile's 16.
   std::vector<int> SomeRows(const Microkernel& kernel) const {
     std::vector<int> counts;
-    for (const int rows : {1, 2, 3, 8, 15, 16, 17, 31, 32, 61, 64, 81, 256}) {
+    for (const int rows :
+         {1, 2, 3, 8, 15, 16, 17, 31, 32, 61, 64, 81, 256, 500}) {
       if (rows >= LeastRows(kernel) && rows <= kernel.mr) {
         counts.push_back(rows);
       }
@@ -74,9 +75,15 @@ class MicrokernelTableTest : public testing::TestWithParam<CpuIsa> {
   // their products. Of fp16 activations a block's sum is three such sums, two
   // of them beside the first; low parts are below 2^-7 of an activation (cut
   // off) and 2^-8 of an entry (rounded), their product is left out, and the
-  // entry's low part is rounded, to 2^-16 of the entry.
+  // entry's low part is rounded, to 2^-16 of the entry. Weights with their
+  // scales are rounded to bf16, or likewise are two parts; their chains are
+  // four times as long.
   static double RelativeError(const Microkernel& kernel) {
-    const double roundings = 1 + 16 + 1 + 2 + kChunkBlocks + 3 + 1;
+    const int chain = IsScaled(kernel) ? 4 * kChunkBlocks : kChunkBlocks;
+    const double roundings = 1 + 16 + 1 + 2 + chain + 3 + 1;
+    if (IsScaled(kernel) && TakesBFloat16(kernel)) {
+      return roundings * 0x1p-24 + 0x1p-9;
+    }
     if (!TakesFloat16(kernel)) return roundings * 0x1p-24;
     return (roundings + 3) * 0x1p-24 + 0x1p-15 + 0x1p-16;
   }
@@ -85,7 +92,7 @@ class MicrokernelTableTest : public testing::TestWithParam<CpuIsa> {
 TEST_P(MicrokernelTableTest, EveryRowComputesTheFormula) {
   for (const Microkernel& kernel : table_.rows) {
     for (const int rows : SomeRows(kernel)) {
-      RandomTile tile(kernel, RandomInt(1, 3 * kChunkBlocks, &random_),
+      RandomTile tile(kernel, RandomInt(1, 5 * kChunkBlocks, &random_),
                       &random_);
       ExpectFormula(tile, kernel, rows);
     }
@@ -129,14 +136,17 @@ TEST_P(MicrokernelTableTest, ChoosesTheWidestThatFits) {
 TEST_P(MicrokernelTableTest, TilesTakeAllRowsFromTheirLeastOn) {
   if (GetParam() != CpuIsa::kAmx) GTEST_SKIP() << "this set has no tiles";
   const MicrokernelChoice integers = Choose(table_, {kFamilyW4A8, 4, false});
-  EXPECT_EQ(integers.by_rows[30]->mr, 8);
-  EXPECT_EQ(integers.by_rows[31]->mr, kMaxMr);
+  EXPECT_EQ(integers.by_rows[14]->mr, 8);
+  EXPECT_EQ(integers.by_rows[15]->mr, 256);
   const MicrokernelChoice choice =
       Choose(table_, {kFamilyQuantABFloat16, 4, false});
   EXPECT_EQ(choice.by_rows[0]->mr, 1);
   for (int rows = 2; rows <= kMaxMr; ++rows) {
     EXPECT_EQ(choice.by_rows[rows - 1]->mr, 32) << rows;
   }
+  const MicrokernelChoice scaled =
+      Choose(table_, {kFamilyScaledAFloat16, 4, false});
+  EXPECT_EQ(scaled.by_rows[0]->mr, kMaxMr);
 }
 
 TEST_P(MicrokernelTableTest, HasEveryFamilyAndWidth) {
@@ -161,6 +171,12 @@ TEST_P(MicrokernelTableTest, Has16BitFamiliesOfEveryWidthOrOfNone) {
                 !has_tiles && !has);
     }
     EXPECT_EQ(Choose(table_, {family, 4, true}).empty(), !has_tiles && !has);
+  }
+  for (const int family : {kFamilyScaledABFloat16, kFamilyScaledAFloat16}) {
+    for (int bits = 2; bits <= 5; ++bits) {
+      EXPECT_EQ(Choose(table_, {family, bits, false}).empty(), !has_tiles);
+    }
+    EXPECT_EQ(Choose(table_, {family, 4, true}).empty(), !has_tiles);
   }
 }
 

@@ -27,10 +27,16 @@ bool TakesQ8(const Microkernel& kernel) { return kernel.family == kFamilyW4A8; }
 }  // namespace
 
 bool TakesBFloat16(const Microkernel& kernel) {
-  return kernel.family == kFamilyQuantABFloat16;
+  return kernel.family == kFamilyQuantABFloat16 ||
+         kernel.family == kFamilyScaledABFloat16;
 }
 bool TakesFloat16(const Microkernel& kernel) {
-  return kernel.family == kFamilyQuantAFloat16;
+  return kernel.family == kFamilyQuantAFloat16 ||
+         kernel.family == kFamilyScaledAFloat16;
+}
+bool IsScaled(const Microkernel& kernel) {
+  return kernel.family == kFamilyScaledABFloat16 ||
+         kernel.family == kFamilyScaledAFloat16;
 }
 
 std::array<uint32_t, kTileRows> BitsOf(const float* sums) {
@@ -163,40 +169,49 @@ std::vector<uint16_t> RandomTile::Split(const Microkernel& kernel,
   }
   args.rows = rows;
   args.part_rows = 2 * rows <= kernel.group ? rows : kernel.group;
+  if (TakesQ8(kernel_)) return CopyQuantized(first_row, rows, args);
   const int64_t low_offset = args.part_rows * kBlockElements;
   args.part_block = low_offset * (TakesFloat16(kernel_) ? 2 : 1);
-  if (TakesQ8(kernel_)) args.part_block += args.part_rows * 2;
   const int64_t groups = (rows + args.part_rows - 1) / args.part_rows;
   std::vector<uint16_t> parts(groups * blocks_ * args.part_block);
+  const int64_t columns = blocks_ * kBlockElements;
   for (int r = 0; r < rows; ++r) {
-    const int64_t in_group = r % args.part_rows;
-    uint16_t* group =
-        parts.data() + r / args.part_rows * blocks_ * args.part_block;
-    uint16_t* high = group + in_group * kBlockElements;
-    const std::vector<float> floats = FloatsOf(first_row + r);
-    const RowParts row = {
-        floats.data(), blocks_,
-        pick,          args.part_block,
-        high,          TakesFloat16(kernel_) ? high + low_offset : nullptr};
+    uint16_t* high = parts.data() +
+                     r / args.part_rows * blocks_ * args.part_block +
+                     r % args.part_rows * kBlockElements;
+    const RowParts row = {&a_[(first_row + r) * columns],
+                          blocks_,
+                          pick,
+                          args.part_block,
+                          high,
+                          TakesFloat16(kernel_) ? high + low_offset : nullptr};
     split(&row);
-    for (int64_t block = 0; TakesQ8(kernel_) && block < blocks_; ++block) {
-      const float d8 = d8_[(first_row + r) * blocks_ + block];
-      std::memcpy(group + block * args.part_block + low_offset + 2 * in_group,
-                  &d8, sizeof(d8));
-    }
   }
   args.parts = parts.data();
   return parts;
 }
 
-std::vector<float> RandomTile::FloatsOf(int row) const {
+std::vector<uint16_t> RandomTile::CopyQuantized(int first_row, int rows,
+                                                TileArgs& args) const {
   const int64_t columns = blocks_ * kBlockElements;
-  std::vector<float> floats(columns);
-  for (int64_t k = 0; k < columns; ++k) {
-    floats[k] = TakesQ8(kernel_) ? q8_[row * columns + StoredAt(k)]
-                                 : a_[row * columns + k];
+  const int64_t integers = args.part_rows * kBlockElements / 2;
+  args.part_block = integers + args.part_rows * 2;
+  const int64_t groups = (rows + args.part_rows - 1) / args.part_rows;
+  std::vector<uint16_t> parts(groups * blocks_ * args.part_block);
+  for (int r = 0; r < rows; ++r) {
+    const int64_t in_group = r % args.part_rows;
+    const int row = first_row + r;
+    for (int64_t i = 0; i < blocks_; ++i) {
+      uint16_t* block =
+          parts.data() + (r / args.part_rows * blocks_ + i) * args.part_block;
+      std::memcpy(block + in_group * kBlockElements / 2,
+                  &q8_[row * columns + i * kBlockElements], kBlockElements);
+      std::memcpy(block + integers + 2 * in_group, &d8_[row * blocks_ + i],
+                  sizeof(float));
+    }
   }
-  return floats;
+  args.parts = parts.data();
+  return parts;
 }
 
 int64_t RandomTile::StoredAt(int64_t k) {

@@ -16,6 +16,8 @@ namespace qgemm::cpu {
 // The type of 16-bit activations that the family reads, if it does.
 bool TakesBFloat16(const Microkernel& kernel);
 bool TakesFloat16(const Microkernel& kernel);
+// True if it multiplies weights by their scales first.
+bool IsScaled(const Microkernel& kernel);
 
 // The bits of a row of sums.
 std::array<uint32_t, kTileRows> BitsOf(const float* sums);
@@ -53,8 +55,9 @@ class RandomTile {
                               int rows, SplitRowFunction split,
                               TileArgs& args) const;
 
-  // The activations or the integers of a row, whichever are split.
-  std::vector<float> FloatsOf(int row) const;
+  // Likewise the integers and the scales behind them.
+  std::vector<uint16_t> CopyQuantized(int first_row, int rows,
+                                      TileArgs& args) const;
 
   // Position of column k in a row of q8.
   static int64_t StoredAt(int64_t k);

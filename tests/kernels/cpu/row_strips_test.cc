@@ -14,19 +14,24 @@ namespace {
 
 void Nothing(const TileArgs*) {}
 
-// Single rows and fours of one family, tiles of another.
+// Single rows and fours of one family, tiles of two others.
 MicrokernelTable SmallTable() {
   MicrokernelTable table;
   table.rows = {
       {"base_4", kFamilyQuantA32, 4, 0, 4, Nothing},
       {"base_1", kFamilyQuantA32, 4, 0, 1, Nothing},
-      {"tile", kFamilyQuantAFloat16, 4, 0, kMaxMr, Nothing, 1, kFormParts}};
+      {"tile", kFamilyQuantAFloat16, 4, 0, kMaxMr, Nothing, 1, kFormParts},
+      {"scaled", kFamilyScaledAFloat16, 4, 0, kMaxMr, Nothing, 1, kFormParts}};
   return table;
 }
 
 constexpr MicrokernelKey kBaseKey = {kFamilyQuantA32, 4, false};
 constexpr MicrokernelKey kTileKey = {kFamilyQuantAFloat16, 4, false};
+constexpr MicrokernelKey kScaledKey = {kFamilyScaledAFloat16, 4, false};
 constexpr int64_t kLeastRows = 8;
+constexpr int64_t kScaledRows = 128;
+constexpr FamilyKeys kKeys = {kBaseKey, kTileKey, kLeastRows, kScaledKey,
+                              kScaledRows};
 
 class RowStripsTest : public testing::Test {
  protected:
@@ -47,8 +52,7 @@ class RowStripsTest : public testing::Test {
   }
 
   const MicrokernelTable table_ = SmallTable();
-  const FamilyChoice choice_ =
-      ChooseFamilies(table_, {kBaseKey, kTileKey, kLeastRows});
+  const FamilyChoice choice_ = ChooseFamilies(table_, kKeys);
 };
 
 TEST_F(RowStripsTest, FewRowsTakeTheBaseWidestFirst) {
@@ -58,7 +62,9 @@ TEST_F(RowStripsTest, FewRowsTakeTheBaseWidestFirst) {
 
 TEST_F(RowStripsTest, ManyRowsTakeTilesAndTheRestOfATile) {
   EXPECT_EQ(Cut({kMaxMr + 3}),
-            (std::vector<std::string>{"0+256 tile", "256+3 tile"}));
+            (std::vector<std::string>{"0+512 scaled", "512+3 scaled"}));
+  EXPECT_EQ(Cut(std::vector<int64_t>(5, kScaledRows - 1)),
+            (std::vector<std::string>{"0+512 tile", "512+123 tile"}));
 }
 
 TEST_F(RowStripsTest, NeighboursChangeNoFamily) {
@@ -71,17 +77,21 @@ TEST_F(RowStripsTest, RequestsOfOneFamilyShareAStrip) {
 }
 
 TEST_F(RowStripsTest, RowsWithoutPartsTakeSinglesOfTheBase) {
-  std::vector<RowStrip> strips;
-  CutStrips(choice_, {RowFamily::kPreferred}, strips);
-  EXPECT_TRUE(strips[0].reads_parts());
-  EXPECT_STREQ(strips[0].single->name, "base_1");
+  for (const RowFamily family : {RowFamily::kPreferred, RowFamily::kScaled}) {
+    std::vector<RowStrip> strips;
+    CutStrips(choice_, {family}, strips);
+    EXPECT_TRUE(strips[0].reads_parts());
+    EXPECT_STREQ(strips[0].single->name, "base_1");
+  }
 }
 
 TEST_F(RowStripsTest, SetWithoutTheFamilyTakesTheBase) {
   MicrokernelTable table = SmallTable();
   table.rows.pop_back();
-  const FamilyChoice choice =
-      ChooseFamilies(table, {kBaseKey, kTileKey, kLeastRows});
+  FamilyChoice choice = ChooseFamilies(table, kKeys);
+  EXPECT_EQ(FamilyOf(choice, kMaxMr), RowFamily::kPreferred);
+  table.rows.pop_back();
+  choice = ChooseFamilies(table, kKeys);
   EXPECT_STREQ(choice.preferred.by_rows[kMaxMr - 1]->name, "base_4");
 }
 
