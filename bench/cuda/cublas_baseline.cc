@@ -60,7 +60,6 @@ absl::Status CublasBaseline::Multiply(const Product& product, const void* a,
   shape.c_stride = shape.n;
   shape.operand_type = product.operand_type;
   shape.c_type = product.c_type;
-  shape.sums = LtSums::kSplit;
   const LtOperands operands = {a, w, product.c, 1, workspace_.data()};
   return matmul_->Enqueue(shape, operands, environment_.stream);
 }

@@ -68,7 +68,6 @@ CublasGemmCall CallOf(const GemmScheme& scheme, const PlannedLaunch& launch,
   call.operand_type = scheme.operand_type;
   call.c_type = scheme.bench_case.dtype;
   call.m = launch.rows;
-  call.sums = launch.shared ? LtSums::kUnsplit : LtSums::kSplit;
   return call;
 }
 

@@ -164,16 +164,13 @@ absl::Status CublasGemm::WarmUp() {
       "zero operands"));
   uint8_t* const c = operands.data() + operand_bytes;
   for (const FloatType type : {FloatType::kFloat16, FloatType::kBFloat16}) {
-    for (const LtSums sums : {LtSums::kUnsplit, LtSums::kSplit}) {
-      LtShape shape = {kWarmUpRows, kWarmUpSide, kWarmUpSide,
-                       kWarmUpSide, kWarmUpSide, kWarmUpSide};
-      shape.operand_type = type;
-      shape.c_type = type;
-      shape.sums = sums;
-      RETURN_IF_ERROR(matmul_->Enqueue(
-          shape, {operands.data(), operands.data(), c, 1, workspace.data()},
-          stream.get()));
-    }
+    LtShape shape = {kWarmUpRows, kWarmUpSide, kWarmUpSide,
+                     kWarmUpSide, kWarmUpSide, kWarmUpSide};
+    shape.operand_type = type;
+    shape.c_type = type;
+    RETURN_IF_ERROR(matmul_->Enqueue(
+        shape, {operands.data(), operands.data(), c, 1, workspace.data()},
+        stream.get()));
   }
   return stream.Synchronize();
 }
@@ -263,7 +260,6 @@ absl::Status CublasGemm::MultiplyNChunk(const CublasGemmCall& call,
                    scheme.stride, scheme.stride,        weights.n()};
   shape.operand_type = call.operand_type;
   shape.c_type = call.c_type;
-  shape.sums = call.sums;
   LtOperands operands = {call.a, w, c, 1 / scheme.factor,
                          call.scratch->workspace.data()};
   if (!scheme.uses_sums) return matmul_->Enqueue(shape, operands, call.stream);

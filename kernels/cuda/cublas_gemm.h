@@ -68,7 +68,6 @@ struct CublasGemmCall {
   void* c = nullptr;
   FloatType c_type = FloatType::kFloat16;
   int64_t m = 0;
-  LtSums sums = LtSums::kSplit;
   StreamScratch* scratch = nullptr;
   cudaStream_t stream = nullptr;
 };
@@ -82,10 +81,10 @@ class CublasGemm {
   static absl::StatusOr<std::unique_ptr<CublasGemm>> Create(
       const DeviceTraits& device);
 
-  // C = A * W^T + bias. Enqueues and returns. With LtSums::kUnsplit and m <= 64
-  // a row's bits depend on that row alone; else on m too. Waits for the stream
-  // and allocates only where scratch grows or a shape is the first of its
-  // kind. Errors: RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL.
+  // C = A * W^T + bias. Enqueues and returns. With m <= 64 a row's bits depend
+  // on that row alone; else on m too. Waits for the stream and allocates only
+  // where scratch grows or a shape is the first of its kind. Errors:
+  // RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL.
   absl::Status Enqueue(const CublasGemmCall& call);
 
  private:

@@ -67,7 +67,6 @@ absl::Status MultiplyByCublas(const GemmJob& job, const PlannedLaunch& launch,
   call.c = c;
   call.c_type = job.c_type;
   call.m = launch.rows;
-  call.sums = launch.shared ? LtSums::kUnsplit : LtSums::kSplit;
   call.scratch = &scratch;
   call.stream = stream;
   return cublas.Enqueue(call);

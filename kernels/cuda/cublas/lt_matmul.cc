@@ -52,7 +52,7 @@ struct LtMatmul::Plan {
   }
 
   absl::Status Describe(const LtShape& shape);
-  absl::Status Prefer(const LtShape& shape);
+  absl::Status Prefer();
   absl::Status Choose(cublasLtHandle_t handle, const LtShape& shape);
 
   template <typename Value>
@@ -99,17 +99,16 @@ absl::Status LtMatmul::Plan::Describe(const LtShape& shape) {
                   "cuBLAS: describe C");
 }
 
-absl::Status LtMatmul::Plan::Prefer(const LtShape& shape) {
+absl::Status LtMatmul::Plan::Prefer() {
   RETURN_IF_ERROR(ToStatus(library, library.MatmulPreferenceCreate(&preference),
                            "cuBLAS: create preferences"));
   RETURN_IF_ERROR(
       SetPreference(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes));
-  // Parts of a split sum are kept in fp32, and added in one order.
-  const uint32_t reductions = shape.sums == LtSums::kUnsplit
-                                  ? CUBLASLT_REDUCTION_SCHEME_NONE
-                                  : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  RETURN_IF_ERROR(
-      SetPreference(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
+  // K may be split in parts, the same for all of C; their sums are kept in fp32
+  // and added in one order.
+  RETURN_IF_ERROR(SetPreference(
+      CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)));
   for (const cublasLtMatmulPreferenceAttributes_t attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -124,7 +123,7 @@ absl::Status LtMatmul::Plan::Prefer(const LtShape& shape) {
 absl::Status LtMatmul::Plan::Choose(cublasLtHandle_t handle,
                                     const LtShape& shape) {
   RETURN_IF_ERROR(Describe(shape));
-  RETURN_IF_ERROR(Prefer(shape));
+  RETURN_IF_ERROR(Prefer());
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> candidates{};
   int found = 0;
   RETURN_IF_ERROR(ToStatus(

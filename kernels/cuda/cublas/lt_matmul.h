@@ -19,12 +19,6 @@
 
 namespace qgemm::cuda {
 
-// The ways to sum the products of one element of C.
-enum class LtSums : uint8_t {
-  kUnsplit,  // all in one block, so that every row is summed alike
-  kSplit,    // K may be split; the order depends on the shape alone
-};
-
 // Strides are in elements, from row to row.
 struct LtShape {
   int64_t m = 0;
@@ -35,7 +29,6 @@ struct LtShape {
   int64_t c_stride = 0;
   FloatType operand_type = FloatType::kFloat16;  // kFloat16 or kBFloat16
   FloatType c_type = FloatType::kFloat16;
-  LtSums sums = LtSums::kSplit;
 
   friend bool operator<(const LtShape& a, const LtShape& b) {
     return a.Fields() < b.Fields();
@@ -43,9 +36,9 @@ struct LtShape {
 
  private:
   std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, FloatType,
-             FloatType, LtSums>
+             FloatType>
   Fields() const {
-    return {m, n, k, a_stride, w_stride, c_stride, operand_type, c_type, sums};
+    return {m, n, k, a_stride, w_stride, c_stride, operand_type, c_type};
   }
 };
 
