@@ -27,7 +27,6 @@ absl::StatusOr<std::shared_ptr<const CudaWeights>> CopyOf(
       "copy a layer"));
   parts.tiled = layer.tiled();
   parts.tiled.memory = parts.memory.data();
-  parts.largest_scale = layer.largest_scale();
   parts.dense = layer.dense();
   parts.dense.memory = parts.memory.data();
   parts.decode_kernel_max_m = layer.layer_shape(false).decode_kernel_max_m;

@@ -54,7 +54,7 @@ float FactorOf(const CublasGemmCall& call) {
   const float entry =
       1 + (tiled.layout.has_zeros ? 16 * tiled.zero_unit : 0.0f);
   const double bound =
-      static_cast<double>(entry) * call.weights->largest_scale() * tiled.factor;
+      static_cast<double>(entry) * tiled.largest_scale * tiled.factor;
   if (!(bound > 0) || !std::isfinite(bound)) return 1.0f;
   // The largest weight comes near 2^15, half the range of fp16, so that small
   // ones stay clear of its subnormals.

@@ -42,9 +42,6 @@ struct CudaWeightsParts {
   LayerMemory<DeviceBuffer> memory;  // the views below point into it
   uint64_t checksum = 0;             // of memory in an arena
   TiledWeights tiled;                // of a quantized layer
-  // The largest magnitude of a scale as stored, which bounds weights; of a
-  // quantized layer.
-  float largest_scale = 0;
   // DecodeKernelMaxM of a quantized layer.
   int64_t decode_kernel_max_m = 0;
   std::vector<float> codebook;  // as on the device
@@ -66,7 +63,6 @@ class CudaWeights final : public ResidentWeights {
   // Only of a quantized layer.
   const TiledWeights& tiled() const { return parts_.tiled; }
   const std::vector<float>& codebook() const { return parts_.codebook; }
-  float largest_scale() const { return parts_.largest_scale; }
   // True if few rows, too, are multiplied by cuBLASLt: a dense layer, or one
   // that has no decode kernel on the device.
   bool uses_cublas() const {

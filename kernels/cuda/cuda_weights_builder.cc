@@ -211,7 +211,7 @@ CudaWeightsBuilder::Finish() {
   if (parts_.shape.dense) {
     RETURN_IF_ERROR(uploader_->Finish());
   } else {
-    ASSIGN_OR_RETURN(parts_.largest_scale,
+    ASSIGN_OR_RETURN(parts_.tiled.largest_scale,
                      uploader_->FinishScales(parts_.tiled));
   }
   uploader_ = nullptr;

@@ -66,7 +66,7 @@ std::string DetailOf(const CudaWeightsParts& parts) {
   AppendShape(parts.shape, &detail);
   AppendBytesOf(parts.tiled.factor, &detail);
   AppendBytesOf(parts.tiled.zero_unit, &detail);
-  AppendBytesOf(parts.largest_scale, &detail);
+  AppendBytesOf(parts.tiled.largest_scale, &detail);
   AppendInteger<uint32_t>(static_cast<uint32_t>(parts.codebook.size()),
                           &detail);
   for (const float value : parts.codebook) AppendBytesOf(value, &detail);
@@ -81,7 +81,7 @@ absl::StatusOr<CudaWeightsParts> PartsOf(const LayerImage& image,
   parts.shape = ReadShape(&reader);
   parts.tiled.factor = ReadBytesOf<float>(&reader);
   parts.tiled.zero_unit = ReadBytesOf<float>(&reader);
-  parts.largest_scale = ReadBytesOf<float>(&reader);
+  parts.tiled.largest_scale = ReadBytesOf<float>(&reader);
   const uint32_t entries = reader.Read<uint32_t>();
   for (uint32_t i = 0; i < entries && reader.ok(); ++i) {
     parts.codebook.push_back(ReadBytesOf<float>(&reader));

@@ -18,6 +18,8 @@ struct TiledWeights {
   const uint8_t* memory = nullptr;  // device, layout.total_bytes
   float factor = 1;                 // a power of two
   float zero_unit = 1;              // a power of two
+  // The largest magnitude of a scale as stored, which bounds weights.
+  float largest_scale = 0;
   bool has_bias = false;
   bool has_permutation = false;
 

@@ -193,6 +193,7 @@ inline bool OffersPrefill(const TileLayout& layout, const DeviceTraits& device,
                           int tile_m = 128) {
   const bool whole = layout.groups == 1 ||
                      layout.scale_kind == ScaleKind::kE4m4 ||
+                     layout.scale_kind == ScaleKind::kFloat16 ||
                      layout.scale_kind == ScaleKind::kRow;
   const bool has_tiles =
       tile_m <= 128 || OffersTallTiles(layout.codes, layout.scale_kind);

@@ -14,9 +14,11 @@
 namespace qgemm::cuda {
 
 // Tiles of more than 128 rows of A leave no registers for sums of their own,
-// which scales that change along K need, and no room for the table of 5 bits.
+// which scales of bf16 and fp32 need, and no room for the table of 5 bits.
 constexpr bool OffersTallTiles(int codes, ScaleKind scale) {
-  return codes != 5 && (scale == ScaleKind::kE4m4 || scale == ScaleKind::kRow);
+  return codes != 5 &&
+         (scale == ScaleKind::kE4m4 || scale == ScaleKind::kFloat16 ||
+          scale == ScaleKind::kRow);
 }
 
 // Row blocks that are taken before the next rows of A. A row block's weights

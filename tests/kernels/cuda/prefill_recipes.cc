@@ -14,10 +14,11 @@
 namespace qgemm::cuda {
 namespace {
 
-// Scales that change within 128 columns are offered in E4M4 alone.
+// Scales that change within 128 columns are offered in E4M4 and fp16 alone.
 bool IsOffered(const WeightsRecipe& recipe) {
   const WeightsHeader& header = recipe.header;
-  return header.scale_type == ScaleType::kE4m4 || header.group_size == 0 ||
+  return header.scale_type == ScaleType::kE4m4 ||
+         header.scale_type == ScaleType::kFloat16 || header.group_size == 0 ||
          header.group_size >= kTileColumns;
 }
 

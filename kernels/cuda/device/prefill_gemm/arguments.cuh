@@ -28,6 +28,8 @@ struct PrefillArguments {
   // 1 if the two blocks of a cluster share pieces, which then have units of two
   // stages: a pair counts as a block of the schedule. Else 0.
   int pairs;
+  // fp16, twice: of fp16 scales that are multiplied into fp16 weights.
+  uint32_t scale_factor;
   uint8_t* handed;  // kHandedBytes, if tiles are split
   PrefillSmemLayout smem;
   int layer_n_tiles;      // of a row block in memory

@@ -9,10 +9,12 @@
 #define QGEMM_KERNELS_CUDA_DEVICE_PREFILL_GEMM_MAINLOOP_CUH_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/device/pipeline.cuh"
 #include "kernels/cuda/device/prefill_gemm/arguments.cuh"
 #include "kernels/cuda/device/prefill_gemm/epilogue.cuh"
+#include "kernels/cuda/device/prefill_gemm/float16_scales.cuh"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/cuda/device/weight_tile.cuh"
 #include "kernels/cuda/device/wgmma.cuh"
@@ -65,7 +67,10 @@ class PrefillMainloop {
   }
 
  private:
-  using Tile = StageTile<kCodes, kScale, kZeros, T>;
+  static constexpr bool kHasFloat16Scales = kScale == ScaleKind::kFloat16;
+  using Tile = std::conditional_t<kHasFloat16Scales,
+                                  Float16ScaledTile<kCodes, kZeros, T>,
+                                  StageTile<kCodes, kScale, kZeros, T>>;
   static constexpr bool kGrouped = !Tile::kFolded && kScale != ScaleKind::kRow;
   // Entries that nothing is done to would be looked up into the operand itself,
   // which the tensor cores still read.
@@ -244,12 +249,19 @@ class PrefillMainloop {
 
   __device__ __forceinline__ void LookUp(int block) {
     if constexpr (!kLooksAhead) return;
-    tile_.LookUp(block, shared_, lane_, entries_);
+    if constexpr (kHasFloat16Scales) {
+      tile_.LookUp(args_, block, shared_, lane_, entries_);
+    } else {
+      tile_.LookUp(block, shared_, lane_, entries_);
+    }
     PinOperands(entries_);
   }
   __device__ __forceinline__ void FinishBlock(int block) {
     PinOperands(operands_[block]);  // read by the tensor cores until here
-    if constexpr (kLooksAhead) {
+    if constexpr (kHasFloat16Scales) {
+      PinOperands(entries_);
+      tile_.MultiplyScales(args_, block, entries_, operands_[block]);
+    } else if constexpr (kLooksAhead) {
       PinOperands(entries_);
       tile_.MultiplyScales(block, entries_, operands_[block]);
     } else {
