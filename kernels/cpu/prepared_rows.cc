@@ -84,8 +84,8 @@ PreparedRows::Strides PreparedRows::StridesOf(const RowSource& source) {
 
 int64_t PreparedRows::RowsThatFit(const RowSource& source) {
   // Parts of a row, and a row packed, are as large as its floats at most, but
-  // for what pads the last group. Fewer rows than kMaxMr only where so many
-  // would take gigabytes.
+  // for what pads the last group. Rows of more than some 16,000 elements are
+  // fewer than kMaxMr at a time.
   const Strides strides = StridesOf(source);
   const int64_t rows =
       kBudgetBytes / (strides.BytesPerRow() + strides.float_stride * 4);

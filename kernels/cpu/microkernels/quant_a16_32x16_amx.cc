@@ -38,16 +38,10 @@ struct alignas(64) WeightTiles {
   uint8_t low[kTileBytes];
 };
 
-template <int kTableParts>
-struct Codebook {
-  __m512i high;
-  __m512i low;
-};
-
 // One pair of codes a row, in the low bits of the halves of `index`.
 template <int kTableParts>
 QGEMM_INLINE void StorePair(int pair, __m512i index,
-                            const Codebook<kTableParts>& codebook,
+                            const PairCodebook<kTableParts>& codebook,
                             WeightTiles& tiles) {
   _mm512_store_si512(tiles.high + 64 * pair,
                      _mm512_permutexvar_epi16(index, codebook.high));
@@ -59,7 +53,7 @@ QGEMM_INLINE void StorePair(int pair, __m512i index,
 
 template <int kBits, bool kZeros, int kTableParts>
 QGEMM_INLINE void DecodeBlock(const TileArgs& args, int64_t block,
-                              const Codebook<kTableParts>& codebook,
+                              const PairCodebook<kTableParts>& codebook,
                               WeightTiles& tiles) {
   const auto store = [&](int pair, __m512i index)
       __attribute__((always_inline)) {
@@ -171,11 +165,7 @@ template <int kBits, bool kZeros, int kTableParts, int kActivationParts>
 void MultiplyAll(const TileArgs& args) {
   WeightTiles slots[kSlots];
   PendingSums pending;
-  Codebook<kTableParts> codebook;
-  codebook.high = _mm512_loadu_si512(args.table_high);
-  if constexpr (kTableParts == 2) {
-    codebook.low = _mm512_loadu_si512(args.table_low);
-  }
+  const auto codebook = LoadPairCodebook<kTableParts>(args);
   const auto decode = [&](int64_t block) __attribute__((always_inline)) {
     if (block >= args.blocks) return;
     DecodeBlock<kBits, kZeros>(args, block, codebook,

@@ -15,6 +15,23 @@
 
 namespace qgemm::cpu {
 
+// bf16 tables that an index of VisitPairs picks from (TileArgs).
+template <int kTableParts>
+struct PairCodebook {
+  __m512i high;
+  __m512i low;
+};
+
+template <int kTableParts>
+QGEMM_INLINE PairCodebook<kTableParts> LoadPairCodebook(const TileArgs& args) {
+  PairCodebook<kTableParts> codebook;
+  codebook.high = _mm512_loadu_si512(args.table_high);
+  if constexpr (kTableParts == 2) {
+    codebook.low = _mm512_loadu_si512(args.table_low);
+  }
+  return codebook;
+}
+
 // A group's zeros, in both halves of each word.
 QGEMM_INLINE __m512i LoadZeroCodes(const TileArgs& args, int64_t group) {
   const __m512i words = _mm512_cvtepu8_epi32(_mm_loadu_si128(

@@ -40,14 +40,10 @@ struct alignas(64) Panel {
 struct alignas(64) Chains {
   float tiles[kMostTiles][kMostRows * kTileRows];
 };
+constexpr int kNextStrip = kStripRows * kTileRows;  // from a chain to another
+constexpr int kNextTile = kMostRows * kTileRows;
 
-template <int kTableParts>
-struct Codebook {
-  __m512i high;
-  __m512i low;
-};
-
-// Two weights of each of 16 rows.
+// A pair of weights of each of 16 rows.
 struct Pair {
   __m512 even;
   __m512 odd;
@@ -77,7 +73,7 @@ QGEMM_INLINE __m512i Narrow(Pair weights) {
 
 template <int kTableParts>
 QGEMM_INLINE Pair ScaledPair(__m512i index,
-                             const Codebook<kTableParts>& codebook,
+                             const PairCodebook<kTableParts>& codebook,
                              __m512 scales) {
   Pair pair = Widen(_mm512_permutexvar_epi16(index, codebook.high));
   if constexpr (kTableParts == 2) {
@@ -98,11 +94,7 @@ struct Chunk {
 template <int kBits, bool kZeros, int kTableParts, int kParts>
 void DecodeChunk(const TileArgs& args, Chunk chunk, int tile,
                  Panel<kParts>& panel) {
-  Codebook<kTableParts> codebook;
-  codebook.high = _mm512_loadu_si512(args.table_high);
-  if constexpr (kTableParts == 2) {
-    codebook.low = _mm512_loadu_si512(args.table_low);
-  }
+  const auto codebook = LoadPairCodebook<kTableParts>(args);
   for (int i = 0; i < chunk.blocks; ++i) {
     const int64_t block = chunk.begin + i;
     const __m512 scales = LoadScales(args, block >> args.group_shift);
@@ -174,58 +166,62 @@ QGEMM_INLINE void MultiplyBlock(const TileArgs& args,
   }
 }
 
+QGEMM_INLINE void ZeroChains() {
+  ZeroTile<0>();
+  ZeroTile<1>();
+  ZeroTile<2>();
+  ZeroTile<3>();
+}
+
+// `chains` are those of the panel's first tile and a group's first row.
 template <int kTiles, int kStrips>
-QGEMM_INLINE void LoadChains(bool starts, const float* first,
-                             const float* second) {
-  constexpr int kNextStrip = kStripRows * kTileRows;
-  if (starts) {
-    ZeroTile<0>();
-    ZeroTile<1>();
-    ZeroTile<2>();
-    ZeroTile<3>();
-    return;
+QGEMM_INLINE void LoadChains(const float* chains) {
+  LoadTile<0>(chains);
+  if constexpr (kStrips == 2) LoadTile<1>(chains + kNextStrip);
+  if constexpr (kTiles == 2) LoadTile<2>(chains + kNextTile);
+  if constexpr (kTiles == 2 && kStrips == 2) {
+    LoadTile<3>(chains + kNextTile + kNextStrip);
   }
-  LoadTile<0>(first);
-  if constexpr (kStrips == 2) LoadTile<1>(first + kNextStrip);
-  if constexpr (kTiles == 2) LoadTile<2>(second);
-  if constexpr (kTiles == 2 && kStrips == 2) LoadTile<3>(second + kNextStrip);
 }
 
 template <int kTiles, int kStrips>
-QGEMM_INLINE void StoreChains(float* first, float* second) {
-  constexpr int kNextStrip = kStripRows * kTileRows;
-  StoreTile<0>(first);
-  if constexpr (kStrips == 2) StoreTile<1>(first + kNextStrip);
-  if constexpr (kTiles == 2) StoreTile<2>(second);
-  if constexpr (kTiles == 2 && kStrips == 2) StoreTile<3>(second + kNextStrip);
+QGEMM_INLINE void StoreChains(float* chains) {
+  StoreTile<0>(chains);
+  if constexpr (kStrips == 2) StoreTile<1>(chains + kNextStrip);
+  if constexpr (kTiles == 2) StoreTile<2>(chains + kNextTile);
+  if constexpr (kTiles == 2 && kStrips == 2) {
+    StoreTile<3>(chains + kNextTile + kNextStrip);
+  }
 }
 
-// Adds the panel's products with a group of rows to their chains, from number
-// `tile` on.
+// Adds the panel's products with the group of rows from `row` on to its chains.
 template <int kTiles, int kStrips, int kParts>
 void MultiplyGroup(const TileArgs& args, const Panel<kParts>& panel,
-                   Chunk chunk, int row, float* first, float* second) {
+                   Chunk chunk, int row, float* chains) {
   const uint16_t* a =
       args.parts +
       (row / kGroupRows * args.blocks + chunk.begin) * args.part_block;
-  LoadChains<kTiles, kStrips>(chunk.begin % kChainBlocks == 0, first, second);
+  if (chunk.begin % kChainBlocks == 0) {
+    ZeroChains();
+  } else {
+    LoadChains<kTiles, kStrips>(chains);
+  }
   for (int block = 0; block < chunk.blocks; ++block) {
     MultiplyBlock<kTiles, kStrips>(args, panel, block, a);
     a += args.part_block;
   }
-  StoreChains<kTiles, kStrips>(first, second);
+  StoreChains<kTiles, kStrips>(chains);
 }
 
 template <int kTiles, int kParts>
 void MultiplyPanel(const TileArgs& args, const Panel<kParts>& panel,
                    Chunk chunk, int tile, Chains& chains) {
   for (int r = 0; r < args.rows; r += kGroupRows) {
-    float* first = chains.tiles[tile] + r * kTileRows;
-    float* second = kTiles == 2 ? first + kMostRows * kTileRows : nullptr;
+    float* of_group = chains.tiles[tile] + r * kTileRows;
     if (args.rows - r <= kStripRows) {
-      MultiplyGroup<kTiles, 1>(args, panel, chunk, r, first, second);
+      MultiplyGroup<kTiles, 1>(args, panel, chunk, r, of_group);
     } else {
-      MultiplyGroup<kTiles, 2>(args, panel, chunk, r, first, second);
+      MultiplyGroup<kTiles, 2>(args, panel, chunk, r, of_group);
     }
   }
 }

@@ -2,7 +2,6 @@
 //
 // From operands to a prefill kernel of the table and its launch attributes.
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/host_device.h"
@@ -11,6 +10,7 @@
 #include "kernels/cuda/launch/gemm_launch.cuh"
 #include "kernels/cuda/launch/kernel_table.cuh"
 #include "kernels/cuda/plan/prefill_plan.h"
+#include "kernels/cuda/plan/scale_folding.h"
 #include "kernels/cuda/plan/smem_layout.h"
 
 namespace qgemm::cuda {
@@ -50,24 +50,17 @@ uint16_t HalfPowerOfTwo(int exponent) {
   return static_cast<uint16_t>((exponent + 15) << 10);
 }
 
-// Scales that are multiplied into weights of fp16 are brought to 1 to 2, the
-// largest, and entries of the table to 2^13, so that no product overflows and
-// one of more than 2^-28 of the largest is normal. Codes that are numbers, of
-// magnitudes up to 31, have scales up to 2^10 instead.
 void FoldScales(const GemmOperands& operands, PrefillArguments& args) {
   const TiledWeights& weights = operands.weights;
   if (weights.layout.scale_kind != ScaleKind::kFloat16 ||
       operands.a_type != FloatType::kFloat16) {
     return;
   }
-  const bool numbers = weights.layout.has_zeros;
-  const int largest =
-      weights.largest_scale > 0 ? std::ilogb(weights.largest_scale) : 0;
-  const int of_scales = std::clamp((numbers ? 9 : 0) - largest, -14, 15);
-  const int of_table = numbers ? 0 : 13;
-  args.scale_factor = HalfPowerOfTwo(of_scales) * 0x10001u;
-  args.gemm.table_scale *= std::ldexp(1.0f, of_table);
-  args.gemm.factor *= std::ldexp(1.0f, -of_scales - of_table);
+  const ScaleFolding folding =
+      FoldingOf(weights.largest_scale, weights.layout.has_zeros);
+  args.scale_factor = HalfPowerOfTwo(folding.of_scales) * 0x10001u;
+  args.gemm.table_scale *= std::ldexp(1.0f, folding.of_table);
+  args.gemm.factor *= std::ldexp(1.0f, -folding.of_scales - folding.of_table);
 }
 
 PrefillArguments ArgumentsOf(const GemmOperands& operands,

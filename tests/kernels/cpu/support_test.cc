@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/support.h"
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 

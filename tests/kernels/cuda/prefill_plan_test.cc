@@ -6,12 +6,14 @@
 #include "kernels/cuda/plan/prefill_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <limits>
 #include <ostream>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/plan/scale_folding.h"
 
 namespace qgemm::cuda {
 namespace {
@@ -162,6 +164,31 @@ TEST(PairsTest, TakeTheLayersOddStageAsTwo) {
 TEST(SplitTilesTest, HaveNoUseWhereAllSmsHaveAsMany) {
   EXPECT_FALSE(OffersSplit(WorkOf({kPrefillTileN * 132, 4096}, 128), 128));
   EXPECT_TRUE(OffersSplit(WorkOf({kPrefillTileN * 131, 4096}, 128), 128));
+}
+
+TEST(ScaleFoldingTest, LargestWeightsFillFloat16AndDoNotOverflow) {
+  constexpr double kLargestHalf = 65504;
+  for (const float scale : {65504.0f, 1.0f, 0x1.ffcp-10f, 0x1p-14f}) {
+    const ScaleFolding of_entries = FoldingOf(scale, false);
+    const double entry = std::ldexp(1.0, of_entries.of_table);
+    const double weight = std::ldexp(scale, of_entries.of_scales) * entry;
+    EXPECT_LE(weight, kLargestHalf) << scale;
+    EXPECT_GE(weight, 0x1p12) << scale;
+    const ScaleFolding of_numbers = FoldingOf(scale, true);
+    const double number = std::ldexp(scale, of_numbers.of_scales);
+    EXPECT_EQ(of_numbers.of_table, 0);
+    EXPECT_LE(31 * number, kLargestHalf) << scale;
+  }
+}
+
+TEST(ScaleFoldingTest, ExponentsAreThoseOfNormalFloat16) {
+  for (const float scale : {0.0f, 0x1p-24f, 0x1p-14f, 1.0f, 65504.0f}) {
+    for (const bool numbers : {false, true}) {
+      const ScaleFolding folding = FoldingOf(scale, numbers);
+      EXPECT_GE(folding.of_scales, -14) << scale;
+      EXPECT_LE(folding.of_scales, 15) << scale;
+    }
+  }
 }
 
 }  // namespace
