@@ -98,7 +98,7 @@ WeightsOfProgram InOrder(const LeasedWeights& leased,
 absl::Status RunsNoPrograms(const Backend& backend) {
   return absl::UnimplementedError(
       absl::StrCat("backend ", backend.describe().name,
-                   " runs no programs yet; cpu and reference do"));
+                   " runs no programs; cpu, cuda and reference do"));
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 //
 // Launches are started by the thread that made them possible: no thread has to
 // wake up between a request and its launch, between two launches, or between a
-// launch and its end if it is alone.
+// launch and its end if it is alone. One thread starts those that waited for
+// something in vain.
 
 #include "server/scheduling/batch_scheduler.h"
 
@@ -20,10 +21,10 @@
 namespace qgemm {
 namespace {
 
-// Intervals at which a drain and a hold read the clock, which may not be the
+// Intervals at which a drain and a wait read the clock, which may not be the
 // system's.
 constexpr absl::Duration kDrainPollInterval = absl::Milliseconds(5);
-constexpr absl::Duration kHoldPollInterval = absl::Milliseconds(1);
+constexpr absl::Duration kWaitPollInterval = absl::Milliseconds(1);
 // Minimum time between sweeps of a full queue, which visit every request.
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(10);
 
@@ -67,8 +68,8 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   void Drain(absl::Time deadline);
   void Stop();
 
-  // Starts launches when holds end, until Stop.
-  void EndHolds();
+  // Starts launches that have waited long enough, until Stop.
+  void EndWaits();
 
  private:
   // A request without room.
@@ -124,12 +125,15 @@ class BatchScheduler::State : public std::enable_shared_from_this<State> {
   ServerMetrics* const metrics_;
 
   Mutex mutex_;
-  CondVar hold_changed_;
+  CondVar wait_changed_;
   CondVar idle_changed_;  // for drains
   LaunchPlanner planner_ ABSL_GUARDED_BY(mutex_);
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Time next_sweep_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Time hold_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  // When a launch may start that waits now, and until when EndWaits sleeps.
+  absl::Time next_look_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  absl::Time sleeps_until_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   // Set when a drain ends: nothing may wait any more.
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;
@@ -245,9 +249,16 @@ bool BatchScheduler::State::IsAlone(const PlannedLaunch& launch) const {
 
 BatchScheduler::State::Work BatchScheduler::State::TakeWork() {
   Work work;
+  next_look_ = absl::InfiniteFuture();
   if (planner_.depth().requests == 0) return work;
   const absl::Time now = clock_->Now();
-  if (now >= hold_until_) work.launch = planner_.Next(now, &work.dropped);
+  if (now >= hold_until_) {
+    work.launch = planner_.Next(now, &work.dropped);
+    next_look_ = planner_.next_look();
+  } else {
+    next_look_ = hold_until_;
+  }
+  if (next_look_ < sleeps_until_) wait_changed_.Signal();
   return work;
 }
 
@@ -292,7 +303,7 @@ void BatchScheduler::State::LaunchEnded(
 
 BatchScheduler::State::Work BatchScheduler::State::FreeLaunch(
     LaunchKind kind, std::optional<ScheduledRequest> unfinished) {
-  planner_.LaunchEnded(kind, std::move(unfinished));
+  planner_.LaunchEnded(kind, clock_->Now(), std::move(unfinished));
   Work work = BeginPump();
   ShowDepth();
   if (Idle()) idle_changed_.SignalAll();
@@ -303,24 +314,25 @@ void BatchScheduler::State::HoldLaunches(absl::Time until) {
   MutexLock lock(&mutex_);
   if (draining_) return;
   hold_until_ = std::max(hold_until_, until);
-  hold_changed_.Signal();
 }
 
-void BatchScheduler::State::EndHolds() {
+void BatchScheduler::State::EndWaits() {
   while (true) {
     Work work;
     {
       MutexLock lock(&mutex_);
-      while (!stopping_ && hold_until_ == absl::InfinitePast()) {
-        hold_changed_.Wait(&mutex_);
-      }
       if (stopping_) return;
-      const absl::Duration held = hold_until_ - clock_->Now();
-      if (held > absl::ZeroDuration()) {
-        hold_changed_.WaitFor(&mutex_, std::min(held, kHoldPollInterval));
+      sleeps_until_ = next_look_;
+      if (next_look_ == absl::InfiniteFuture()) {
+        wait_changed_.Wait(&mutex_);
         continue;
       }
-      hold_until_ = absl::InfinitePast();
+      const absl::Duration left = next_look_ - clock_->Now();
+      if (left > absl::ZeroDuration()) {
+        wait_changed_.WaitFor(&mutex_, std::min(left, kWaitPollInterval));
+        continue;
+      }
+      next_look_ = absl::InfiniteFuture();
       work = BeginPump();
       ShowDepth();
     }
@@ -334,6 +346,7 @@ void BatchScheduler::State::Drain(absl::Time deadline) {
     MutexLock lock(&mutex_);
     draining_ = true;
     hold_until_ = absl::InfinitePast();
+    planner_.StopGathering();
     held = BeginPump();
     ShowDepth();
   }
@@ -362,18 +375,18 @@ DroppedRequests BatchScheduler::State::TakeQueue() {
 void BatchScheduler::State::Stop() {
   MutexLock lock(&mutex_);
   stopping_ = true;
-  hold_changed_.Signal();
+  wait_changed_.Signal();
 }
 
 BatchScheduler::BatchScheduler(const SchedulerOptions& options, BatchSink* sink,
                                const Clock* clock, ServerMetrics* metrics)
     : state_(std::make_shared<State>(options, sink, clock, metrics)),
-      hold_ender_([state = state_.get()] { state->EndHolds(); }) {}
+      wait_ender_([state = state_.get()] { state->EndWaits(); }) {}
 
 BatchScheduler::~BatchScheduler() {
   Drain(absl::InfiniteFuture());
   state_->Stop();
-  hold_ender_.join();
+  wait_ender_.join();
 }
 
 absl::Status BatchScheduler::CheckRoom(const QueueDemand& demand) {

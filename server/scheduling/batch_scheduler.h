@@ -41,9 +41,9 @@ class BatchSink {
 
 // Thread-safe.
 // - The sink is called by the thread that made a launch possible, a caller of
-//   Enqueue or the end of another launch, one thread at a time. It must not
-//   block that thread, except for a batch whose hint permits it: it may be
-//   submitted beside another.
+//   Enqueue, the end of another launch or that of a wait, one at a time. It
+//   must not block that thread, except for a batch whose hint permits it: it
+//   may be submitted beside another.
 // - A request that expired or whose caller went away never reaches the sink. It
 //   completes with DEADLINE_EXCEEDED when the next launch starts, or with
 //   CANCELLED when it would launch, and with either when the queue is full.
@@ -89,7 +89,7 @@ class BatchScheduler {
   // Shared with launches in flight: the last `finished` may still be returning
   // when the scheduler is gone.
   const std::shared_ptr<State> state_;
-  std::thread hold_ender_;
+  std::thread wait_ender_;
 };
 
 }  // namespace qgemm

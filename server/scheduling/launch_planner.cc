@@ -53,14 +53,16 @@ void LaunchPlanner::Add(std::unique_ptr<AdmittedRequest> request) {
   queue->Push(waiting);
   Refresh(waiting->queue);
   if (kind != LaunchKind::kMerged) return;
+  gathering_.Arrived(queue, waiting->request->arrival);
   SequenceLayer* const from =
       std::exchange(waiting->client->last_layer, queue->layer());
   predictor_.Observe(from, queue->layer(), waiting->request->arrival);
 }
 
-void LaunchPlanner::LaunchEnded(LaunchKind kind,
+void LaunchPlanner::LaunchEnded(LaunchKind kind, absl::Time now,
                                 std::optional<ScheduledRequest> unfinished) {
   --LaunchesOf(kind);
+  if (kind == LaunchKind::kMerged) gathering_.Ended(now);
   if (!unfinished.has_value()) return;
   FairQueue* const queue = QueueOf(*unfinished->request);
   WaitingRequest* const waiting =
@@ -71,18 +73,28 @@ void LaunchPlanner::LaunchEnded(LaunchKind kind,
 
 PlannedLaunch LaunchPlanner::Next(absl::Time now,
                                   std::vector<DroppedRequest>* dropped) {
+  next_look_ = absl::InfiniteFuture();
   if (launches_in_flight() >= options_.max_launches_in_flight) return {};
   DropExpired(now, dropped);
   while (true) {
     const std::optional<Decision> decision = Decide(now);
     if (!decision.has_value()) return {};
-    const LaunchKind kind = decision->queue()->key().kind;
+    FairQueue* const queue = decision->queue();
+    const LaunchKind kind = queue->key().kind;
     if (WaitsForOthers(*decision->start.last)) return {};
+    const absl::Time gathers_until = GathersUntil(*decision);
+    if (now < gathers_until) {
+      next_look_ = gathers_until;
+      return {};
+    }
     TakeBatch(*decision);
     DropCancelled(dropped);
     if (batch_.empty()) continue;
     last_reason_ = decision->reason;
     ++LaunchesOf(kind);
+    if (kind == LaunchKind::kMerged) {
+      gathering_.Began(queue, static_cast<int64_t>(batch_.size()), now);
+    }
     return {CloseBatch(), kind};
   }
 }
@@ -97,6 +109,19 @@ bool LaunchPlanner::WaitsForOthers(const WaitingRequest& first) const {
   if (launches_in_flight() > 1) return true;
   return first.queue->queue()->requests() <
          std::min(alone_.others(), options_.batching.max_requests);
+}
+
+absl::Time LaunchPlanner::GathersUntil(const Decision& decision) const {
+  const FairQueue& queue = *decision.queue();
+  const WaitingRequest& first = *decision.start.last;
+  const BatchingOptions& batching = options_.batching;
+  const bool gathers = gathers_ && queue.key().kind == LaunchKind::kMerged &&
+                       !IsAlone(first) && queue.requests() == depth_.requests &&
+                       queue.requests() < batching.max_requests &&
+                       queue.rows() < MergedRows(*first.request, batching);
+  if (!gathers) return absl::InfinitePast();
+  return std::min(gathering_.WaitsUntil(&queue),
+                  due_.earliest() - options_.policy.deadline_slack);
 }
 
 void LaunchPlanner::Sweep(absl::Time now,

@@ -21,6 +21,7 @@
 #include "server/scheduling/client_table.h"
 #include "server/scheduling/dropped_request.h"
 #include "server/scheduling/fair_queue.h"
+#include "server/scheduling/gathering.h"
 #include "server/scheduling/gemm_request.h"
 #include "server/scheduling/identity_queue.h"
 #include "server/scheduling/layer_sequence_predictor.h"
@@ -61,6 +62,9 @@ class LaunchPlanner {
   // Errors: as CheckQueueRoom.
   Refusal CheckRoom(const QueueDemand& demand) const;
 
+  // From here on no launch waits for requests that may come.
+  void StopGathering() { gathers_ = false; }
+
   // Queues the request; the caller has called CheckRoom.
   void Add(std::unique_ptr<AdmittedRequest> request);
 
@@ -68,10 +72,14 @@ class LaunchPlanner {
   // `dropped` the requests that expired by `now`, and those that were due to
   // launch but whose caller has left.
   PlannedLaunch Next(absl::Time now, std::vector<DroppedRequest>* dropped);
+  // When Next may return a launch that waited for more requests at its last
+  // call, if nothing happens until then; else InfiniteFuture.
+  absl::Time next_look() const { return next_look_; }
 
   // Records the end of a launch. `unfinished` is the request of a chunk that
   // has rows left; it waits again.
-  void LaunchEnded(LaunchKind kind, std::optional<ScheduledRequest> unfinished);
+  void LaunchEnded(LaunchKind kind, absl::Time now,
+                   std::optional<ScheduledRequest> unfinished);
 
   // Removes all waiting requests that expired or whose caller left, and appends
   // them to `dropped`.
@@ -103,6 +111,9 @@ class LaunchPlanner {
   bool IsAlone(const WaitingRequest& first) const;
   // True if it may not start now.
   bool WaitsForOthers(const WaitingRequest& first) const;
+  // Returns until when a launch that begins with it waits for requests that are
+  // about to come; InfinitePast if it does not.
+  absl::Time GathersUntil(const Decision& decision) const;
   FairQueue* QueueOf(const AdmittedRequest& request);
   void ForgetIdleQueues();
 
@@ -142,6 +153,9 @@ class LaunchPlanner {
   QueueDepth depth_;
   int launches_[2] = {0, 0};  // in flight, by kind
   RecentLaunches alone_;      // those that wait for others
+  Gathering gathering_;
+  bool gathers_ = true;
+  absl::Time next_look_ = absl::InfiniteFuture();
   LaunchReason last_reason_ = LaunchReason::kPreferred;
 
   // Scratch of one decision; members so that they keep their memory.

@@ -89,7 +89,7 @@ class LaunchPlannerAllocationTest : public testing::Test {
       for (ScheduledRequest& scheduled : launch.batch.requests) {
         requests_.push_back(std::move(scheduled.request));
       }
-      planner_.LaunchEnded(launch.kind, std::nullopt);
+      planner_.LaunchEnded(launch.kind, now_, std::nullopt);
     }
   }
 

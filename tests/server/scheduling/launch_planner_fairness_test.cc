@@ -98,7 +98,7 @@ class Planned {
         complete.push_back(std::move(scheduled.request));
       }
     }
-    planner_.LaunchEnded(launch.kind, std::move(unfinished));
+    planner_.LaunchEnded(launch.kind, now_, std::move(unfinished));
     Start();
     return complete;
   }

@@ -257,7 +257,7 @@ class Schedule {
         ++computed_;
       }
     }
-    planner_.LaunchEnded(launch.kind, std::move(unfinished));
+    planner_.LaunchEnded(launch.kind, now_, std::move(unfinished));
   }
 
   void Forget(const AdmittedRequest& request) {

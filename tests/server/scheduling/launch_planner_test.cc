@@ -75,7 +75,7 @@ class LaunchPlannerTest : public testing::Test {
     first.state.last_launch_end = now_;
     std::optional<ScheduledRequest> unfinished;
     if (first.rows_left() > 0) unfinished = std::move(first);
-    planner_->LaunchEnded(launch.kind, std::move(unfinished));
+    planner_->LaunchEnded(launch.kind, now_, std::move(unfinished));
   }
 
   // Launches heavy rows of clients a, b and c together, under kChase.
@@ -173,6 +173,101 @@ TEST_F(LaunchPlannerTest, HeavyRowsLeaveWhatTheOtherTurnHasRoomFor) {
   EndLaunch();
   EndLaunch();
   EXPECT_THAT(Next(), ElementsAre(20));
+}
+
+// Clients a to d ask for the same again after each launch, which takes 800 us.
+class GatheringLaunchTest : public LaunchPlannerTest {
+ protected:
+  static constexpr absl::Duration kLaunch = absl::Microseconds(800);
+
+  void SetUp() override {
+    LaunchAll();
+    now_ += kLaunch;
+    EndLaunch();
+    LaunchAll();
+    now_ += kLaunch;
+    EndLaunch();
+  }
+  void LaunchAll() {
+    for (const char* client : {"a", "b", "c", "d"}) Add(client, 1);
+    EXPECT_THAT(Next(), ElementsAre(1, 1, 1, 1));
+  }
+};
+
+TEST_F(GatheringLaunchTest, WaitsForTheLastOfThem) {
+  for (const char* client : {"a", "b", "c"}) Add(client, 1);
+  EXPECT_THAT(Next(), ElementsAre());
+  EXPECT_EQ(planner_->next_look(), now_ + kLaunch / 4);
+  Add("d", 1);
+  EXPECT_THAT(Next(), ElementsAre(1, 1, 1, 1));
+  EXPECT_EQ(planner_->next_look(), absl::InfiniteFuture());
+}
+
+TEST_F(GatheringLaunchTest, LaunchesWithoutALateOne) {
+  for (const char* client : {"a", "b", "c"}) Add(client, 1);
+  EXPECT_THAT(Next(), ElementsAre());
+  now_ = planner_->next_look();
+  EXPECT_THAT(Next(), ElementsAre(1, 1, 1));
+}
+
+TEST_F(GatheringLaunchTest, WaitsForTheEndOfTheirLaunch) {
+  LaunchAll();
+  Add("e", 1);
+  EXPECT_THAT(Next(), ElementsAre());
+  EXPECT_EQ(planner_->next_look(), absl::InfiniteFuture());
+  now_ += kLaunch;
+  EndLaunch();
+  EXPECT_THAT(Next(), ElementsAre());
+  EXPECT_EQ(planner_->next_look(), now_ + kLaunch / 4);
+}
+
+TEST_F(GatheringLaunchTest, NearDeadlinesDoNotWait) {
+  auto request = Make("a", 1);
+  request->deadline = now_ + SchedulerOptions().policy.deadline_slack / 2;
+  planner_->Add(std::move(request));
+  EXPECT_THAT(Next(), ElementsAre(1));
+}
+
+TEST_F(GatheringLaunchTest, DeadlinesThatComeNearEndTheWaitForALaunch) {
+  LaunchAll();
+  const absl::Duration slack = SchedulerOptions().policy.deadline_slack;
+  auto request = Make("a", 1);
+  request->deadline = now_ + slack + kLaunch / 2;
+  planner_->Add(std::move(request));
+  EXPECT_THAT(Next(), ElementsAre());
+  EXPECT_EQ(planner_->next_look(), now_ + kLaunch / 2);
+  now_ = planner_->next_look();
+  EXPECT_THAT(Next(), ElementsAre(1));
+}
+
+TEST_F(GatheringLaunchTest, NothingIsWaitedForInADrain) {
+  planner_->StopGathering();
+  Add("a", 1);
+  EXPECT_THAT(Next(), ElementsAre(1));
+}
+
+TEST_F(GatheringLaunchTest, ChaseHasTurnsOfItsOwn) {
+  LaunchHeavyRowsOfThree();
+  now_ += kLaunch;
+  EndLaunch();
+  for (const char* client : {"a", "b", "c"}) Add(client, 1);
+  EXPECT_THAT(Next(), ElementsAre(1, 1, 1));
+  now_ += kLaunch;
+  EndLaunch();
+  Add("a", 1);
+  EXPECT_THAT(Next(), ElementsAre(1));
+}
+
+TEST_F(GatheringLaunchTest, FullBatchesDoNotWait) {
+  Add("a", 64);
+  EXPECT_THAT(Next(), ElementsAre(64));
+}
+
+TEST_F(GatheringLaunchTest, NobodyWaitsForThoseOfAnotherLayer) {
+  Add("a", 1);
+  weights_ = std::make_shared<Weights>(4096, 4096);
+  Add("b", 1);
+  EXPECT_THAT(Next(), ElementsAre(1));
 }
 
 TEST_F(LaunchPlannerTest, BatchIsCutAtTilesIfMoreWaits) {

@@ -59,7 +59,8 @@ class Simulation {
       const Event event = events_.top();
       events_.pop();
       now_ = event.time;
-      event.client >= 0 ? Arrive(event.client) : EndLaunch();
+      if (event.client >= 0) Arrive(event.client);
+      if (event.client == kLaunchEnds) EndLaunch();
       Launch();
     }
     return Result();
@@ -67,12 +68,13 @@ class Simulation {
 
  private:
   static constexpr int64_t kLaunchEnds = -1;
+  static constexpr int64_t kLook = -2;  // at what may launch by now
   static constexpr char kBacklog[] = "backlog";
 
   struct Event {
     absl::Time time;
     int64_t number = 0;  // of equal times the earlier event comes first
-    int64_t client = kLaunchEnds;  // that asks, or kLaunchEnds
+    int64_t client = kLaunchEnds;  // that asks, or kLaunchEnds, or kLook
 
     friend bool operator>(const Event& a, const Event& b) {
       return std::pair(a.time, a.number) > std::pair(b.time, b.number);
@@ -148,7 +150,7 @@ class Simulation {
   void Launch() {
     while (true) {
       PlannedLaunch launch = planner_.Next(now_, &dropped_);
-      if (launch.batch.requests.empty()) return;
+      if (launch.batch.requests.empty()) break;
       int64_t rows = 0;
       for (const ScheduledRequest& scheduled : launch.batch.requests) {
         rows += scheduled.state.in_launch.count;
@@ -164,6 +166,10 @@ class Simulation {
           std::max(free_at_, now_ + device_.start) + tiles * device_.tile;
       events_.push({free_at_, ++event_count_, kLaunchEnds});
       in_flight_.push(std::move(launch));
+    }
+    const absl::Time look = planner_.next_look();
+    if (look != absl::InfiniteFuture()) {
+      events_.push({look, ++event_count_, kLook});
     }
   }
 
@@ -194,7 +200,7 @@ class Simulation {
       if (load_.pattern == AccessPattern::kOneMatrix) continue;
       ArriveIn(Turnaround(), ClientOf(request));
     }
-    planner_.LaunchEnded(launch.kind, std::nullopt);
+    planner_.LaunchEnded(launch.kind, now_, std::nullopt);
   }
 
   SimulatedRun Result() const {

@@ -104,6 +104,17 @@ TEST_P(SimulatedWalkTest, AnIdleDevicesStartIsNotWaitedForBehindAnother) {
   EXPECT_GE(launches_per_second, 0.95 / absl::ToDoubleSeconds(kProgram));
 }
 
+// By turns they were a half of them each.
+TEST_P(SimulatedWalkTest, LongLaunchesOfOneMatrixHaveAllClients) {
+  SimulatedLoad load = Walk();
+  load.matrices = 1;
+  SimulatedDevice device;
+  device.tile = absl::Microseconds(600);
+  device.tile_rows = 64;
+  const SimulatedRun run = Simulate(Ordered(BatchOrder::kOldest), load, device);
+  EXPECT_GE(run.rows_per_launch, 0.95 * static_cast<double>(clients()));
+}
+
 class SimulatedRandomAccessTest : public SimulatedWalkTest {};
 
 TEST_P(SimulatedRandomAccessTest, ChaseIsNotWorseThanOldest) {
