@@ -5,6 +5,7 @@
 
 #include "server/scheduling/parked_requests.h"
 
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,15 @@ namespace {
 
 // Time from one look at what waits to the next.
 constexpr absl::Duration kLook = absl::Milliseconds(20);
+
+// Operand bytes are bounded by the memory that they lie in, and a client's part
+// of it.
+QueueLimits LimitsOf(int64_t max_requests) {
+  QueueLimits limits;
+  limits.max_queued_requests = max_requests;
+  limits.max_queued_bytes = std::numeric_limits<int64_t>::max();
+  return limits;
+}
 
 void EndRequest(std::unique_ptr<AdmittedRequest> request,
                 const absl::Status& status) {
@@ -46,7 +56,7 @@ absl::Status CheckWanted(const AdmittedRequest& request, absl::Time now) {
 
 ParkedRequests::ParkedRequests(const Parts& parts, int64_t max_requests)
     : parts_(parts),
-      max_requests_(max_requests),
+      limits_(LimitsOf(max_requests)),
       watcher_([this] { Watch(); }) {}
 
 ParkedRequests::~ParkedRequests() {
@@ -59,21 +69,48 @@ ParkedRequests::~ParkedRequests() {
   watcher_.join();
 }
 
+absl::Status ParkedRequests::CheckRoom(const AdmittedRequest& request) const {
+  if (draining_) return Draining();
+  const auto found = depth_of_.find(request.identity);
+  const QueueDepth own =
+      found == depth_of_.end() ? QueueDepth() : found->second;
+  const QueueDemand demand = {request.identity, request.client, request.m,
+                              request.operand_bytes(), request.quota};
+  const absl::Status room = CheckQueueRoom(demand, limits_, depth_, own).status;
+  if (room.ok()) return room;
+  return absl::Status(
+      room.code(),
+      absl::StrCat("requests for layers on the disk: ", room.message()));
+}
+
+void ParkedRequests::Count(const AdmittedRequest& request, int64_t change) {
+  QueueDepth& own = depth_of_[request.identity];
+  for (QueueDepth* const depth : {&depth_, &own}) {
+    depth->requests += change;
+    depth->rows += change * request.m;
+    depth->bytes += change * request.operand_bytes();
+  }
+  if (own.requests == 0) depth_of_.erase(request.identity);
+}
+
+ParkedRequests::Waiting ParkedRequests::Remove(
+    WaitingByNumber::iterator waiting) {
+  Waiting removed = std::move(waiting->second);
+  Count(*removed.request, -1);
+  waiting_.erase(waiting);
+  return removed;
+}
+
 void ParkedRequests::Park(std::unique_ptr<AdmittedRequest> request) {
   const std::string id = request->layer->id;
   absl::Status refused;
   int64_t number = 0;
   {
     MutexLock lock(&mutex_);
-    if (draining_) {
-      refused = Draining();
-    } else if (static_cast<int64_t>(waiting_.size()) >= max_requests_) {
-      refused = absl::ResourceExhaustedError(
-          absl::StrCat(max_requests_,
-                       " requests wait for layers that are on the disk "
-                       "(--max_queued_requests); retry later"));
-    } else {
+    refused = CheckRoom(*request);
+    if (refused.ok()) {
       number = next_number_++;
+      Count(*request, 1);
       waiting_[number].request = std::move(request);
     }
   }
@@ -102,11 +139,13 @@ void ParkedRequests::End(Waiting waiting, const absl::Status& status) {
 }
 
 void ParkedRequests::Drain() {
-  std::map<int64_t, Waiting> ended;
+  WaitingByNumber ended;
   {
     MutexLock lock(&mutex_);
     draining_ = true;
     ended.swap(waiting_);
+    depth_ = QueueDepth();
+    depth_of_.clear();
   }
   for (auto& [unused, waiting] : ended) End(std::move(waiting), Draining());
 }
@@ -115,9 +154,7 @@ std::unique_ptr<AdmittedRequest> ParkedRequests::Take(int64_t number) {
   MutexLock lock(&mutex_);
   const auto found = waiting_.find(number);
   if (found == waiting_.end()) return nullptr;
-  std::unique_ptr<AdmittedRequest> request = std::move(found->second.request);
-  waiting_.erase(found);
-  return request;
+  return Remove(found).request;
 }
 
 void ParkedRequests::Resume(int64_t number, LayerLoader::Result layer) {
@@ -149,12 +186,8 @@ void ParkedRequests::Watch() {
       const absl::Time now = parts_.clock->Now();
       for (auto next = waiting_.begin(); next != waiting_.end();) {
         const absl::Status wanted = CheckWanted(*next->second.request, now);
-        if (wanted.ok()) {
-          ++next;
-          continue;
-        }
-        over.emplace_back(std::move(next->second), wanted);
-        next = waiting_.erase(next);
+        const auto looked_at = next++;
+        if (!wanted.ok()) over.emplace_back(Remove(looked_at), wanted);
       }
     }
     for (auto& [waiting, status] : over) End(std::move(waiting), status);
