@@ -45,8 +45,8 @@ absl::StatusOr<uint32_t> LaneHandles::Open(LaneHandle handle) {
   MutexLock lock(&mutex_);
   if (open_.size() >= kMostHandles) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the lane has ", open_.size(),
-                     " handles, which is the limit; close some"));
+        absl::StrCat("handles = ", open_.size() + 1, "; a lane has at most ",
+                     kMostHandles, ", close some"));
   }
   do {
     ++last_;

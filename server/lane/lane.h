@@ -68,9 +68,13 @@ struct LaneHandle {
 // The handles of one lane. Thread-safe.
 class LaneHandles {
  public:
-  static constexpr size_t kMostHandles = 16384;
+  // No quota counts their memory, so that this and --max_lanes bound it
+  // (docs/operations.md#memory): with names of lane::kMaxNameBytes a handle has
+  // 384 bytes, and 50 of the table. Several client ids for each of the hundreds
+  // of layers or programs of a model are fewer.
+  static constexpr size_t kMostHandles = 2048;
 
-  // Returns the handle's number. Errors: RESOURCE_EXHAUSTED.
+  // Returns the handle's number. Errors: RESOURCE_EXHAUSTED (too many).
   absl::StatusOr<uint32_t> Open(LaneHandle handle);
   // NOT_FOUND if it is not open.
   absl::Status Close(uint32_t number);
