@@ -31,9 +31,10 @@ class CallEngine::PendingCall final
       : engine_(engine), call_(std::move(call)) {
     outcome_.attempts = std::max(1, call_.attempts);
   }
-  PendingCall(CallEngine* engine, absl::Status failure,
+  PendingCall(CallEngine* engine, absl::Duration pause, absl::Status failure,
               absl::AnyInvocable<void(CallOutcome)> done)
       : engine_(engine), failure_(std::move(failure)) {
+    call_.pause = pause;
     call_.done = std::move(done);
   }
 
@@ -77,12 +78,12 @@ class CallEngine::PendingCall final
     MutexLock lock(&mutex_);
     if (alarm_ != nullptr) {
       alarm_.reset();
-      if (!failure_.ok()) {
-        outcome_.status = failure_;
-        return true;
-      }
       if (cancelled_ != nullptr) {
         outcome_.status = absl::CancelledError(cancelled_);
+        return true;
+      }
+      if (!failure_.ok()) {
+        outcome_.status = failure_;
         return true;
       }
       ++outcome_.attempts;
@@ -135,6 +136,7 @@ class CallEngine::PendingCall final
     alarm_ = std::make_unique<grpc::Alarm>();
     alarm_->Set(engine_->queue(), absl::ToChronoTime(absl::Now() + pause),
                 Publish());
+    if (cancelled_ != nullptr) alarm_->Cancel();
   }
 
   void StartAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -185,8 +187,16 @@ std::weak_ptr<CallEngine::PendingCall> CallEngine::Start(UnaryCall call) {
 
 void CallEngine::Fail(absl::Status status,
                       absl::AnyInvocable<void(CallOutcome)> done) {
-  Begin(
-      std::make_shared<PendingCall>(this, std::move(status), std::move(done)));
+  FailAfter(absl::ZeroDuration(), std::move(status), std::move(done));
+}
+
+std::weak_ptr<CallEngine::PendingCall> CallEngine::FailAfter(
+    absl::Duration pause, absl::Status status,
+    absl::AnyInvocable<void(CallOutcome)> done) {
+  const auto pending = std::make_shared<PendingCall>(
+      this, pause, std::move(status), std::move(done));
+  Begin(pending);
+  return pending;
 }
 
 void CallEngine::Cancel(const std::weak_ptr<PendingCall>& call) {

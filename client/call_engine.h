@@ -67,6 +67,10 @@ class CallEngine {
 
   // Ends a call that never starts, the way Start ends its calls.
   void Fail(absl::Status status, absl::AnyInvocable<void(CallOutcome)> done);
+  // The same after `pause`, which may be infinite, unless Cancel comes first.
+  std::weak_ptr<PendingCall> FailAfter(
+      absl::Duration pause, absl::Status status,
+      absl::AnyInvocable<void(CallOutcome)> done);
 
   // Ends the call with CANCELLED unless it has ended. The engine may be gone.
   static void Cancel(const std::weak_ptr<PendingCall>& call);

@@ -50,6 +50,12 @@ LaneOutcome NotCarried(absl::Status reason) {
   return outcome;
 }
 
+LaneOutcome NoRoom(uint64_t bytes) {
+  return NotCarried(absl::ResourceExhaustedError(absl::StrCat(
+      "the lane has no room for an operand of ", bytes,
+      " bytes; ClientLaneOptions::operand_bytes says how many it has")));
+}
+
 LaneOutcome Answered(absl::Status status) {
   LaneOutcome outcome;
   outcome.end = LaneOutcome::End::kAnswered;
@@ -87,7 +93,7 @@ ClientLane::ClientLane(LaneSocket::Granted granted,
       reaper_(segment_, &ring_, std::move(granted.wake), options.spin) {}
 
 LaneOutcome ClientLane::Call(const LaneWork& work) {
-  if (has_abandoned_.load(std::memory_order_relaxed)) FreeAbandoned();
+  FreeAbandoned();
   if (ring_.has_ended()) return Lost();
   auto handle = targets_.Find(work.target, work.deadline);
   if (!handle.ok()) {
@@ -111,18 +117,23 @@ LaneOutcome ClientLane::Call(const LaneWork& work) {
   return OutcomeOf(wait, std::move(flight));
 }
 
-std::optional<LaneSlot> ClientLane::Start(const LaneWork& work, Done* done) {
-  if (has_abandoned_.load(std::memory_order_relaxed)) FreeAbandoned();
-  if (ring_.has_ended()) return std::nullopt;
+std::variant<LaneSlot, LaneOutcome> ClientLane::Start(const LaneWork& work,
+                                                      Done* done) {
+  FreeAbandoned();
+  if (ring_.has_ended()) return Lost();
   InFlight flight;
   flight.handle = targets_.FindOpen(work.target);
-  if (flight.handle == nullptr) return std::nullopt;
+  if (flight.handle == nullptr) {  // another call has just found it changed
+    return NotCarried(absl::UnavailableError(
+        absl::StrCat(work.target.name, ": the lane must open it anew")));
+  }
   lane::RequestEntry entry = work.entry;
-  if (Prepare(work, &entry, &flight).has_value()) return std::nullopt;
+  auto refusal = Prepare(work, &entry, &flight);
+  if (refusal.has_value()) return *std::move(refusal);
   const LaneSlot slot = flight.slot;
   if (!reaper_.Reserve()) {
     ring_.ReturnSlot(slot);
-    return std::nullopt;
+    return Lost();
   }
   LaneReaper::Awaited call;
   call.slot = slot;
@@ -163,9 +174,8 @@ std::optional<LaneOutcome> ClientLane::Prepare(const LaneWork& work,
   entry->handle = flight->handle->number();
   entry->a_bytes = *a_bytes;
   entry->c_bytes = *c_bytes;
-  if (!PlaceResult(work, entry, flight) || !PlaceInputs(work, entry, flight)) {
-    return LaneOutcome();
-  }
+  if (auto end = PlaceResult(work, entry, flight)) return end;
+  if (auto end = PlaceInputs(work, entry, flight)) return end;
   const auto slot = ring_.TakeSlot();
   if (!slot.has_value()) {
     return NotCarried(absl::ResourceExhaustedError(
@@ -188,41 +198,44 @@ std::optional<ClientLane::Place> ClientLane::PlaceOf(
   return Place{offset, regions_[device - devices_.data()]};
 }
 
-bool ClientLane::PlaceResult(const LaneWork& work, lane::RequestEntry* entry,
-                             InFlight* flight) {
+std::optional<LaneOutcome> ClientLane::PlaceResult(const LaneWork& work,
+                                                   lane::RequestEntry* entry,
+                                                   InFlight* flight) {
   const auto lent = Joined(work.outputs);
   const auto place = lent ? PlaceOf(*lent) : std::nullopt;
   if (place.has_value()) {
     entry->c_offset = place->offset;
     entry->c_region = place->region;
     flight->placed_c = absl::MakeSpan(work.outputs[0].data(), entry->c_bytes);
-    return true;
+    return std::nullopt;
   }
-  if (AnyOnDevice(devices_, work.outputs)) return false;
+  if (AnyOnDevice(devices_, work.outputs)) return LaneOutcome();
   flight->c_range = segment_->Allocate(entry->c_bytes);
+  if (flight->c_range.is_none()) return NoRoom(entry->c_bytes);
   entry->c_offset = flight->c_range.offset();
-  return !flight->c_range.is_none();
+  return std::nullopt;
 }
 
-bool ClientLane::PlaceInputs(const LaneWork& work, lane::RequestEntry* entry,
-                             InFlight* flight) {
+std::optional<LaneOutcome> ClientLane::PlaceInputs(const LaneWork& work,
+                                                   lane::RequestEntry* entry,
+                                                   InFlight* flight) {
   const auto lent = Joined(work.inputs);
   const auto place = lent && work.lends_inputs ? PlaceOf(*lent) : std::nullopt;
   if (place.has_value()) {
     entry->a_offset = place->offset;
     entry->a_region = place->region;
-    return true;
+    return std::nullopt;
   }
-  if (AnyOnDevice(devices_, work.inputs)) return false;
+  if (AnyOnDevice(devices_, work.inputs)) return LaneOutcome();
   flight->a_range = segment_->Allocate(entry->a_bytes);
-  if (flight->a_range.is_none()) return false;
+  if (flight->a_range.is_none()) return NoRoom(entry->a_bytes);
   entry->a_offset = flight->a_range.offset();
   uint8_t* to = flight->a_range.bytes().data();
   for (const auto& input : work.inputs) {
     if (!input.empty()) std::memcpy(to, input.data(), input.size());
     to += input.size();
   }
-  return true;
+  return std::nullopt;
 }
 
 LaneOutcome ClientLane::OutcomeOf(LaneRing::WaitEnd end, InFlight flight) {
@@ -281,6 +294,7 @@ void ClientLane::Abandon(InFlight flight) {
 }
 
 void ClientLane::FreeAbandoned() {
+  if (!has_abandoned_.load(std::memory_order_relaxed)) return;
   std::vector<InFlight> answered;  // freed without the lock
   MutexLock lock(&mutex_);
   const auto waiting = std::partition(

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -54,8 +55,8 @@ struct LaneWork {
 struct LaneOutcome {
   enum class End : uint8_t {
     kAnswered,  // `status` is the call's
-    // The lane has no room for it, or knows another shape; `status` tells what
-    // is known of the reason, and may be OK.
+    // The lane has no room for it, or knows another shape, as `status` says;
+    // OK: operands lie on a device where the lane cannot use them.
     kNotCarried,
     kLost,  // the lane ended, as `status` says
   };
@@ -99,10 +100,10 @@ class ClientLane {
   }
 
   // As Call, without waiting: `done` runs once, on a thread of the lane's, with
-  // no lock held. nullopt: the lane does not carry the call, or its target is
-  // not open; nothing was taken from `done`.
+  // no lock held. An outcome: the call has not begun, and nothing was taken
+  // from `done`; UNAVAILABLE, too, if the target is not open.
   using Done = absl::AnyInvocable<void(LaneOutcome)>;
-  std::optional<LaneSlot> Start(const LaneWork& work, Done* done);
+  std::variant<LaneSlot, LaneOutcome> Start(const LaneWork& work, Done* done);
   // Ends a call that Start made with CANCELLED, if its C is not the caller's.
   void Cancel(LaneSlot slot) { reaper_.Cancel(slot); }
   // True within `done`.
@@ -110,6 +111,7 @@ class ClientLane {
 
   // Lane memory for a caller's operands; a none range if there is no room.
   LaneSegment::Range Allocate(int64_t bytes) {
+    FreeAbandoned();
     return segment_->Allocate(bytes);
   }
 
@@ -146,12 +148,14 @@ class ClientLane {
                                      InFlight* flight);
   // The place of memory that the server can use; nullopt: it cannot.
   std::optional<Place> PlaceOf(absl::Span<const uint8_t> bytes) const;
-  // Find the places of C, and of A, which is copied in if need be; false if
-  // there is no room, or no place for what lies on a device.
-  bool PlaceResult(const LaneWork& work, lane::RequestEntry* entry,
-                   InFlight* flight);
-  bool PlaceInputs(const LaneWork& work, lane::RequestEntry* entry,
-                   InFlight* flight);
+  // Find the places of C, and of A, which is copied in if need be; nullopt, or
+  // the call's end: there is no room, or no place for what lies on a device.
+  std::optional<LaneOutcome> PlaceResult(const LaneWork& work,
+                                         lane::RequestEntry* entry,
+                                         InFlight* flight);
+  std::optional<LaneOutcome> PlaceInputs(const LaneWork& work,
+                                         lane::RequestEntry* entry,
+                                         InFlight* flight);
   // The end of a call by that of its wait.
   LaneOutcome OutcomeOf(LaneRing::WaitEnd end, InFlight flight);
   LaneOutcome TakeAnswer(InFlight flight);
@@ -159,6 +163,7 @@ class ClientLane {
 
   // Keeps what a request holds that nobody waits for, until it is answered.
   void Abandon(InFlight flight);
+  // Gives back what has been answered since.
   void FreeAbandoned();
 
   const std::unique_ptr<LaneSocket> socket_;

@@ -2,13 +2,18 @@
 
 #include "client/lane_calls.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/types/span.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "client/device_operands.h"
 #include "client/gemm_wire.h"
@@ -46,14 +51,43 @@ ExpectedOutputs ExpectedOf(const RunRequest& request) {
   return ExpectedOutputs(request);
 }
 
+LaneOutcome LostLane() {
+  LaneOutcome outcome;
+  outcome.end = LaneOutcome::End::kLost;
+  outcome.status = absl::UnavailableError(kNoLane);
+  return outcome;
+}
+
+// A call for the first who takes it. Thread-safe.
+template <typename Call>
+class Waiting {
+ public:
+  explicit Waiting(std::shared_ptr<Call> call) : call_(std::move(call)) {}
+
+  // Null: another has it.
+  std::shared_ptr<Call> Take() {
+    MutexLock lock(&mutex_);
+    return std::exchange(call_, nullptr);
+  }
+
+ private:
+  Mutex mutex_;
+  std::shared_ptr<Call> call_ ABSL_GUARDED_BY(mutex_);
+};
+
 }  // namespace
 
-bool LaneCalls::IsInUse() const {
-  if (use_ == LaneUse::kOff || engine_.OnEngineThread() ||
-      keeper_.OnLaneThread()) {
-    return false;
-  }
-  return use_ == LaneUse::kRequired || keeper_.lane() != nullptr;
+bool LaneCalls::MayWait() const {
+  return use_ != LaneUse::kOff && !engine_.OnEngineThread() &&
+         !keeper_.OnLaneThread();
+}
+
+bool LaneCalls::NeedsLane(const LaneWork& work) const {
+  return use_ == LaneUse::kRequired || (IsOnDevice(work) && keeper_.is_kept());
+}
+
+bool LaneCalls::IsInUse(const LaneWork& work) const {
+  return keeper_.lane() != nullptr || NeedsLane(work);
 }
 
 bool LaneCalls::IsOnDevice(const LaneWork& work) const {
@@ -70,15 +104,16 @@ bool LaneCalls::GoesByCall(const LaneWork& work,
          (absl::IsUnavailable(outcome.status) && use_ == LaneUse::kAuto);
 }
 
-LaneOutcome LaneCalls::Attempt(const LaneWork& work) {
+bool LaneCalls::MayFitAnew(const LaneWork& work,
+                           const LaneOutcome& outcome) const {
+  return outcome.end == LaneOutcome::End::kNotCarried &&
+         absl::IsInvalidArgument(outcome.status) && IsOnDevice(work);
+}
+
+LaneOutcome LaneCalls::Attempt(const LaneWork& work) const {
   const std::shared_ptr<ClientLane> lane = keeper_.lane();
-  LaneOutcome outcome;
-  if (lane != nullptr) {
-    outcome = lane->Call(work);
-  } else {
-    outcome.end = LaneOutcome::End::kLost;
-    outcome.status = absl::UnavailableError(kNoLane);
-  }
+  LaneOutcome outcome = lane == nullptr ? LostLane() : lane->Call(work);
+  if (MayFitAnew(work, outcome)) outcome = lane->Call(work);
   if (outcome.end == LaneOutcome::End::kLost && keeper_.is_stopped()) {
     outcome.status = absl::CancelledError("the client was destroyed");
   }
@@ -111,9 +146,9 @@ std::optional<absl::StatusOr<Result>> LaneCalls::Make(
 
 std::optional<absl::StatusOr<GemmResult>> LaneCalls::Gemm(
     const GemmRequest& request) {
-  if (!IsInUse()) return std::nullopt;
+  if (!MayWait()) return std::nullopt;
   const std::optional<LaneWork> work = WorkOf(request);
-  if (!work.has_value()) return std::nullopt;
+  if (!work.has_value() || !IsInUse(*work)) return std::nullopt;
   auto end = Make<GemmResult>(*work, [&](const LaneOutcome& outcome) {
     return ResultOf<GemmResult>(outcome, ExpectedResult(request));
   });
@@ -123,9 +158,9 @@ std::optional<absl::StatusOr<GemmResult>> LaneCalls::Gemm(
 
 std::optional<absl::StatusOr<RunResult>> LaneCalls::Run(
     const RunRequest& request) {
-  if (!IsInUse()) return std::nullopt;
+  if (!MayWait()) return std::nullopt;
   const std::optional<LaneWork> work = WorkOf(request);
-  if (!work.has_value()) return std::nullopt;
+  if (!work.has_value() || !IsInUse(*work)) return std::nullopt;
   auto end = Make<RunResult>(*work, [&](const LaneOutcome& outcome) {
     return ResultOf<RunResult>(outcome, ExpectedOutputs(request));
   });
@@ -189,9 +224,14 @@ struct LaneCalls::StartedCall {
   }
 
   void End(const LaneOutcome& outcome) {
+    if (!outcome.status.ok()) return Fail(outcome.status);
     Release(request);
-    if (!outcome.status.ok()) return callback(outcome.status);
     callback(ResultOf<Result>(outcome, ExpectedOf(request)));
+  }
+
+  void Fail(absl::Status status) {
+    Release(request);
+    callback(std::move(status));
   }
 
   Request request;
@@ -234,45 +274,91 @@ void LaneCalls::TakeOutcome(StartedCall<Request, Result>* call,
 }
 
 template <typename Request, typename Result>
-bool LaneCalls::TryStart(
+void LaneCalls::TakeRefusal(
+    const std::shared_ptr<StartedCall<Request, Result>>& call,
+    LaneOutcome outcome) {
+  const auto remainder = RemainderOf(*WorkOf(call->request), &outcome);
+  if (remainder.has_value()) return call->GoOn(*remainder);
+  Fail(call, outcome.status);  // perhaps within the call that starts it
+}
+
+template <typename Request, typename Result>
+void LaneCalls::Fail(const std::shared_ptr<StartedCall<Request, Result>>& call,
+                     absl::Status status) {
+  engine_.Fail(std::move(status), [call](CallOutcome outcome) {
+    call->Fail(std::move(outcome.status));
+  });
+}
+
+template <typename Request, typename Result>
+std::optional<LaneOutcome> LaneCalls::TryStart(
     const std::shared_ptr<ClientLane>& lane,
     const std::shared_ptr<StartedCall<Request, Result>>& call) {
-  std::optional<LaneWork> work = WorkOf(call->request);
-  if (!work.has_value()) return false;
-  work->lends_inputs = Lends(call->request);
+  LaneWork work = *WorkOf(call->request);
+  work.lends_inputs = Lends(call->request);
   ClientLane::Done done = [this, call](LaneOutcome outcome) {
     TakeOutcome(call.get(), std::move(outcome));
   };
-  const std::optional<LaneSlot> slot = lane->Start(*work, &done);
-  if (slot.has_value()) call->way->SetLane(lane, *slot);
-  return slot.has_value();
+  auto started = lane->Start(work, &done);
+  if (auto* refusal = std::get_if<LaneOutcome>(&started)) {
+    return std::move(*refusal);
+  }
+  call->way->SetLane(lane, std::get<LaneSlot>(started));
+  return std::nullopt;
 }
 
 template <typename Request, typename Result>
 void LaneCalls::StartOnceOpen(
     const std::shared_ptr<ClientLane>& lane,
     const std::shared_ptr<StartedCall<Request, Result>>& call) {
-  const std::optional<LaneWork> work = WorkOf(call->request);
-  if (!Lends(call->request) && !IsOnDevice(*work)) call->KeepInputs();
-  lane->OpenLater(work->target, [this, call, weak = std::weak_ptr(lane)](
-                                    const absl::Status& status) {
-    const std::shared_ptr<ClientLane> lane = weak.lock();
-    if (status.ok() && lane != nullptr && TryStart(lane, call)) return;
-    LaneOutcome outcome;  // a call is told why in full
-    outcome.status = status;
-    if (lane == nullptr || lane->has_ended()) {
-      outcome.end = LaneOutcome::End::kLost;
-      outcome.status = absl::UnavailableError(kNoLane);
+  const LaneWork work = *WorkOf(call->request);
+  const bool is_readable = !AnyOnDevice(keeper_.device_operands(), work.inputs);
+  if (!Lends(call->request) && is_readable) call->KeepInputs();
+  // Emptied when the call ends, as the lane may keep it for longer.
+  const auto waiting =
+      std::make_shared<Waiting<StartedCall<Request, Result>>>(call);
+  const auto limit = engine_.FailAfter(
+      std::max(absl::ZeroDuration(), work.deadline - absl::Now()),
+      absl::DeadlineExceededError(
+          "the call's deadline passed while the lane opened what it names"),
+      [waiting](CallOutcome outcome) {
+        const auto call = waiting->Take();
+        if (call != nullptr) call->Fail(std::move(outcome.status));
+      });
+  call->way->SetCall(CallHandle([limit] { CallEngine::Cancel(limit); }));
+  lane->OpenLater(
+      work.target, [this, waiting, limit,
+                    weak = std::weak_ptr(lane)](const absl::Status& status) {
+        const auto call = waiting->Take();
+        if (call == nullptr) return;
+        CallEngine::Cancel(limit);
+        const std::shared_ptr<ClientLane> lane = weak.lock();
+        if (lane == nullptr || lane->has_ended() || keeper_.is_stopped()) {
+          return TakeRefusal(call, LostLane());
+        }
+        std::optional<LaneOutcome> refusal;
+        if (status.ok()) {
+          refusal = TryStart(lane, call);
+        } else {
+          refusal.emplace().status = status;
+        }
+        if (refusal.has_value()) TakeRefusal(call, *std::move(refusal));
+      });
+}
+
+template <typename Request, typename Result>
+void LaneCalls::StartOn(
+    const std::shared_ptr<ClientLane>& lane,
+    const std::shared_ptr<StartedCall<Request, Result>>& call) {
+  const LaneWork work = *WorkOf(call->request);
+  if (lane->IsOpen(work.target)) {
+    std::optional<LaneOutcome> refusal = TryStart(lane, call);
+    if (!refusal.has_value()) return;
+    if (!MayFitAnew(work, *refusal)) {
+      return TakeRefusal(call, *std::move(refusal));
     }
-    const auto remainder = RemainderOf(*WorkOf(call->request), &outcome);
-    if (remainder.has_value()) return call->GoOn(*remainder);
-    // Perhaps within the call that starts it.
-    engine_.Fail(outcome.status, [call](CallOutcome failed) {
-      LaneOutcome end;
-      end.status = std::move(failed.status);
-      call->End(end);
-    });
-  });
+  }
+  StartOnceOpen(lane, call);
 }
 
 template <typename Request, typename Result>
@@ -281,27 +367,17 @@ CallHandle LaneCalls::StartOrGoOn(
     absl::AnyInvocable<void(absl::StatusOr<Result>)> callback,
     GoOnByCall<Request, Result> go_on) {
   const std::shared_ptr<ClientLane> lane = keeper_.lane();
-  if (lane == nullptr && use_ == LaneUse::kRequired) {
-    engine_.Fail(
-        absl::UnavailableError(kNoLane),
-        [request, callback = std::move(callback)](CallOutcome outcome) mutable {
-          Release(request);
-          callback(std::move(outcome.status));
-        });
-    return CallHandle();
-  }
-  const std::optional<LaneWork> work =
-      lane == nullptr ? std::nullopt : WorkOf(request);
-  if (!work.has_value()) {
+  const std::optional<LaneWork> work = WorkOf(request);
+  if (!work.has_value() || (lane == nullptr && !NeedsLane(*work))) {
     return go_on(request, LaneRemainder(), std::move(callback));
   }
   auto call = std::make_shared<StartedCall<Request, Result>>(
       request, std::move(callback), std::move(go_on));
   const std::shared_ptr<CancelWay> way = call->way;
-  if (!lane->IsOpen(work->target)) {
-    StartOnceOpen(lane, call);
-  } else if (!TryStart(lane, call)) {
-    call->GoOn(LaneRemainder());
+  if (lane == nullptr) {
+    Fail(call, absl::UnavailableError(kNoLane));
+  } else {
+    StartOn(lane, call);
   }
   return CallHandle([way] { way->Cancel(); });
 }

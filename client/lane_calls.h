@@ -56,29 +56,51 @@ class LaneCalls {
   struct StartedCall;
 
   // Calls of this thread may wait for the lane.
-  bool IsInUse() const;
+  bool MayWait() const;
+  // True if the call ends with UNAVAILABLE, and does not go by gRPC, while
+  // there is no lane.
+  bool NeedsLane(const LaneWork& work) const;
+  // True if the lane makes the call, for now or until there is one.
+  bool IsInUse(const LaneWork& work) const;
   // True if gRPC cannot go on with the call.
   bool IsOnDevice(const LaneWork& work) const;
   // True if gRPC goes on with the call after that outcome.
   bool GoesByCall(const LaneWork& work, const LaneOutcome& outcome) const;
+  // True if the lane, which has forgotten the shape that it knew, may take the
+  // call by the one that the name has now; gRPC finds out for what it carries.
+  bool MayFitAnew(const LaneWork& work, const LaneOutcome& outcome) const;
   // Repeats the call as the retry policy says. `answered` makes the result of
   // an outcome that is OK.
   template <typename Result, typename Answered>
   std::optional<absl::StatusOr<Result>> Make(const LaneWork& work,
                                              const Answered& answered);
   // The outcome of one attempt.
-  LaneOutcome Attempt(const LaneWork& work);
+  LaneOutcome Attempt(const LaneWork& work) const;
   // Ends the call, or gives it to gRPC.
   template <typename Request, typename Result>
   void TakeOutcome(StartedCall<Request, Result>* call, LaneOutcome outcome);
-  // False: the lane does not carry the call.
+  // Ends a call that the lane has not begun, or gives it to gRPC.
   template <typename Request, typename Result>
-  bool TryStart(const std::shared_ptr<ClientLane>& lane,
-                const std::shared_ptr<StartedCall<Request, Result>>& call);
-  // Starts the call when the lane has opened what it names.
+  void TakeRefusal(const std::shared_ptr<StartedCall<Request, Result>>& call,
+                   LaneOutcome outcome);
+  // Ends it on a thread of the engine's.
+  template <typename Request, typename Result>
+  void Fail(const std::shared_ptr<StartedCall<Request, Result>>& call,
+            absl::Status status);
+  // nullopt: the lane carries the call, whose target is open.
+  template <typename Request, typename Result>
+  std::optional<LaneOutcome> TryStart(
+      const std::shared_ptr<ClientLane>& lane,
+      const std::shared_ptr<StartedCall<Request, Result>>& call);
+  // Starts the call when the lane has opened what it names, unless its deadline
+  // or Cancel ends it before.
   template <typename Request, typename Result>
   void StartOnceOpen(const std::shared_ptr<ClientLane>& lane,
                      const std::shared_ptr<StartedCall<Request, Result>>& call);
+  // Starts it now or then.
+  template <typename Request, typename Result>
+  void StartOn(const std::shared_ptr<ClientLane>& lane,
+               const std::shared_ptr<StartedCall<Request, Result>>& call);
   template <typename Request, typename Result>
   CallHandle StartOrGoOn(
       const Request& request,

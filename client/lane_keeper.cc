@@ -53,6 +53,11 @@ std::shared_ptr<ClientLane> LaneKeeper::lane() const {
   return lane_ == nullptr || lane_->has_ended() ? nullptr : lane_;
 }
 
+bool LaneKeeper::is_kept() const {
+  MutexLock lock(&mutex_);
+  return is_kept_;
+}
+
 bool LaneKeeper::OnLaneThread() const {
   if (current_keeper == this) return true;
   MutexLock lock(&mutex_);
@@ -67,6 +72,7 @@ bool LaneKeeper::is_stopped() const {
 bool LaneKeeper::Take(std::shared_ptr<ClientLane> lane) {
   MutexLock lock(&mutex_);
   if (stopped_) return false;
+  is_kept_ = true;
   lane_ = std::move(lane);
   return true;
 }

@@ -50,6 +50,8 @@ class LaneKeeper {
 
   // Null: there is none at the moment.
   std::shared_ptr<ClientLane> lane() const;
+  // True once Start has opened a lane: after each end it opens the next.
+  bool is_kept() const;
 
   // True on the threads that end calls which a lane started.
   bool OnLaneThread() const;
@@ -76,6 +78,7 @@ class LaneKeeper {
   mutable Mutex mutex_;
   CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_kept_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<ClientLane> lane_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };

@@ -149,6 +149,7 @@ FakeLane::FakeLane() {
 
 FakeLane::~FakeLane() {
   OpenGate();
+  ReleaseOpens();
   shutdown(listener_.get(), SHUT_RDWR);
   acceptor_.join();
   std::vector<std::unique_ptr<LaneState>> lanes;
@@ -302,6 +303,7 @@ void FakeLane::Open(LaneState* state, const std::string& packet) {
   absl::Status status;
   {
     MutexLock lock(&mutex_);
+    while (holds_opens_) changed_.Wait(&mutex_);
     const auto shape = shapes_.find(handle.name);
     if (shape == shapes_.end()) {
       status = absl::NotFoundError(absl::StrCat("no ", handle.name));
@@ -491,6 +493,17 @@ void FakeLane::OpenGate() {
 void FakeLane::AwaitAtGate(int count) {
   MutexLock lock(&mutex_);
   while (at_gate_ < count) changed_.Wait(&mutex_);
+}
+
+void FakeLane::HoldOpens() {
+  MutexLock lock(&mutex_);
+  holds_opens_ = true;
+}
+
+void FakeLane::ReleaseOpens() {
+  MutexLock lock(&mutex_);
+  holds_opens_ = false;
+  changed_.SignalAll();
 }
 
 int FakeLane::lanes() const {

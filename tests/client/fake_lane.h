@@ -76,6 +76,11 @@ class FakeLane {
   void OpenGate();
   void AwaitAtGate(int count);
 
+  // A lane whose client opens a target stands still, once it has taken the
+  // message, until ReleaseOpens.
+  void HoldOpens();
+  void ReleaseOpens();
+
   // Ends all lanes with kEnd, or without a word.
   void EndLanes(absl::string_view reason);
   void DropLanes();
@@ -123,6 +128,7 @@ class FakeLane {
   int max_handles_ ABSL_GUARDED_BY(mutex_) = 1 << 20;
   bool gate_open_ ABSL_GUARDED_BY(mutex_) = true;
   int at_gate_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool holds_opens_ ABSL_GUARDED_BY(mutex_) = false;
   int requests_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::string> handle_log_ ABSL_GUARDED_BY(mutex_);
   std::string token_ ABSL_GUARDED_BY(mutex_);

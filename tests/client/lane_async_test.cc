@@ -193,6 +193,41 @@ TEST_F(LaneAsyncTest, CallIsCancelledBeforeItsTargetIsOpen) {
   }
 }
 
+TEST_F(LaneAsyncTest, DeadlineAndCancelEndCallsWhoseTargetIsNotOpened) {
+  const auto client = Connect();
+  lane_.HoldOpens();
+  GemmRequest request = Request();
+  int released = 0;
+  request.a_released = [&] { ++released; };
+  request.deadline = absl::Now() + absl::Milliseconds(50);
+  EXPECT_EQ(client->GemmFuture(request).get().status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_GE(absl::Now(), request.deadline);
+  EXPECT_EQ(released, 1);
+  request.deadline = absl::InfinitePast();
+  EXPECT_EQ(client->GemmFuture(request).get().status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  std::promise<absl::Status> status;
+  client
+      ->GemmAsync(
+          Request(),
+          [&](const Result& result) { status.set_value(result.status()); })
+      .Cancel();
+  EXPECT_EQ(status.get_future().get().code(), absl::StatusCode::kCancelled);
+  auto late = client->GemmFuture(Request());
+  lane_.ReleaseOpens();
+  EXPECT_EQ(late.get()->c, LaneAnswer());
+  EXPECT_EQ(lane_.requests(), 1);
+}
+
+TEST_F(LaneAsyncTest, DestroyingTheClientCancelsCallsWhoseTargetIsNotOpened) {
+  auto client = Connect();
+  lane_.HoldOpens();
+  auto call = client->GemmFuture(Request());
+  client.reset();
+  EXPECT_EQ(call.get().status().code(), absl::StatusCode::kCancelled);
+}
+
 TEST_F(LaneAsyncTest, CancelReachesACallThatWentOnByGrpc) {
   const auto client = Connect();
   service_.CloseGate();

@@ -14,9 +14,12 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
 #include "absl/types/span.h"
 #include "base/check.h"
 #include "base/file_descriptor.h"
@@ -26,6 +29,7 @@
 namespace qgemm {
 namespace {
 
+using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr int64_t kBytes = 1 << 16;
@@ -68,6 +72,24 @@ class LaneDeviceTest : public LaneFixture {
   std::string DeviceAnswer() const {
     return TextOf(server_view_.subspan(kCOffset, kCBytes));
   }
+
+  // The ends of the call, whose A is lent, by Gemm and by GemmFuture.
+  static std::vector<absl::StatusCode> CodesOf(Client* client,
+                                               GemmRequest request) {
+    request.a_released = [] {};
+    const absl::Status status = client->Gemm(request).status();
+    const absl::Status async = client->GemmFuture(request).get().status();
+    return {status.code(), async.code()};
+  }
+
+  // A client whose lane has "layer" open, or not.
+  std::unique_ptr<Client> Connect(bool has_open) {
+    auto client = LaneFixture::Connect();
+    const bool is_made = !has_open || client->Gemm(DeviceRequest()).ok();
+    EXPECT_TRUE(is_made);
+    return client;
+  }
+  std::unique_ptr<Client> Connect() { return Connect(false); }
 
   static constexpr int64_t kCOffset = 4096;
 
@@ -140,6 +162,110 @@ TEST_F(LaneDeviceTest, AsynchronousCallsLendThem) {
   EXPECT_EQ(end_of(request).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(released, 3);
   EXPECT_EQ(service_.calls(), calls);
+}
+
+TEST_F(LaneDeviceTest, OperandOnTheHostThatIsNotLentIsCopiedBeforeTheReturn) {
+  const auto client = Connect();
+  lane_.HoldOpens();
+  std::vector<uint8_t> a = a_;
+  GemmRequest request = DeviceRequest();
+  request.a = a;
+  auto call = client->GemmFuture(request);
+  std::fill(a.begin(), a.end(), 0);
+  lane_.ReleaseOpens();
+  ASSERT_TRUE(call.get().ok());
+  EXPECT_EQ(DeviceAnswer(), LaneAnswer());
+}
+
+TEST_F(LaneDeviceTest, FaultsOfACallHaveTheSameCodesInBothWays) {
+  GemmRequest late = DeviceRequest();
+  late.deadline = absl::Now() - absl::Seconds(1);
+  GemmRequest short_c = DeviceRequest();
+  short_c.c = client_view_.subspan(kCOffset, kCBytes - 64);
+  GemmRequest misaligned = DeviceRequest();
+  misaligned.a = client_view_.subspan(32, a_.size());
+  const std::vector<std::pair<GemmRequest, absl::StatusCode>> calls = {
+      {late, absl::StatusCode::kDeadlineExceeded},
+      {short_c, absl::StatusCode::kInvalidArgument},
+      {misaligned, absl::StatusCode::kFailedPrecondition},
+  };
+  for (const auto& [request, code] : calls) {
+    for (const bool has_open : {false, true}) {
+      EXPECT_THAT(CodesOf(Connect(has_open).get(), request), Each(code));
+    }
+  }
+}
+
+TEST_F(LaneDeviceTest, CallsThatFindNoSlotAreToComeAgain) {
+  lane_.set_shape("other", {kK, kN});
+  const auto client = Connect(true);
+  lane_.CloseGate();
+  GemmRequest request = DeviceRequest();
+  request.a_released = [] {};
+  std::vector<std::future<absl::StatusOr<GemmResult>>> held;
+  for (int i = 0; i < options_.lane_options.calls; ++i) {
+    held.push_back(client->GemmFuture(request));
+  }
+  for (const char* weights : {"layer", "other"}) {
+    request.weights = weights;
+    EXPECT_THAT(CodesOf(client.get(), request),
+                Each(absl::StatusCode::kResourceExhausted));
+  }
+  lane_.OpenGate();
+  for (auto& each : held) EXPECT_TRUE(each.get().ok());
+}
+
+TEST_F(LaneDeviceTest, CallsThatFindNoRoomOnTheHostAreToComeAgain) {
+  GemmRequest to_host = DeviceRequest();
+  to_host.c = {};
+  GemmRequest from_host = DeviceRequest();
+  from_host.a = a_;
+  for (const bool has_open : {false, true}) {
+    const auto client = Connect(has_open);
+    const auto all = client->AllocateOperands(1 << 16);
+    ASSERT_TRUE(all.ok()) << all.status();
+    EXPECT_THAT(CodesOf(client.get(), to_host),
+                Each(absl::StatusCode::kResourceExhausted));
+    EXPECT_THAT(CodesOf(client.get(), from_host),
+                Each(absl::StatusCode::kResourceExhausted));
+  }
+}
+
+TEST_F(LaneDeviceTest, CallsAreUnavailableUntilTheNextLane) {
+  options_.retry.max_attempts = 1;
+  for (const LaneUse use : {LaneUse::kRequired, LaneUse::kAuto}) {
+    options_.lane = use;
+    const auto client = Connect();
+    lane_.set_refusal(absl::UnavailableError("not yet"));
+    lane_.DropLanes();
+    while (client->Connections()[0].has_lane) std::this_thread::yield();
+    EXPECT_THAT(CodesOf(client.get(), DeviceRequest()),
+                Each(absl::StatusCode::kUnavailable));
+    lane_.set_refusal(absl::OkStatus());
+  }
+}
+
+TEST_F(LaneDeviceTest, ShapeThatANameHasNowIsAskedForAtOnce) {
+  GemmRequest narrower = DeviceRequest();
+  narrower.a = client_view_.first(a_.size() / 2);
+  for (const bool is_async : {false, true}) {
+    lane_.set_shape("layer", {kK, kN});
+    const auto client = Connect(true);
+    lane_.set_shape("layer", {kK / 2, kN});
+    narrower.a_released = [] {};
+    const auto result =
+        is_async ? client->GemmFuture(narrower).get() : client->Gemm(narrower);
+    EXPECT_TRUE(result.ok()) << result.status();
+  }
+}
+
+TEST_F(LaneDeviceTest, DeadlineEndsACallWhoseTargetIsNotOpened) {
+  const auto client = Connect();
+  lane_.HoldOpens();
+  GemmRequest request = DeviceRequest();
+  request.deadline = absl::Now() + absl::Milliseconds(50);
+  EXPECT_THAT(CodesOf(client.get(), request),
+              Each(absl::StatusCode::kDeadlineExceeded));
 }
 
 TEST_F(LaneDeviceTest, WhatNoLaneCarriesFailsAndIsNotRead) {

@@ -242,6 +242,26 @@ TEST_F(LaneEndTest, RequiredLaneWithoutRoomRefusesOperands) {
             absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(LaneEndTest, MemoryOfAnAnsweredCallIsThereForOperands) {
+  options_.lane = LaneUse::kRequired;
+  const auto client = Connect();
+  lane_.CloseGate();
+  GemmRequest request = Request();
+  request.deadline = absl::Now() + absl::Milliseconds(50);
+  EXPECT_EQ(client->Gemm(request).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(client->AllocateOperands(1 << 16).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  lane_.OpenGate();
+  const absl::Time limit = absl::Now() + absl::Seconds(10);
+  bool has_room = false;
+  while (!has_room && absl::Now() < limit) {
+    has_room = client->AllocateOperands(1 << 16).ok();
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_TRUE(has_room);
+}
+
 TEST_F(LaneEndTest, MemoryOfALaneThatEndedIsMemoryLikeAnyOther) {
   const auto client = Connect();
   auto a = client->AllocateOperands(a_.size());

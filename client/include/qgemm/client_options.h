@@ -108,8 +108,10 @@ struct ClientLaneOptions {
   // operand in it if it begins at a multiple of 64 bytes, and several inputs or
   // outputs if they lie one behind the other; of an asynchronous call only with
   // a_released or inputs_released, as the lane cannot copy it. gRPC cannot
-  // either: such a call ends with FAILED_PRECONDITION if no lane carries it,
-  // and an asynchronous one is not tried again.
+  // either: a call whose operands lie otherwise, or whose client has never had
+  // a lane, ends with FAILED_PRECONDITION; one that finds no slot, or no room
+  // for an operand on the host, with RESOURCE_EXHAUSTED; one between two lanes
+  // with UNAVAILABLE. An asynchronous one is not tried again.
   std::vector<DeviceOperands> device_operands;
 };
 
