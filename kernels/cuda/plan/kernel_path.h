@@ -84,8 +84,8 @@ struct KernelChoice {
 int64_t DecodeKernelMaxM(const TileLayout& layout, const DeviceTraits& device);
 
 // Rows of the longest request that shares launches with others: all of a
-// launch's rows then go to the decode kernel, or to cuBLASLt with sums that are
-// not split along K where the layer has no decode kernel. 0: none does.
+// launch's rows then go to the decode kernel, or where the layer has none to
+// cuBLASLt, as 64 rows. 0: none does.
 int64_t MaxSharedRows(const LayerShape& layer, const KernelPolicy& policy);
 
 // The kernel for a request of `m` rows.

@@ -187,7 +187,7 @@ constexpr bool IsPrefillTileM(int tile_m) {
 }
 
 // True if the prefill kernel multiplies layers of that layout on that device,
-// in tiles of `tile_m` rows of A. Scales in fp16, bf16 or fp32 must not change
+// in tiles of `tile_m` rows of A. Scales in bf16 or fp32 must not change
 // within 128 columns, and not at all in tiles of more than 128 rows.
 inline bool OffersPrefill(const TileLayout& layout, const DeviceTraits& device,
                           int tile_m = 128) {

@@ -17,15 +17,16 @@ struct ScaleFolding {
   int of_table = 0;
 };
 
-// Scales are brought to 1 to 2, the largest, and entries of the table, at most
-// 1, to 2^13: no product overflows, and one of more than 2^-28 of the largest
-// is normal. Codes that are numbers, of magnitudes up to 31, have scales up to
-// 2^10 instead. `largest_scale` is a magnitude that fp16 has.
+// No product overflows, and while all scales are below 2^11 each is rounded
+// once, to 11 bits: no factor loses bits below fp16's least. Entries of the
+// table, multiples of 1/8 up to 1, are brought to 2^13, and scales, the
+// largest, to 1 to 2; what larger scales have above that, entries go without.
+// Codes that are numbers, of magnitudes up to 16, have scales up to 2^11.
+// `largest_scale` is a magnitude that fp16 has.
 inline ScaleFolding FoldingOf(float largest_scale, bool codes_are_numbers) {
   const int largest = largest_scale > 0 ? std::ilogb(largest_scale) : 0;
-  const int of_scales =
-      std::clamp((codes_are_numbers ? 9 : 0) - largest, -14, 15);
-  return {of_scales, codes_are_numbers ? 0 : 13};
+  if (codes_are_numbers) return {std::clamp(10 - largest, -14, 15), 0};
+  return {std::clamp(-largest, 0, 15), 13 - std::max(largest, 0)};
 }
 
 }  // namespace qgemm::cuda

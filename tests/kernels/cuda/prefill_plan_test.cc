@@ -177,7 +177,21 @@ TEST(ScaleFoldingTest, LargestWeightsFillFloat16AndDoNotOverflow) {
     const ScaleFolding of_numbers = FoldingOf(scale, true);
     const double number = std::ldexp(scale, of_numbers.of_scales);
     EXPECT_EQ(of_numbers.of_table, 0);
-    EXPECT_LE(31 * number, kLargestHalf) << scale;
+    EXPECT_LE(16 * number, kLargestHalf) << scale;
+  }
+}
+
+// However small other scales of the layer are.
+TEST(ScaleFoldingTest, ProductsAreMultiplesOfTheLeastFloat16) {
+  constexpr double kLeastHalf = 0x1p-24;
+  for (const float largest : {0x1p-24f, 0x1p-14f, 1.0f, 2047.0f}) {
+    const ScaleFolding of_entries = FoldingOf(largest, false);
+    EXPECT_GE(of_entries.of_scales, 0) << largest;
+    EXPECT_GE(
+        std::ldexp(kLeastHalf / 8, of_entries.of_scales + of_entries.of_table),
+        kLeastHalf)
+        << largest;
+    EXPECT_GE(FoldingOf(largest, true).of_scales, 0) << largest;
   }
 }
 
