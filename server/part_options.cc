@@ -61,7 +61,8 @@ SchedulerOptions ToSchedulerOptions(const ServerOptions& options,
   BatchingOptions& batching = scheduler.batching;
   batching.max_rows = limits.merge_rows;
   batching.max_requests = options.batching ? batching.max_rows : 1;
-  batching.chunks = {limits.chunk_rows, limits.chunk_multiply_adds};
+  batching.chunks = {limits.chunk_rows, limits.chunk_multiply_adds,
+                     limits.least_chunk_rows};
   batching.max_multiply_adds = limits.launch_multiply_adds;
   return scheduler;
 }

@@ -50,8 +50,8 @@ absl::Status BatchRunner::Run(const GemmBatch& batch) {
   rows_.clear();
   for (const RowSegment& segment : batch.segments) {
     for (int64_t row = 0; row < segment.rows; ++row) {
-      rows_.push_back(
-          {segment.a + row * a_bytes, segment.c + row * c_bytes, segment.rows});
+      rows_.push_back({segment.a + row * a_bytes, segment.c + row * c_bytes,
+                       segment.request_rows()});
     }
   }
   return RunRows(weights, batch.signature, rows_);

@@ -51,15 +51,21 @@ std::string ProcessorName() {
   return "unknown processor";
 }
 
-// About a second of work, at the rates of kernel_bench for many rows of 4-bit
-// weights on one core of a Xeon of 2023 (bench/results/cpu.json); other
-// processors are within a small factor of it.
-int64_t MultiplyAddsPerSecond(CpuIsa isa, int threads) {
-  const int64_t a_thread_per_second =
-      isa == CpuIsa::kScalar ? int64_t{1'000'000'000}
-      : isa == CpuIsa::kAvx2 ? int64_t{40'000'000'000}
-                             : int64_t{75'000'000'000};
-  return threads * a_thread_per_second;
+// About a second of work of a thread, at the rates of kernel_bench for many
+// rows of 4-bit weights in fp16 on one core of a Xeon of 2023
+// (bench/results/cpu*.json); other processors and types are within a small
+// factor of it.
+int64_t MultiplyAddsPerSecond(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kScalar:
+      return 1'000'000'000;
+    case CpuIsa::kAvx2:
+      return 40'000'000'000;
+    case CpuIsa::kAmx:
+      return 150'000'000'000;
+    default:
+      return 75'000'000'000;
+  }
 }
 
 // A chunk is about 5 ms of work. A launch of merged requests, or of rows that
@@ -221,9 +227,10 @@ class CpuBackend final : public Backend, private ProgramRunner {
     limits.max_n = options_.max_n;
     limits.max_k = options_.max_k;
     limits.max_batch_rows = options_.max_batch_rows;
-    const int64_t per_second = MultiplyAddsPerSecond(isa_, runner_.threads());
+    const int64_t per_second = runner_.threads() * MultiplyAddsPerSecond(isa_);
     limits.launch_multiply_adds = per_second / kLaunchesPerSecond;
     limits.chunk_multiply_adds = per_second / kChunksPerSecond;
+    if (isa_ == CpuIsa::kAmx) limits.least_chunk_rows = kScaledRows;
     return limits;
   }
 

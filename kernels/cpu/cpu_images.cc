@@ -60,9 +60,9 @@ absl::StatusOr<const CpuWeights*> OursOf(const ResidentWeights& weights) {
 std::string DetailOf(const CpuWeightsParts& parts) {
   std::string detail;
   AppendShape(parts.shape, &detail);
-  AppendInteger<uint8_t>(parts.small_differences ? 1 : 0, &detail);
-  AppendInteger<uint8_t>(parts.moderate_scales ? 1 : 0, &detail);
-  AppendInteger<uint8_t>(parts.tables.has_low ? 1 : 0, &detail);
+  AppendFlag(parts.small_differences, &detail);
+  AppendFlag(parts.moderate_scales, &detail);
+  AppendFlag(parts.tables.has_low, &detail);
   AppendBytesOf(parts.tables.entries, &detail);
   AppendBytesOf(parts.tables.rounded, &detail);
   AppendBytesOf(parts.tables.high, &detail);
@@ -78,9 +78,9 @@ absl::StatusOr<CpuWeightsParts> PartsOf(const LayerImage& image,
   FieldReader reader(image.detail);
   CpuWeightsParts parts;
   parts.shape = ReadShape(&reader);
-  parts.small_differences = reader.Read<uint8_t>() != 0;
-  parts.moderate_scales = reader.Read<uint8_t>() != 0;
-  parts.tables.has_low = reader.Read<uint8_t>() != 0;
+  parts.small_differences = ReadFlag(&reader);
+  parts.moderate_scales = ReadFlag(&reader);
+  parts.tables.has_low = ReadFlag(&reader);
   parts.tables.entries = ReadBytesOf<std::array<float, 32>>(&reader);
   parts.tables.rounded = ReadBytesOf<std::array<float, 32>>(&reader);
   parts.tables.high = ReadBytesOf<std::array<uint16_t, 32>>(&reader);

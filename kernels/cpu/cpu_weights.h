@@ -68,8 +68,9 @@ struct CpuWeightsParts {
   // Codes 0..15 stand for themselves and all zeros are at most 16, so that
   // their differences are -16 to 15.
   bool small_differences = false;
-  // All scales are zero or of magnitudes from 2^-64 to 2^64, so that bf16 parts
-  // of a weight with its scale are neither subnormal nor infinite.
+  // All scales are zero or of magnitudes from 2^-64 to 2^32, so that bf16 parts
+  // of a weight with its scale are not subnormal, and no sum of their products
+  // passes 2^121 (row_conversion.cc).
   bool moderate_scales = true;
   PackedLayout layout;
   ByteReservation reservation;  // outlives the memory that it counts

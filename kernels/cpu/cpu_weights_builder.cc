@@ -82,7 +82,7 @@ bool AreModerate(ScaleType type, absl::Span<const uint8_t> bytes) {
   const int64_t count = bytes.size() / size;
   for (int64_t i = 0; i < count; ++i) {
     const float scale = std::fabs(LoadScale(type, &bytes[i * size]));
-    if (scale != 0 && (scale < 0x1p-64f || scale > 0x1p64f)) return false;
+    if (scale != 0 && (scale < 0x1p-64f || scale > 0x1p32f)) return false;
   }
   return true;
 }

@@ -105,8 +105,7 @@ absl::Status ProgramExecutor::RunGemm(int64_t op) {
   gemm_rows_.clear();
   for (size_t row = 0; row < tile_.size(); ++row) {
     gemm_rows_.push_back({AddressOf(program.ops()[op].x, row),
-                          AddressOfResult(result, row),
-                          tile_[row].segment->rows});
+                          AddressOfResult(result, row), tile_[row].segment->m});
   }
   return runner_.RunRows(program_->weights_of(op), program.signature_of(op),
                          gemm_rows_);

@@ -18,7 +18,8 @@ namespace {
 
 // Rows with a finite magnitude of at least this are divided by kRowUnit. Then
 // no sum of 2^20 products with weights below 2^5, as whole numbers are, passes
-// 2^89 before its scale, nor 2^101 where a microkernel sums 4096 times them.
+// 2^89 before its scale, nor 2^101 where a microkernel sums 4096 times them;
+// nor 2^121 with scales up to 2^32.
 constexpr float kLargeRow = 0x1p64f;
 constexpr double kRowUnit = 0x1p64;
 // Rows with all magnitudes below this are multiplied by kRowUnit. Then the tile

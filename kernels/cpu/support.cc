@@ -41,11 +41,6 @@ std::string OfferedModes(const WeightsShape& shape) {
 // at 4.
 constexpr int64_t kSplitRows = 8;
 
-// Rows from which weights that are multiplied by their scales first are surely
-// faster: decoding a block takes 90 ns, its product with a strip of 16 rows 12
-// instead of 40. Measured for kbit4 in bf16.
-constexpr int64_t kScaledRows = 128;
-
 MicrokernelKey BaseKeyOf(const WeightsShape& shape, ComputeMode mode) {
   if (shape.dense) {
     return {shape.dense_type == FloatType::kFloat16 ? kFamilyFloat16

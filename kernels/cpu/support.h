@@ -48,6 +48,11 @@ struct FamilyKeys {
 };
 FamilyKeys KeysOf(const CpuWeights& weights, const MatmulSignature& signature);
 
+// Rows of a request from which weights that are multiplied by their scales
+// first are surely faster: decoding a block takes 90 ns, its product with a
+// strip of 16 rows 12 instead of 40. Measured for kbit4 in bf16.
+inline constexpr int64_t kScaledRows = 128;
+
 // Type that codebook entries are rounded to: bf16 where activations are (mode
 // A16), else kFloat32, which stands for 16 significant bits.
 FloatType EntryTypeOf(const MatmulSignature& signature);

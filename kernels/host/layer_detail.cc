@@ -11,10 +11,6 @@
 namespace qgemm {
 namespace {
 
-void AppendFlag(bool flag, std::string* bytes) {
-  AppendInteger<uint8_t>(flag ? 1 : 0, bytes);
-}
-
 // More than `most` makes the reader fail.
 uint8_t ReadUpTo(int most, FieldReader* reader) {
   const uint8_t value = reader->Read<uint8_t>();
@@ -23,9 +19,13 @@ uint8_t ReadUpTo(int most, FieldReader* reader) {
   return 0;
 }
 
-bool ReadFlag(FieldReader* reader) { return ReadUpTo(1, reader) == 1; }
-
 }  // namespace
+
+void AppendFlag(bool flag, std::string* bytes) {
+  AppendInteger<uint8_t>(flag ? 1 : 0, bytes);
+}
+
+bool ReadFlag(FieldReader* reader) { return ReadUpTo(1, reader) == 1; }
 
 void AppendShape(const WeightsShape& shape, std::string* bytes) {
   AppendInteger<int64_t>(shape.n, bytes);

@@ -23,6 +23,10 @@ void AppendShape(const WeightsShape& shape, std::string* bytes);
 // bool that is neither 0 nor 1, makes it so.
 WeightsShape ReadShape(FieldReader* reader);
 
+void AppendFlag(bool flag, std::string* bytes);
+// A byte that is neither 0 nor 1 makes the reader fail.
+bool ReadFlag(FieldReader* reader);
+
 // INVALID_ARGUMENT unless that part lies within an image of `image_bytes`.
 absl::Status CheckPart(int64_t offset_bytes, int64_t size_bytes,
                        int64_t image_bytes);

@@ -7,6 +7,7 @@
 #ifndef QGEMM_KERNELS_MATRIX_BACKEND_H_
 #define QGEMM_KERNELS_MATRIX_BACKEND_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -101,6 +102,10 @@ struct RowSegment {
   int64_t rows = 0;
   const uint8_t* a = nullptr;  // [rows, k] of the signature's a_type
   uint8_t* c = nullptr;        // [rows, n] of the signature's c_type
+  // Rows of the whole request, if these are a part of it.
+  int64_t whole_rows = 0;
+
+  int64_t request_rows() const { return std::max(whole_rows, rows); }
 };
 
 // Permission that Enqueue has for a batch.
@@ -158,8 +163,9 @@ struct BackendLimits {
   int64_t tile_rows = 16;
   // Larger requests are split into launches of at most chunk_rows rows and
   // chunk_multiply_adds operations (rows * n * k; 0 = no bound), which bounds
-  // head-of-line blocking.
+  // head-of-line blocking, but have least_chunk_rows rows or more.
   int64_t chunk_rows = 512;
+  int64_t least_chunk_rows = 1;
   int64_t chunk_multiply_adds = 0;
   // No launch has more operations than that, merged or chunk, unless its first
   // request cannot be cut so finely (0 = no bound).

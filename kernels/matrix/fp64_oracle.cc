@@ -195,7 +195,8 @@ OracleProduct Fp64Matmul(const CanonicalWeights& weights,
 // u: half the spacing above 1 of fp16 (2^-11) and bf16 (2^-8); 2^-22 in A32,
 //   where two fp16 parts carry 22 bits.
 // chain: additions into one fp32 sum before it is added to the next level:
-//   at most 1024 of K (A32: 256; A8: one a block of 32). chains: how many
+//   at most 1024 of K (A32: 256; A8: one a block of 32; 4096 on AMX, whose
+//   operands then lose far less than two u). chains: how many
 //   such sums are added up. Each addition errs by one unit of the sum's last
 //   place, 2^-23, since tensor cores truncate.
 // 8: fp32 roundings of codebook normalisation, scales, their product, the

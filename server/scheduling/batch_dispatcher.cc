@@ -86,7 +86,7 @@ RowSegment SegmentOf(const ScheduledRequest& scheduled) {
   const int64_t a_row_bytes = request.weights->k() * SizeOf(signature.a_type);
   const int64_t c_row_bytes = request.weights->n() * SizeOf(signature.c_type);
   return {range.count, request.a.data() + range.first * a_row_bytes,
-          request.c.data() + range.first * c_row_bytes};
+          request.c.data() + range.first * c_row_bytes, request.m};
 }
 
 GemmBatch ToGemmBatch(const ClosedBatch& closed) {

@@ -198,7 +198,8 @@ int64_t ChunkRows(int64_t m, int64_t row_multiply_adds,
     most = std::min(most, limits.max_multiply_adds /
                               std::max<int64_t>(row_multiply_adds, 1));
   }
-  most = std::max(most / kChunkRowAlignment, int64_t{1}) * kChunkRowAlignment;
+  most = std::max({most, limits.least_rows, kChunkRowAlignment}) /
+         kChunkRowAlignment * kChunkRowAlignment;
   const int64_t chunks = CeilDiv(m, most);
   return CeilDiv(CeilDiv(m, chunks), kChunkRowAlignment) * kChunkRowAlignment;
 }

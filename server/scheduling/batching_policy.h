@@ -95,6 +95,7 @@ int64_t RequestsOfTurn(absl::Span<const int64_t> rows_of_requests,
 struct ChunkLimits {
   int64_t max_rows = 512;
   int64_t max_multiply_adds = 0;  // 0 = no bound
+  int64_t least_rows = 1;         // whatever these say
 };
 
 struct BatchingOptions {
@@ -149,7 +150,7 @@ inline constexpr int64_t kChunkRowAlignment = 32;
 
 // Returns the rows of each chunk but the last of m rows with so much work each:
 // chunks of about equal size within the limits, or of the alignment if the
-// limits are below it.
+// limits are below it; all m if they are fewer than least_rows.
 int64_t ChunkRows(int64_t m, int64_t row_multiply_adds,
                   const ChunkLimits& limits);
 

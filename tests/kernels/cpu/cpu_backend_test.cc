@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <future>
+#include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,6 +20,8 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/support.h"
 #include "kernels/matrix/canonical_weights.h"
 #include "kernels/programs/program_runner.h"
 #include "tests/kernels/cpu/one_request.h"
@@ -82,6 +87,57 @@ TEST_P(CpuBackendRecipeTest, PanelsDoNotChangeBits) {
   EXPECT_EQ(RunRequest(backend.get(), *pieces, signature, 3, a),
             RunRequest(backend.get(), LoadWhole(backend.get(), layer),
                        signature, 3, a));
+}
+
+// Some instruction sets multiply requests of 8 rows and of 128 in their own
+// way.
+TEST_P(CpuBackendRecipeTest, ChunksHaveTheBitsOfTheWholeRequest) {
+  const CanonicalWeights layer = OddLayer();
+  const auto backend = WithThreads(2);
+  const auto weights = LoadWhole(backend.get(), layer);
+  for (const FloatType type : {FloatType::kFloat16, FloatType::kBFloat16}) {
+    MatmulSignature signature;
+    signature.a_type = type;
+    signature.c_type = FloatType::kFloat32;
+    for (const std::vector<int64_t>& parts :
+         {std::vector<int64_t>{5, 4}, {96, 33, 3}}) {
+      const int64_t rows =
+          std::accumulate(parts.begin(), parts.end(), int64_t{0});
+      const std::vector<uint8_t> a =
+          RandomMatrix(type, rows, layer.header().k, &random_);
+      EXPECT_EQ(RunInParts(backend.get(), weights, signature, parts, a),
+                RunRequest(backend.get(), weights, signature, rows, a))
+          << Name(type) << ", " << rows << " rows";
+    }
+  }
+}
+
+TEST_P(CpuBackendRecipeTest, ANanIsThatOfItsRowAmongMany) {
+  constexpr int64_t kRows = 130;
+  const CanonicalWeights layer = OddLayer();
+  const int64_t k = layer.header().k;
+  const auto backend = WithThreads(2);
+  const auto weights = LoadWhole(backend.get(), layer);
+  for (const FloatType type : {FloatType::kFloat16, FloatType::kBFloat16}) {
+    MatmulSignature signature;
+    signature.a_type = type;
+    signature.c_type = FloatType::kFloat32;
+    std::vector<uint8_t> a = RandomMatrix(type, kRows, k, &random_);
+    std::vector<uint8_t> expected =
+        RunRequest(backend.get(), weights, signature, kRows, a);
+    const int64_t row = RandomInt(0, kRows - 1, &random_);
+    StoreFloat(type, std::numeric_limits<float>::quiet_NaN(),
+               &a[(row * k + RandomInt(0, k - 1, &random_)) * SizeOf(type)]);
+    const std::vector<uint8_t> c =
+        RunRequest(backend.get(), weights, signature, kRows, a);
+    const int64_t row_bytes = weights->n() * sizeof(float);
+    for (int64_t i = row * row_bytes; i < (row + 1) * row_bytes;
+         i += sizeof(float)) {
+      EXPECT_TRUE(std::isnan(LoadFloat(FloatType::kFloat32, &c[i])));
+      std::copy_n(&c[i], sizeof(float), &expected[i]);
+    }
+    EXPECT_EQ(c, expected) << Name(type) << ", row " << row;
+  }
 }
 
 TEST_P(CpuBackendRecipeTest, HoldsTheEstimateAndGivesItBack) {
@@ -182,6 +238,12 @@ TEST(CpuBackendTest, BoundsLaunchesByItsThreads) {
   const BackendLimits three = WithThreads(3)->limits();
   EXPECT_GT(one.launch_multiply_adds, one.chunk_multiply_adds);
   EXPECT_EQ(three.launch_multiply_adds, 3 * one.launch_multiply_adds);
+}
+
+TEST(CpuBackendTest, ChunksHaveRowsEnoughForScaledWeightsOnAmx) {
+  const auto backend = WithThreads(2);
+  const bool has_amx = backend->describe().detail == Name(CpuIsa::kAmx);
+  EXPECT_EQ(backend->limits().least_chunk_rows, has_amx ? kScaledRows : 1);
 }
 
 TEST(CpuBackendTest, ProgressGrowsWithTheTilesOfABatch) {

@@ -77,9 +77,9 @@ class MicrokernelTableTest : public testing::TestWithParam<CpuIsa> {
   // off) and 2^-8 of an entry (rounded), their product is left out, and the
   // entry's low part is rounded, to 2^-16 of the entry. Weights with their
   // scales are rounded to bf16, or likewise are two parts; their chains are
-  // four times as long.
+  // of 128 blocks, not of 8.
   static double RelativeError(const Microkernel& kernel) {
-    const int chain = IsScaled(kernel) ? 4 * kChunkBlocks : kChunkBlocks;
+    const int chain = IsScaled(kernel) ? 16 * kChunkBlocks : kChunkBlocks;
     const double roundings = 1 + 16 + 1 + 2 + chain + 3 + 1;
     if (IsScaled(kernel) && TakesBFloat16(kernel)) {
       return roundings * 0x1p-24 + 0x1p-9;
@@ -96,6 +96,15 @@ TEST_P(MicrokernelTableTest, EveryRowComputesTheFormula) {
                       &random_);
       ExpectFormula(tile, kernel, rows);
     }
+  }
+}
+
+// Chains of scaled weights end after 128 blocks.
+TEST_P(MicrokernelTableTest, ManyBlocksAreOfSeveralChains) {
+  for (const Microkernel& kernel : table_.rows) {
+    RandomTile tile(kernel, RandomInt(129, 300, &random_), &random_);
+    ExpectFormula(tile, kernel, LeastRows(kernel));
+    ExpectAsAlone(tile, kernel, std::min(kernel.mr, 33));
   }
 }
 

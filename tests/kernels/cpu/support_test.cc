@@ -64,7 +64,7 @@ TEST(SupportTest, ManyRowsTakeScaledWeightsInBothTypes) {
   EXPECT_EQ(fp16.scaled.family, kFamilyScaledAFloat16);
   EXPECT_EQ(fp16.scaled_rows, 128);
   const FamilyKeys bf16 =
-      KeysFor(ScaleType::kFloat32, -0x1p-64f, 0x1p64f, FloatType::kBFloat16);
+      KeysFor(ScaleType::kFloat32, -0x1p-64f, 0x1p32f, FloatType::kBFloat16);
   EXPECT_EQ(bf16.preferred.family, kFamilyQuantABFloat16);
   EXPECT_EQ(bf16.scaled.family, kFamilyScaledABFloat16);
   EXPECT_EQ(bf16.scaled_rows, 128);
@@ -72,7 +72,7 @@ TEST(SupportTest, ManyRowsTakeScaledWeightsInBothTypes) {
 
 TEST(SupportTest, ScalesThatBf16PartsCannotTakeStayWithSums) {
   for (const ScaleType type : {ScaleType::kFloat32, ScaleType::kBFloat16}) {
-    for (const float scale : {0x1p-65f, -0x1p65f, 0x1p-130f}) {
+    for (const float scale : {0x1p-65f, -0x1p33f, 0x1p-130f}) {
       const FamilyKeys keys = KeysFor(type, 1, scale, FloatType::kFloat16);
       EXPECT_EQ(keys.preferred.family, kFamilyQuantAFloat16) << scale;
       EXPECT_EQ(keys.scaled_rows, FamilyKeys::kNever) << scale;

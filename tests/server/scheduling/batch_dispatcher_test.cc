@@ -113,6 +113,7 @@ TEST_F(BatchDispatcherTest, SegmentsPointIntoTheLeasesInOrder) {
   EXPECT_EQ(batch.segments[0].rows, 3);
   EXPECT_EQ(batch.segments[0].a, a_);
   EXPECT_EQ(batch.segments[0].c, c_);
+  EXPECT_EQ(batch.segments[0].request_rows(), 3);
   EXPECT_EQ(batch.segments[1].rows, 5);
   EXPECT_EQ(batch.segments[1].a, a_ + 4);
   EXPECT_EQ(batch.segments[1].c, c_ + 4);

@@ -281,6 +281,8 @@ INSTANTIATE_TEST_SUITE_P(
         {"SmallRequestIsOneChunk", 65, 4096, 4096, {512, 0}, 96},
         {"WorkLimitIsReached", 2048, 1000, 1000, {512, 128'000'000}, 128},
         {"LimitsAreRoundedDownToTheAlignment", 960, 1, 1, {100, 0}, 96},
+        {"WorkLimitLeavesTheLeast", 600, 4096, 4096, {512, 1, 128}, 128},
+        {"FewerThanTheLeastAreOneChunk", 65, 4096, 4096, {512, 1, 128}, 96},
         {"OneAlignmentIsTheLeast", 640, kLargest, kLargest, {512, 1}, 32},
     }),
     [](const testing::TestParamInfo<ChunkCase>& row) {
