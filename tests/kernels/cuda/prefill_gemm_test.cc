@@ -59,11 +59,15 @@ class PrefillGemmTest : public PrefillTest {
 
   void ExpectWithinTolerance(const PrefillShape& shape, FloatType a_type,
                              const Sampling& sampling) {
-    const CanonicalWeights weights = Layer(shape);
+    ExpectWithinTolerance(Layer(shape), a_type, sampling);
+  }
+  void ExpectWithinTolerance(const CanonicalWeights& weights, FloatType a_type,
+                             const Sampling& sampling) {
+    const int64_t n = weights.header().n;
     const DevicePrefill gemm(weights, device_, a_type, &random_);
     ASSERT_TRUE(OffersPrefill(gemm.layout(), device_.traits));
     const MatmulSignature signature = {a_type, FloatType::kFloat32};
-    const int64_t stride = std::min(sampling.column_stride, shape.n);
+    const int64_t stride = std::min(sampling.column_stride, n);
     const int64_t most =
         *std::max_element(sampling.rows.begin(), sampling.rows.end());
     const OracleProduct oracle =
@@ -77,12 +81,34 @@ class PrefillGemmTest : public PrefillTest {
             FirstRows(oracle, m), weights.header(), signature,
             gemm.Multiply(gemm.Operands(m, signature.c_type), tiling));
         EXPECT_EQ(report.ToStatus(), absl::OkStatus())
-            << Name(a_type) << ", m n k = " << m << " " << shape.n << " "
+            << Name(a_type) << ", m n k = " << m << " " << n << " "
             << weights.header().k << ", " << tiling;
       }
     }
   }
 };
+
+// Rows whose scales differ by a factor of 2^25 at most, all in one layer.
+TEST_P(PrefillGemmTest, WideScalesAreWithinTheTolerance) {
+  CanonicalWeights weights = Layer(kShapes[0]);
+  const WeightsHeader& header = weights.header();
+  if (header.scale_type != ScaleType::kFloat16) {
+    GTEST_SKIP() << "these scales go their own way";
+  }
+  const int64_t groups = header.groups_per_row();
+  std::vector<uint8_t> scales(header.n * groups * sizeof(uint16_t));
+  for (int64_t i = 0; i < header.n * groups; ++i) {
+    const float scale = 1 + 0.9f * RandomSigned(&random_);
+    const int exponent = static_cast<int>(i / groups % 25) - 15;
+    StoreFloat(FloatType::kFloat16, std::ldexp(scale, exponent),
+               &scales[i * sizeof(uint16_t)]);
+  }
+  ASSERT_EQ(weights.WriteScales({0, header.n, 0, groups, scales}),
+            absl::OkStatus());
+  for (const FloatType type : {FloatType::kFloat16, FloatType::kBFloat16}) {
+    ExpectWithinTolerance(weights, type, {{64, 300}, 1});
+  }
+}
 
 TEST_P(PrefillGemmTest, IsWithinTheTolerance) {
   for (const PrefillShape& shape : kShapes) {
