@@ -59,9 +59,15 @@ absl::StatusOr<AlignedMemory> AlignedMemory::Allocate(int64_t size_bytes) {
   return AlignedMemory(data, held_bytes);
 }
 
+AlignedMemory::AlignedMemory(uint8_t* data, int64_t held_bytes)
+    : data_(data),
+      held_bytes_(held_bytes),
+      heap_share_(IsMapped(held_bytes) ? 0 : held_bytes) {}
+
 AlignedMemory& AlignedMemory::operator=(AlignedMemory&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(held_bytes_, other.held_bytes_);
+  std::swap(heap_share_, other.heap_share_);
   return *this;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/heap_share.h"
 
 namespace qgemm::cpu {
 
@@ -33,11 +34,11 @@ class AlignedMemory {
   int64_t size_bytes() const { return held_bytes_; }
 
  private:
-  AlignedMemory(uint8_t* data, int64_t held_bytes)
-      : data_(data), held_bytes_(held_bytes) {}
+  AlignedMemory(uint8_t* data, int64_t held_bytes);
 
   uint8_t* data_ = nullptr;
   int64_t held_bytes_ = 0;
+  HeapShare heap_share_;
 };
 
 }  // namespace qgemm::cpu

@@ -203,6 +203,7 @@ extern "C" __attribute__((visibility("default"))) ssize_t recvmsg(
     return qgemm::Refuse(ECONNRESET, transit, fd, message, flags);
   } else {
     count = syscall(SYS_recvmsg, fd, message, flags);
+    if (count > 0) qgemm::Follow(*message, count, transit);
   }
   if (count > 0) transit->AddReceived(count);
   return count;

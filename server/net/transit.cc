@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <numeric>
 
+#include "base/heap_share.h"
+
 namespace qgemm {
 namespace {
 
@@ -177,7 +179,7 @@ std::vector<size_t> TransitGuard::Choose(
 }
 
 int64_t AllocatedHeapBytes() {
-  return static_cast<int64_t>(mallinfo2().uordblks);
+  return static_cast<int64_t>(mallinfo2().uordblks) - HeapShare::TotalBytes();
 }
 
 }  // namespace qgemm

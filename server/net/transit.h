@@ -149,8 +149,9 @@ class TransitGuard {
   bool is_pressed_ = false;
 };
 
-// Allocated bytes of glibc's heap, without large blocks of their own mapping.
-// 0 under AddressSanitizer and ThreadSanitizer.
+// Allocated bytes of glibc's heap, without large blocks of their own mapping
+// and those that have bounds of their own (heap_share.h). 0 or less under
+// AddressSanitizer and ThreadSanitizer.
 int64_t AllocatedHeapBytes();
 
 }  // namespace qgemm

@@ -5,13 +5,16 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/heap_share.h"
 
 namespace qgemm {
 namespace {
 
-// A program and its share of the budget, which is given back after the memory.
+// A program and its shares of the budget and the heap, which are given back
+// after the memory.
 struct BudgetedProgram {
   ByteReservation reservation;
+  HeapShare constants;
   std::shared_ptr<const CompiledProgram> compiled;
 };
 
@@ -22,6 +25,7 @@ std::shared_ptr<const CompiledProgram> WithBudget(
   auto owner = std::make_shared<BudgetedProgram>();
   const CompiledProgram* const program = compiled.get();
   owner->reservation = std::move(reservation);
+  owner->constants = HeapShare(program->program().constant_bytes());
   owner->compiled = std::move(compiled);
   return std::shared_ptr<const CompiledProgram>(owner, program);
 }
