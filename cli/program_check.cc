@@ -13,6 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/checked_math.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
@@ -29,6 +31,8 @@ namespace qgemm::cli {
 namespace {
 
 using reference::ProgramValues;
+
+constexpr absl::Duration kUnloadTimeout = absl::Seconds(10);
 
 // The program and its weights, by weights_ids().
 struct Replica {
@@ -148,8 +152,10 @@ absl::StatusOr<RunResult> RunForOnce(const Program& program, RunRequest request,
   RETURN_IF_ERROR(client->RegisterProgram(program, options).status());
   request.program = options.name;
   absl::StatusOr<RunResult> result = client->Run(request);
+  // Also where the run has used up its time.
   const absl::Status unloaded =
-      client->UnloadProgram(options.name, request.deadline).status();
+      client->UnloadProgram(options.name, absl::Now() + kUnloadTimeout)
+          .status();
   if (result.ok() && !unloaded.ok()) return unloaded;
   return result;
 }

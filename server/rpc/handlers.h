@@ -92,7 +92,7 @@ class LoadWeightsHandler {
   void Accept(CompletionQueue* queue);
 
   // Ends every upload in progress with UNAVAILABLE.
-  void EndUploads();
+  void EndUploads(const absl::Status& reason);
 
  private:
   friend class LoadWeightsCall;

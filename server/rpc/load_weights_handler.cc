@@ -30,10 +30,9 @@ void LoadWeightsHandler::Accept(CompletionQueue* queue) {
   std::make_shared<LoadWeightsCall>(this, queue)->Accept();
 }
 
-void LoadWeightsHandler::EndUploads() {
+void LoadWeightsHandler::EndUploads(const absl::Status& reason) {
   for (const std::shared_ptr<LoadWeightsCall>& call : uploads_.Calls()) {
-    call->Abort(absl::UnavailableError(
-        "the server is draining; upload to another replica"));
+    call->Abort(reason);
   }
 }
 

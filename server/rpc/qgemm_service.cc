@@ -209,7 +209,7 @@ class QgemmService::Handlers {
 
   void BeginDrain() {
     live_calls_.BeginDrain();
-    load_.EndUploads();
+    load_.EndUploads(live_calls_.CheckServing());
     stream_.BeginDrain();
   }
 

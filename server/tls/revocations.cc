@@ -34,8 +34,9 @@ absl::StatusOr<std::vector<std::string>> FilesIn(const std::string& folder) {
   std::vector<std::string> files;
   for (std::filesystem::directory_iterator entry(folder, error), end;
        !error && entry != end; entry.increment(error)) {
+    std::error_code unknown;  // reading the file then tells of it
     if (absl::StartsWith(entry->path().filename().string(), ".") ||
-        entry->is_directory()) {
+        entry->is_directory(unknown)) {
       continue;
     }
     files.push_back(entry->path().string());

@@ -11,6 +11,7 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/security/tls_credentials_options.h>
+#include <openssl/err.h>
 #include <openssl/pem.h>
 
 #include <functional>
@@ -97,14 +98,20 @@ class RevocationVerifier final
     while (true) {
       const Certificate certificate(
           PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
-      if (certificate == nullptr) break;
+      if (certificate == nullptr) {
+        const bool is_end =
+            ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
+        const std::string error = TakeError();
+        if (is_end) return false;
+        CountFailure({"revoked", "certificate cannot be read"}, error,
+                     metrics_);
+        return true;
+      }
       if (!revocations.IsRevoked(certificate.get())) continue;
       CountFailure({"revoked", "certificate revoked"},
                    TextOf(X509_get_subject_name(certificate.get())), metrics_);
       return true;
     }
-    TakeError();
-    return false;
   }
 
   const std::shared_ptr<const CurrentRevocations> revocations_;
