@@ -29,6 +29,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
                     "head_dim": 256, "sliding_window_pattern": 6,
                     "hidden_activation": "gelu_pytorch_tanh"},
 }
+# Of these a null says that there is none; of others, that the default holds.
+NULL_KEYS = ("attn_logit_softcapping", "final_logit_softcapping")
 BERT_FAMILIES = ("bert", "roberta", "xlm-roberta")
 # Our names of activations, by the checkpoints'.
 ACTIVATIONS = {"silu": "silu", "gelu": "gelu_erf", "relu": "relu",
@@ -127,7 +129,8 @@ def _decoder_spec(config: Config) -> DecoderSpec:
             f"config.json: model_type {family!r}; "
             f"{', '.join((*DEFAULTS, *BERT_FAMILIES))} are known")
     values = {**DEFAULTS[family], **{
-        key: value for key, value in config.items() if value is not None}}
+        key: value for key, value in config.items()
+        if value is not None or key in NULL_KEYS}}
     _refuse_unknown_parts(values)
     hidden, heads = (_number(values, key)
                      for key in ("hidden_size", "num_attention_heads"))

@@ -147,6 +147,14 @@ class SpecTest(unittest.TestCase):
                                       "rope_theta": 1e3}}})
         self.assertEqual(now, later)
 
+    def test_a_null_is_no_cap_and_a_missing_cap_the_familys(self):
+        gemma = {**local_models.SIZES, "model_type": "gemma2"}
+        spec = decoder_spec(gemma)
+        self.assertEqual((50.0, 30.0), (spec.score_cap, spec.logit_cap))
+        spec = decoder_spec({**gemma, "attn_logit_softcapping": None,
+                             "final_logit_softcapping": None})
+        self.assertEqual((None, None), (spec.score_cap, spec.logit_cap))
+
     def test_what_is_not_known_is_refused(self):
         llama = {**local_models.SIZES, "model_type": "llama"}
         for key, value in (
