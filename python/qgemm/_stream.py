@@ -19,7 +19,7 @@ class _Request:
     compute: Compute
     future: Any  # concurrent.futures.Future or asyncio.Future
     size: int = -1  # of the answer, once its first message is there
-    error: Optional[Exception] = None  # the answer does not fit `out`
+    error: Optional[Exception] = None  # the answer cannot be put into `out`
 
 
 class Book:
@@ -76,23 +76,32 @@ class Book:
             request = self._requests.pop(number)
         if request.future.cancelled():
             return
+        result = None
+        if request.error is None:
+            try:
+                result = request.compute.result()
+            except Exception as error:
+                request.error = error
         if request.error is not None:
             request.future.set_exception(request.error)
         else:
-            request.future.set_result(request.compute.result())
+            request.future.set_result(result)
 
 
 def _take(request: _Request, head: pb.GemmStreamResponse, data: memoryview) -> None:
-    """Puts a part of an answer to its place."""
-    if request.size < 0:
+    """Puts a part of an answer to its place. What the caller's arrays raise is that
+    request's error: the others of the stream go on."""
+    is_first = request.size < 0
+    if is_first:
         request.size = head.c_bytes
-        try:
+    try:
+        if is_first:
             request.compute.begin(head.c_bytes)
-        except ValueError as error:
-            request.error = error
-        request.compute.note(head.timings)
-    if request.error is None:
-        request.compute.write(head.offset, data)
+            request.compute.note(head.timings)
+        if request.error is None:
+            request.compute.write(head.offset, data)
+    except Exception as error:
+        request.error = error
 
 
 def _messages(number: int, compute: Compute) -> Iterator[bytes]:

@@ -58,6 +58,19 @@ class StreamTest(ServedTest):
             unfit.result()
         np.testing.assert_array_equal(good.result(), self.y)
 
+    def test_an_out_that_is_no_array_fails_its_request_alone(self):
+        program = self.client.load_program("relu", relu_program())
+        with self.client.stream() as stream:
+            good = stream.gemm("layer", self.x)
+            bad = [stream.gemm("layer", self.x, out=[0] * 4, dtype="fp32"),
+                   stream.run(program, self.x, outs=[[0] * 4]),
+                   stream.gemm("layer", self.x, timings=object())]
+            later = stream.gemm("layer", self.x)
+        for future in bad:
+            self.assertIsInstance(future.exception(), (TypeError, AttributeError))
+        for future in (good, later):
+            np.testing.assert_array_equal(future.result(), self.y)
+
     def test_a_closed_stream_takes_nothing(self):
         with self.client.stream() as stream:
             pass
@@ -125,6 +138,9 @@ class AioTest(ServedTest):
                         *(stream.gemm("layer", self.x) for _ in range(100)))
                     with self.assertRaises(qgemm.NotFound):
                         await stream.gemm("nobody", self.x)
+                    with self.assertRaisesRegex(TypeError, "out is"):
+                        await stream.gemm("layer", self.x, out=[0], dtype="fp32")
+                    await stream.gemm("layer", self.x)
                 return answers
 
         big, run, *small = asyncio.run(work())
