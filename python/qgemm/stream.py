@@ -22,13 +22,20 @@ class Stream:
     """Sends requests over one call and answers them by futures, in the order in which
     they are ready. A request that fails fails its own future; if the stream breaks,
     all that have no answer fail. Nothing is retried. An operand must not change until
-    its future is done. Thread-safe; leaving its `with` block waits for all answers."""
+    its future is done. Thread-safe; leaving its `with` block waits for all answers.
+
+    Callbacks of futures run on the stream's own thread. They may send requests, which
+    do not wait for the window there; they must not wait for answers."""
 
     def __init__(self, pool: Pool, window: int,
                  lookup: Callable[[str], programs.LoadedProgram]) -> None:
         self._pool = pool
         self._lookup = lookup
-        self._window = threading.BoundedSemaphore(window)
+        if window < 1:
+            raise ValueError(f"window = {window}; expected 1 or more")
+        self._window = window
+        self._unanswered = 0
+        self._room = threading.Condition()  # guards _unanswered
         self._book = Book()
         self._outgoing: queue.SimpleQueue[Optional[Iterator[bytes]]] = (
             queue.SimpleQueue())
@@ -70,15 +77,28 @@ class Stream:
     def _submit(self, compute: Compute) -> "Future[Any]":
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
-        self._window.acquire()
+        self._enter_window()
         try:
             if self._closed:
                 raise ValueError("the stream is closed")
             self._outgoing.put(self._book.add(compute, future))
         except Exception:
-            self._window.release()
+            self._leave_window(1)
             raise
         return future
+
+    def _enter_window(self) -> None:
+        """Waits while the window is full, except on the reader's thread, where a
+        future's callback may send a request and which alone makes room."""
+        with self._room:
+            if threading.current_thread() is not self._reader:
+                self._room.wait_for(lambda: self._unanswered < self._window)
+            self._unanswered += 1
+
+    def _leave_window(self, count: int) -> None:
+        with self._room:
+            self._unanswered -= count
+            self._room.notify(count)
 
     def _messages(self) -> Iterator[bytes]:
         """Runs on gRPC's thread."""
@@ -92,7 +112,7 @@ class Stream:
         try:
             for message in self._call:
                 if self._book.answer(message):
-                    self._window.release()
+                    self._leave_window(1)
             failure: Exception = errors.make("UNAVAILABLE", "the stream has ended")
         except grpc.RpcError as failed:
             failure = errors.of_call(failed)
@@ -100,6 +120,5 @@ class Stream:
             self._call.cancel()
             failure = error
         self._pool.end(self._server, 1)
-        for _ in range(self._book.end(failure)):
-            self._window.release()
+        self._leave_window(self._book.end(failure))
         self._outgoing.put(None)  # gRPC's thread must not wait for requests

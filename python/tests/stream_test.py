@@ -2,6 +2,8 @@
 """Streams, and the asyncio client, against a real server."""
 
 import asyncio
+import concurrent.futures
+import threading
 import unittest
 
 import numpy as np
@@ -70,6 +72,31 @@ class StreamTest(ServedTest):
             self.assertIsInstance(future.exception(), (TypeError, AttributeError))
         for future in (good, later):
             np.testing.assert_array_equal(future.result(), self.y)
+
+    def test_callbacks_send_requests_though_the_window_is_full(self):
+        stream = self.client.stream(window=1)
+        last = concurrent.futures.Future()
+
+        def send_next(done, left=20):
+            if left == 0:
+                last.set_result(done.result())
+                return
+            stream.gemm("layer", self.x).add_done_callback(
+                lambda future: send_next(future, left - 1))
+
+        large = np.tile(self.x, (3000, 1))  # its answer comes after the callback
+        stream.gemm("layer", large).add_done_callback(send_next)
+        other = threading.Thread(daemon=True, target=lambda: [
+            stream.gemm("layer", self.x).result(20) for _ in range(20)])
+        other.start()
+        np.testing.assert_array_equal(last.result(20), self.y)
+        other.join(20)
+        self.assertFalse(other.is_alive())
+        stream.close()
+
+    def test_a_window_has_room(self):
+        with self.assertRaisesRegex(ValueError, "window = 0"):
+            self.client.stream(window=0)
 
     def test_a_closed_stream_takes_nothing(self):
         with self.client.stream() as stream:
