@@ -60,6 +60,8 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
+        """As qgemm.Client.close. Before Python 3.11 calls in progress end with
+        asyncio.CancelledError instead."""
         self._pool.closed = True
         for server in self._pool.servers:
             await server.channel.close()
@@ -185,6 +187,9 @@ class Client:
                     call.request, timeout=attempts.remaining(),
                     metadata=self._pool.metadata())
                 return call.parse(message)
+            except asyncio.CancelledError:
+                self._raise_if_closed()
+                raise
             except grpc.RpcError as failed:
                 error = errors.of_call(failed)
             finally:
@@ -205,9 +210,10 @@ class Client:
                     metadata=self._pool.metadata())
                 return upload.parse(message)
             except asyncio.CancelledError:
-                if upload.failure is None:
-                    raise
-                raise upload.failure from None
+                if upload.failure is not None:
+                    raise upload.failure from None
+                self._raise_if_closed()
+                raise
             except grpc.RpcError as failed:
                 error = errors.of_call(failed)
             except errors.Unavailable as failed:
@@ -227,6 +233,13 @@ class Client:
         except grpc.RpcError as failed:
             resumption.takes(errors.of_call(failed))
             return 0
+
+    def _raise_if_closed(self) -> None:
+        """After a CancelledError of a call: raises Cancelled if `close` ended the call
+        and nobody its task. Before Python 3.11 that cannot be told."""
+        cancelling = getattr(asyncio.current_task(), "cancelling", None)
+        if self._pool.closed and cancelling is not None and not cancelling():
+            raise errors.Cancelled("the client was closed") from None
 
 
 class Stream:

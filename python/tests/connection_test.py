@@ -2,9 +2,11 @@
 """Retries, tokens, several servers and their choice, with services that fail on
 demand; and servers that the package starts."""
 
+import asyncio
 import concurrent.futures
 import contextlib
 import os
+import sys
 import tempfile
 import threading
 import unittest
@@ -108,6 +110,40 @@ class RetriesTest(Scripted):
             with self.assertRaisesRegex(qgemm.Cancelled, "closed"):
                 call.result()
             release.set()
+
+    @unittest.skipIf(sys.version_info < (3, 11), "needs Task.cancelling")
+    def test_closing_an_asyncio_client_ends_its_calls(self):
+        taken, release = threading.Semaphore(0), threading.Event()
+        self.addCleanup(release.set)
+
+        class Held(Refusal):
+            def end(self, context):
+                taken.release()
+                release.wait()
+
+        async def outcomes(end):
+            """Of a product and an upload that the server holds, after `end`."""
+            client = await qgemm.aio.connect(service.address)
+            tasks = [asyncio.create_task(client.gemm("w", X)),
+                     asyncio.create_task(client.load("w", X))]
+            for _ in tasks:
+                await asyncio.to_thread(taken.acquire)
+            await end(client, tasks)
+            return [type(error) for error in await asyncio.gather(
+                *tasks, return_exceptions=True)]
+
+        async def close(client, tasks):
+            await client.close()
+
+        async def cancel_and_close(client, tasks):
+            for task in tasks:
+                task.cancel()
+            await client.close()
+
+        service = self.serve(Gemm=[Held(DOWN)], LoadWeights=[Held(DOWN)])
+        self.assertEqual(asyncio.run(outcomes(close)), [qgemm.Cancelled] * 2)
+        self.assertEqual(asyncio.run(outcomes(cancel_and_close)),
+                         [asyncio.CancelledError] * 2)
 
     def test_an_operand_beyond_the_limit_says_what_to_do(self):
         client = self.connect(self.serve(Gemm=[ANSWER]), max_message_bytes=4096)
