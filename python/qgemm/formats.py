@@ -18,6 +18,7 @@ from qgemm.v1 import qgemm_pb2 as pb
 Fields = list[tuple[str, Any]]
 Sizes = dict[str, int]
 
+FP32_MAX = float(np.finfo(np.float32).max)
 BLOCK = 32  # elements of a kbit or Q4_0 block
 ELEMENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "e4m4": 1}
 # Names of sections, in the order in which they travel.
@@ -88,6 +89,12 @@ def _one_of(field: str, value: Any, allowed: Sequence[Any]) -> None:
                          f"{', '.join(map(repr, allowed))}")
 
 
+def _finite_fp32(field: str, values: Sequence[float]) -> None:
+    for i, value in enumerate(values):
+        if not abs(value) <= FP32_MAX:
+            raise ValueError(f"{field}[{i}] = {value}; expected a finite fp32 value")
+
+
 def _number(kind: Any, prefix: str, name: str) -> Any:
     """The number of an enum's value."""
     return kind.Value(f"{prefix}_{name.upper()}")
@@ -119,6 +126,7 @@ class Kbit:
             if len(values) != 2**self.bits:
                 raise ValueError(f"codebook has {len(values)} values; "
                                  f"{self.bits} bits need {2**self.bits}")
+            _finite_fp32("codebook", values)
             object.__setattr__(self, "codebook", values)
 
     def text(self) -> Fields:

@@ -168,6 +168,9 @@ class SpecTest(unittest.TestCase):
         for make, words in (
                 (lambda: Kbit(6), "bits = 6"),
                 (lambda: Kbit(2, [0, 1]), "codebook has 2 values; 2 bits need 4"),
+                (lambda: Kbit(2, [-1, 0, float("nan"), 1]),
+                 r"codebook\[2\] = nan; expected a finite fp32 value"),
+                (lambda: Kbit(2, [-1e39, 0, 0.5, 1]), r"codebook\[0\] = -1e\+39; "),
                 (lambda: Int4(48), "group_size = 48"),
                 (lambda: Int4(layout="awq", zeros=True), "zeros"),
                 (lambda: Int4(group_index=True), "group_index"),
