@@ -21,6 +21,9 @@ from qgemm import errors
 SERVICE = "/qgemm.v1.Qgemm/"
 DOWN_SECONDS = 1.0           # without calls after UNAVAILABLE, where others are
 TOKEN_REFRESH_SECONDS = 1.0  # between looks at a token's file
+# Of the first probe of each of several servers; then twice as long a round.
+FIRST_PROBE_SECONDS = 1.0
+PROBE_PAUSE_SECONDS = 0.05   # after a server that is not there
 
 T = TypeVar("T")
 Targets = Union[str, Sequence[str]]
@@ -255,6 +258,41 @@ class Attempts:
         if self._deadline is None and delay > policy.max_retry_delay:
             return None
         return delay * (1 + policy.jitter * random.random())
+
+
+class Probes:
+    """The calls by which a client waits for the first server that accepts: they go
+    to the servers in turn. One that takes connections and stays silent gets a share
+    of the time alone, so that the others have theirs."""
+
+    def __init__(self, pool: Pool, timeout: float) -> None:
+        self._servers = len(pool.servers)
+        self._deadline = time.monotonic() + timeout
+        self._number = 0
+
+    def next_timeout(self) -> float:
+        """Seconds of the next probe."""
+        number, self._number = self._number, self._number + 1
+        if self._servers == 1:
+            return self._remaining()
+        rounds, in_round = divmod(number, self._servers)
+        return min(self._remaining() / (self._servers - in_round),
+                   FIRST_PROBE_SECONDS * 2.0**min(rounds, 16))
+
+    def pause_after(self, error: errors.Error) -> float:
+        """Seconds until the next probe. Raises Unavailable if no time is left, and
+        `error` if it is one that waiting does not help."""
+        remaining = self._remaining()
+        if error.code == "UNAVAILABLE" and remaining > 0:
+            return min(PROBE_PAUSE_SECONDS, remaining)
+        if error.code != "DEADLINE_EXCEEDED":
+            raise error
+        if remaining <= 0:
+            raise errors.Unavailable(f"no server answers: {error.message}")
+        return 0.0
+
+    def _remaining(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
 
 
 def _addresses(targets: Targets) -> list[str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from typing import (Any, AsyncIterator, Awaitable, Callable, Iterator, Mapping,
                     Optional, Sequence, Union)
 
@@ -21,8 +20,8 @@ import grpc.aio
 
 from qgemm import _connection, _requests, _upload, arrays, errors, formats
 from qgemm._calls import Call, Compute, Gemm, Run, T
-from qgemm._connection import (Attempts, Options, Pool, RetryPolicy, Server, Targets,
-                               Tls, Token)
+from qgemm._connection import (Attempts, Options, Pool, Probes, RetryPolicy, Server,
+                               Targets, Tls, Token)
 from qgemm._requests import Page
 from qgemm._stream import Book
 from qgemm._upload import Progress, Resumption, Upload
@@ -67,14 +66,14 @@ class Client:
             await server.channel.close()
 
     async def wait(self, timeout: float) -> None:
-        deadline = time.monotonic() + timeout
+        probes = Probes(self._pool, timeout)
         while True:
             try:
-                await self._unary(_requests.info(), timeout)
+                await self._unary(_requests.info(), probes.next_timeout())
                 return
-            except errors.Unavailable:
-                if time.monotonic() >= deadline:
-                    raise
+            except errors.Error as failed:
+                error = failed
+            await asyncio.sleep(probes.pause_after(error))
 
     # Weights --------------------------------------------------------------------
 

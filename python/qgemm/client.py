@@ -12,8 +12,8 @@ import grpc
 from qgemm import (_connection, _lane, _lane_keeper, _lane_parts, _requests, _upload,
                    arrays, errors, formats)
 from qgemm._calls import Call, Compute, Gemm, Run, T
-from qgemm._connection import (Attempts, Options, Pool, RetryPolicy, Server, Targets,
-                               Tls, Token)
+from qgemm._connection import (Attempts, Options, Pool, Probes, RetryPolicy, Server,
+                               Targets, Tls, Token)
 from qgemm._requests import Page
 from qgemm._upload import Progress, Resumption, Upload
 from qgemm.programs import LoadedProgram, Program
@@ -79,15 +79,15 @@ class Client:
             server.channel.close()
 
     def wait(self, timeout: float) -> None:
-        """Returns once a server accepts."""
-        deadline = time.monotonic() + timeout
+        """Returns once a server accepts. Raises Unavailable if none does in time."""
+        probes = Probes(self._pool, timeout)
         while True:
             try:
-                self._unary(_requests.info(), timeout)
+                self._unary(_requests.info(), probes.next_timeout())
                 return
-            except errors.Unavailable:
-                if time.monotonic() >= deadline:
-                    raise
+            except errors.Error as failed:
+                error = failed
+            time.sleep(probes.pause_after(error))
 
     def open_lane(self, timeout: float) -> None:
         """Opens the lane, if there is to be one. Of `connect`."""

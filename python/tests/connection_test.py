@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import os
+import socket
 import sys
 import tempfile
 import threading
@@ -156,7 +157,44 @@ class RetriesTest(Scripted):
             self.connect(service).gemm("w", X)
 
 
+def connect_aio(targets, **options):
+    """As qgemm.connect, by asyncio's client, which is closed again."""
+    async def work():
+        async with await qgemm.aio.connect(targets, **options) as client:
+            return client
+
+    return asyncio.run(work())
+
+
 class SeveralServersTest(Scripted):
+    def hung(self):
+        """The address of a server that takes connections and stays silent."""
+        listener = self.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        return "127.0.0.1:%d" % listener.getsockname()[1]
+
+    def test_a_silent_server_leaves_time_for_the_others(self):
+        good, hung = self.serve().address, self.hung()
+        for connect in (qgemm.connect, connect_aio):
+            for targets in ([good, hung], [hung, good], [hung, self.hung(), good]):
+                with self.subTest(connect=connect.__name__, targets=targets):
+                    connect(targets, connect_timeout=2.0)
+
+    def test_servers_that_are_all_silent_are_unavailable(self):
+        for connect in (qgemm.connect, connect_aio):
+            for targets in ([self.hung()], [self.hung(), self.hung()]):
+                with self.subTest(connect=connect.__name__, targets=targets):
+                    with self.assertRaisesRegex(qgemm.Unavailable, "answers"):
+                        connect(targets, connect_timeout=0.2)
+
+    def test_probes_share_the_time(self):
+        pool = _connection.Pool("a:1,b:1,c:1", _connection.Options(), grpc)
+        with mock.patch("time.monotonic", lambda: 100.0):
+            probes = _connection.Probes(pool, 12.0)
+            self.assertEqual([probes.next_timeout() for _ in range(7)],
+                             [1.0] * 3 + [2.0] * 3 + [4.0])
+            probes = _connection.Probes(pool, 1.5)
+            self.assertEqual(probes.next_timeout(), 0.5)
+
     def test_calls_are_divided(self):
         services = [self.serve(Gemm=[ANSWER]) for _ in range(3)]
         client = self.connect(*services)
