@@ -60,13 +60,20 @@ def _add_options(command: argparse.ArgumentParser) -> None:
     add("--rename", action="append", default=[], metavar="REGEX=REPLACEMENT",
         type=_pair, help="changes names of layers; several in turn")
     add("--prefix", default="", help="stands before each name")
-    add("--server", default=os.environ.get("QGEMM_SERVER"), metavar="ADDRESS",
-        help=f"default: $QGEMM_SERVER, or {DEFAULT_SERVER}")
-    for option in ("ca", "client_cert", "client_key", "server_name"):
-        add(f"--tls_{option}", metavar="NAME" if option == "server_name" else
-            "FILE", default=None)
-    add("--token_file", metavar="FILE")
+    _add_shared(command, "server", "ADDRESS", f", or {DEFAULT_SERVER}")
+    for name in ("tls_ca", "tls_client_cert", "tls_client_key", "token_file"):
+        _add_shared(command, name, "FILE")
+    _add_shared(command, "tls_server_name", "NAME")
     add("--json", action="store_true", help="prints a JSON object")
+
+
+def _add_shared(command: argparse.ArgumentParser, name: str, metavar: str,
+                otherwise: str = "") -> None:
+    """An option of every command of qgemm, which the environment sets too."""
+    variable = f"QGEMM_{name.upper()}"
+    command.add_argument(f"--{name}", metavar=metavar,
+                         default=os.environ.get(variable) or None,
+                         help=f"default: ${variable}{otherwise}")
 
 
 def _positive(text: str) -> int:

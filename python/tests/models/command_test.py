@@ -1,17 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the commands load-model and plan as a shell runs them."""
 
+import argparse
 import json
 import os
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 import numpy as np
 
 import checkpoints
 from cases import ServerTest
+from qgemm import Tls, client
+from qgemm.loading import command
 from qgemm.loading.command import byte_count, format_bytes
+
+
+class SharedOptionsTest(unittest.TestCase):
+
+    ENVIRONMENT = {
+        "QGEMM_SERVER": "gpu1:50051", "QGEMM_TLS_CA": "ca.pem",
+        "QGEMM_TLS_CLIENT_CERT": "client.pem", "QGEMM_TLS_CLIENT_KEY": "client.key",
+        "QGEMM_TLS_SERVER_NAME": "gpu1", "QGEMM_TOKEN_FILE": "token"}
+
+    def connected(self, environment, *arguments):
+        """What a command gives client.connect."""
+        parser = argparse.ArgumentParser()
+        with mock.patch.dict(os.environ, environment, clear=True), \
+                mock.patch.object(client, "connect") as connect:
+            command.add_commands(parser.add_subparsers())
+            command._connect(parser.parse_args(arguments))
+        return connect.call_args
+
+    def test_the_environment_sets_them(self):
+        tls = Tls("ca.pem", "client.pem", "client.key", "gpu1")
+        for name in ("plan", "load-model"):
+            self.assertEqual(
+                mock.call("gpu1:50051", tls=tls, token_file="token"),
+                self.connected(self.ENVIRONMENT, name, "model"))
+
+    def test_the_command_line_comes_first_and_empty_variables_are_none(self):
+        self.assertEqual(
+            mock.call("gpu2:1", tls=Tls("other.pem"), token_file=None),
+            self.connected({**dict.fromkeys(self.ENVIRONMENT, ""),
+                            "QGEMM_TLS_CA": "ca.pem"},
+                           "plan", "model", "--server=gpu2:1", "--tls_ca=other.pem"))
+        self.assertEqual(
+            mock.call(command.DEFAULT_SERVER, tls=False, token_file=None),
+            self.connected(dict.fromkeys(self.ENVIRONMENT, ""), "plan", "model"))
 
 
 class CommandTest(ServerTest):
