@@ -256,13 +256,18 @@ absl::Status NamesLog::Append(std::vector<NameChange> changes) {
   absl::Status written = file_->WriteAt(size_bytes_, bytes);
   if (written.ok()) written = file_->Sync();
   if (!written.ok()) {
-    is_doubtful_ = true;
+    is_doubtful_ = !CutOff().ok();
     return written;
   }
   last_sequence_ = sequence;
   size_bytes_ += static_cast<int64_t>(bytes.size());
   for (const NameChange& change : record.changes) table_.Apply(change);
   return absl::OkStatus();
+}
+
+absl::Status NamesLog::CutOff() {
+  RETURN_IF_ERROR(file_->Truncate(size_bytes_));
+  return file_->Sync();
 }
 
 absl::Status NamesLog::Compact() {

@@ -113,8 +113,8 @@ class NamesLog {
       const std::string& damaged_path);
 
   // Applies the changes once they are on the disk, all of them. On an error
-  // none was applied, though a process that reads the log after a crash may
-  // find them. Errors: FileSystem's.
+  // none was applied; while is_doubtful() a process that reads the log may find
+  // them all the same. Errors: FileSystem's.
   absl::Status Append(std::vector<NameChange> changes);
 
   // Writes the log anew, without what no longer matters.
@@ -123,10 +123,17 @@ class NamesLog {
   const NameTable& table() const { return table_; }
   int64_t size_bytes() const { return size_bytes_; }
   bool was_damaged() const { return was_damaged_; }
+  // The file may say something else than table() does, until an Append or a
+  // Compact succeeds: what either may hold must stay.
+  bool is_doubtful() const { return is_doubtful_; }
 
  private:
   NamesLog(FileSystem* files, const std::string& path)
       : files_(files), path_(path) {}
+
+  // Takes what a failed write may have left behind the last record off the
+  // disk.
+  absl::Status CutOff();
 
   FileSystem* const files_;
   const std::string path_;
@@ -135,7 +142,8 @@ class NamesLog {
   uint64_t last_sequence_ = 0;
   int64_t size_bytes_ = 0;
   int64_t compacted_bytes_ = 0;  // when it was written anew
-  // A write failed: it is unknown what the file has beyond its size.
+  // A write failed, and so did CutOff: it is unknown what the file has beyond
+  // its size, or which file the next process finds.
   bool is_doubtful_ = false;
   bool was_damaged_ = false;
 };

@@ -6,8 +6,6 @@
 
 #include "server/storage/state_directory.h"
 
-#include <set>
-
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -238,6 +236,8 @@ absl::Status StateDirectory::Append(std::vector<NameChange> changes) {
     if (bound != log_->table().names().end()) touched.insert(bound->second.id);
   }
   RETURN_IF_ERROR(log_->Append(std::move(changes)));
+  touched.merge(postponed_);
+  postponed_.clear();
   for (const std::string& id : touched) RemoveUnheld(id);
   return absl::OkStatus();
 }
@@ -290,6 +290,11 @@ void StateDirectory::RemoveUnheld(const std::string& id) {
   const auto found = entries_.find(id);
   if (found == entries_.end() || found->second.holds > 0 ||
       log_->table().Holds(id)) {
+    return;
+  }
+  if (log_->is_doubtful()) {
+    // A name that the next process reads may stand for it.
+    postponed_.insert(id);
     return;
   }
   if (found->second.is_there) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -214,7 +215,8 @@ class StateDirectory {
   // Drops what the log says of layers that have no file.
   absl::Status DropLost();
   void SetAsideFile(const std::string& id);
-  // Removes the file unless something holds it.
+  // Removes the file unless something holds it; while the log is doubtful, the
+  // next Append that succeeds does that.
   void RemoveUnheld(const std::string& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleaseHold(const std::string& id);
@@ -230,6 +232,8 @@ class StateDirectory {
   mutable Mutex mutex_;
   std::unique_ptr<NamesLog> log_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  // Ids of files that may have to go once the log is no longer doubtful.
+  std::set<std::string> postponed_ ABSL_GUARDED_BY(mutex_);
   // By path: uploads of processes before this one.
   std::map<std::string, ByteReservation> parts_ ABSL_GUARDED_BY(mutex_);
 };

@@ -106,7 +106,7 @@ class FaultFiles::HeldLock final : public File {
 absl::Status FaultFiles::Change() {
   ++changes_;
   if (error_.ok() || changes_left_-- > 0) return absl::OkStatus();
-  return error_;
+  return is_once_ ? std::exchange(error_, absl::OkStatus()) : error_;
 }
 
 void FaultFiles::WriteSomeSectors(Content* content) {

@@ -36,6 +36,12 @@ class FaultFiles final : public FileSystem {
   void FailAfter(int64_t changes, absl::Status error) {
     changes_left_ = changes;
     error_ = std::move(error);
+    is_once_ = false;
+  }
+  // The same of one change alone.
+  void FailOnceAfter(int64_t changes, absl::Status error) {
+    FailAfter(changes, std::move(error));
+    is_once_ = true;
   }
   // Changes that were tried so far.
   int64_t changes() const { return changes_; }
@@ -82,6 +88,7 @@ class FaultFiles final : public FileSystem {
   int64_t changes_ = 0;
   int64_t changes_left_ = 0;
   absl::Status error_;
+  bool is_once_ = false;
   Names names_;
   Names names_on_disk_;
   std::set<std::string> folders_ = {"."};

@@ -233,6 +233,31 @@ TEST_F(NamesLogTest, WhatFailedIsNotAppliedAndNothingAfterItIsLost) {
   }
 }
 
+TEST_F(NamesLogTest, WhatFailedIsNotFoundByTheNextProcess) {
+  auto log = MustOpen();
+  ASSERT_TRUE(log->Append({Bind("a", 1)}).ok());
+  for (int changes = 0; changes < 2; ++changes) {
+    files_.FailOnceAfter(changes, absl::InternalError("bad sector"));
+    EXPECT_FALSE(log->Append({Bind("a", 2)}).ok());
+    EXPECT_FALSE(log->is_doubtful());
+    EXPECT_EQ(files_.Bytes(kPath).size(), log->size_bytes());
+    if (changes == 1) files_.Crash();
+    log = MustOpen();
+    EXPECT_EQ(log->table().names().at("a").id, Id(1));
+  }
+}
+
+TEST_F(NamesLogTest, IsDoubtfulUntilAChangeSucceeds) {
+  const auto log = MustOpen();
+  files_.FailAfter(1, absl::InternalError("bad disk"));
+  EXPECT_FALSE(log->Append({Bind("a", 2)}).ok());
+  EXPECT_TRUE(log->is_doubtful());
+  files_.FailAfter(0, absl::OkStatus());
+  EXPECT_TRUE(log->Append({Bind("b", 1)}).ok());
+  EXPECT_FALSE(log->is_doubtful());
+  EXPECT_EQ(MustOpen()->table().names().count("a"), 0);
+}
+
 TEST_F(NamesLogTest, ACrashAtAnyMomentKeepsWhatWasAcknowledged) {
   for (int round = 0; round < 300; ++round) {
     FaultFiles files(&random_);
