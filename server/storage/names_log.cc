@@ -207,6 +207,18 @@ absl::StatusOr<NamesLogContent> DecodeNamesLog(absl::string_view bytes) {
   return content;
 }
 
+namespace {
+
+absl::Status WriteCopy(absl::string_view bytes, const std::string& path,
+                       FileSystem* files) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<File> copy, files->OpenToWrite(path));
+  RETURN_IF_ERROR(copy->Truncate(0));
+  RETURN_IF_ERROR(copy->WriteAt(0, bytes));
+  return copy->Sync();
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<NamesLog>> NamesLog::Open(
     FileSystem* files, const std::string& path,
     const std::string& damaged_path) {
@@ -230,15 +242,14 @@ absl::StatusOr<std::unique_ptr<NamesLog>> NamesLog::Open(
   log->table_ = std::move(content.table);
   log->last_sequence_ = content.last_sequence;
   log->was_damaged_ = content.is_damaged;
-  if (content.is_damaged) {
-    // A copy: until the new log is there, the old one keeps its name.
-    ASSIGN_OR_RETURN(const std::unique_ptr<File> copy,
-                     files->OpenToWrite(damaged_path));
-    RETURN_IF_ERROR(copy->Truncate(0));
-    RETURN_IF_ERROR(copy->WriteAt(0, bytes));
-    RETURN_IF_ERROR(copy->Sync());
+  if (!content.is_damaged) {
+    RETURN_IF_ERROR(log->Compact());
+    return log;
   }
-  RETURN_IF_ERROR(log->Compact());
+  // The damaged one keeps its name, so that whoever opens it before the next
+  // Compact finds the damage too.
+  RETURN_IF_ERROR(WriteCopy(bytes, damaged_path, files));
+  log->is_doubtful_ = true;
   return log;
 }
 

@@ -105,9 +105,10 @@ absl::StatusOr<NamesLogContent> DecodeNamesLog(absl::string_view bytes);
 class NamesLog {
  public:
   // Reads the log of that path, in the root of `files`, and makes one if there
-  // is none. One that is damaged is renamed to `damaged_path`, and what could
-  // be read begins a new one. `files` must outlive the log.
-  // Errors: FAILED_PRECONDITION (a newer version), FileSystem's.
+  // is none. One that is damaged is copied to `damaged_path`, and stays as it
+  // is until an Append or a Compact begins a new one with what could be read:
+  // the damage is found again by whoever opens it before. `files` must outlive
+  // the log. Errors: FAILED_PRECONDITION (a newer version), FileSystem's.
   static absl::StatusOr<std::unique_ptr<NamesLog>> Open(
       FileSystem* files, const std::string& path,
       const std::string& damaged_path);

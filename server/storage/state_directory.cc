@@ -111,6 +111,7 @@ absl::Status StateDirectory::Recover() {
                    files_->List(std::string(kLayers)));
   for (const FolderEntry& file : found) RETURN_IF_ERROR(Adopt(file));
   RETURN_IF_ERROR(AdoptParts());
+  if (recovery_.log_was_damaged) RETURN_IF_ERROR(ReplaceDamagedLog());
   RETURN_IF_ERROR(DropLost());
   ASSIGN_OR_RETURN(images_, ImageFiles::Open(files_, options_.images,
                                              [this](const std::string& id) {
@@ -148,8 +149,7 @@ absl::Status StateDirectory::Adopt(const FolderEntry& file) {
     // A damaged log may have lost its names: nothing is destroyed then.
     if (recovery_.log_was_damaged) {
       ++recovery_.damaged_files;
-      SetAsideFile(id);
-      return absl::OkStatus();
+      return SetAsideFile(id);
     }
     ++recovery_.removed_files;
     return files_->Remove(PathOf(id));
@@ -157,8 +157,7 @@ absl::Status StateDirectory::Adopt(const FolderEntry& file) {
   const absl::StatusOr<WeightsFileReader> reader = Read(id);
   if (absl::IsDataLoss(reader.status())) {
     ++recovery_.damaged_files;
-    SetAsideFile(id);
-    return absl::OkStatus();
+    return SetAsideFile(id);
   }
   RETURN_IF_ERROR(reader.status());
   absl::StatusOr<ByteReservation> reserved = budget_.Reserve(file.size_bytes);
@@ -172,6 +171,13 @@ absl::Status StateDirectory::Adopt(const FolderEntry& file) {
   entry.spec = reader->header().spec;
   entry.reservation = *std::move(reserved);
   return absl::OkStatus();
+}
+
+absl::Status StateDirectory::ReplaceDamagedLog() {
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(files_->SyncFolder(std::string(kDamaged)));
+  RETURN_IF_ERROR(files_->SyncFolder(std::string(kLayers)));
+  return log_->Compact();
 }
 
 absl::Status StateDirectory::DropLost() {
@@ -259,18 +265,19 @@ void StateDirectory::SetAside(const std::string& id) {
   // An upload may have put a sound one in its place meanwhile.
   const absl::StatusOr<WeightsFileReader> reader = Read(id);
   if (reader.ok() && reader->Verify().ok()) return;
-  SetAsideFile(id);
+  static_cast<void>(SetAsideFile(id));
   found->second.is_there = false;
   found->second.reservation.Release();
   if (found->second.holds == 0) entries_.erase(found);
 }
 
-void StateDirectory::SetAsideFile(const std::string& id) {
+absl::Status StateDirectory::SetAsideFile(const std::string& id) {
   const absl::Status moved =
       files_->Rename(PathOf(id), DamagedPathOf(absl::StrCat(id, kSuffix)));
   EVENT(ERROR, "state_file_damaged")
       .With("id", id)
       .With("set_aside", moved.ok());
+  return moved;
 }
 
 bool StateDirectory::Has(const std::string& id) const {

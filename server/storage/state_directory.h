@@ -212,9 +212,12 @@ class StateDirectory {
   absl::Status Adopt(const FolderEntry& file);
   // Takes note of the uploads that were left.
   absl::Status AdoptParts();
+  // Writes the log anew once all that nothing holds was set aside: before, a
+  // process that opens the directory has to find the damage again.
+  absl::Status ReplaceDamagedLog();
   // Drops what the log says of layers that have no file.
   absl::Status DropLost();
-  void SetAsideFile(const std::string& id);
+  absl::Status SetAsideFile(const std::string& id);
   // Removes the file unless something holds it; while the log is doubtful, the
   // next Append that succeeds does that.
   void RemoveUnheld(const std::string& id)

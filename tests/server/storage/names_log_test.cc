@@ -200,6 +200,9 @@ TEST_F(NamesLogTest, ADamagedLogIsSetAside) {
   EXPECT_TRUE(log->was_damaged());
   EXPECT_EQ(log->table().names().count("b"), 1);
   EXPECT_EQ(files_.Bytes(kDamaged), damaged);
+  EXPECT_TRUE(MustOpen()->was_damaged());
+  ASSERT_TRUE(log->Compact().ok());
+  EXPECT_EQ(MustOpen()->table().names().count("b"), 1);
   EXPECT_FALSE(MustOpen()->was_damaged());
 }
 

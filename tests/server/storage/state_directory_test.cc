@@ -220,6 +220,50 @@ TEST_F(StateDirectoryTest, ADamagedLogDestroysNoLayer) {
               directory->Has(layer.id()));
 }
 
+// The opening that finds the damage fails at any change, and the next one
+// sets aside what that has not.
+TEST_F(StateDirectoryTest, ADamagedLogDestroysNoLayerIfItsRecoveryFails) {
+  for (int changes = 0; changes < 24; ++changes) {
+    FaultFiles files(&random_);
+    std::vector<std::string> ids;
+    {
+      auto opened = StateDirectory::Open(&files, {});
+      CHECK_OK(opened.status());
+      for (int i = 0; i < 4; ++i) {
+        const RandomLayer layer = NewLayer();
+        ids.push_back(layer.id());
+        ASSERT_TRUE(Load(layer, absl::StrCat("n", i), opened->get()).ok());
+      }
+    }
+    {
+      // On the disk too, unlike Bytes.
+      const auto log = files.OpenToWrite("names.log");
+      CHECK_OK((*log)->WriteAt(
+          16, std::string(files.Bytes("names.log").size() - 176, 'x')));
+      CHECK_OK((*log)->Sync());
+    }
+    const std::string damaged = files.Bytes("names.log");
+    const absl::Status error = absl::InternalError("bad sector");
+    if (RandomInt(0, 1, &random_) == 0) {
+      files.FailAfter(changes, error);
+    } else {
+      files.FailOnceAfter(changes, error);
+    }
+    static_cast<void>(StateDirectory::Open(&files, {}));
+    files.FailAfter(0, absl::OkStatus());
+    ASSERT_TRUE(StateDirectory::Open(&files, {}).ok());
+    files.Crash();
+    const auto opened = StateDirectory::Open(&files, {});
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    EXPECT_EQ(files.Bytes("damaged/names.log"), damaged);
+    for (const std::string& id : ids) {
+      EXPECT_TRUE(files.Has(absl::StrCat("damaged/", id, ".qgw")) ||
+                  (*opened)->Has(id))
+          << changes;
+    }
+  }
+}
+
 TEST_F(StateDirectoryTest, AFullDiskRefusesAndTheRestServesOn) {
   const auto directory = MustOpen();
   const RandomLayer kept = NewLayer();
