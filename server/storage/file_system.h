@@ -24,7 +24,8 @@ class File {
   virtual ~File() = default;
 
   // Fills `bytes` from `offset` on and returns how many there were: fewer than
-  // asked for only at the end of the file.
+  // asked for only at the end of the file. DATA_LOSS if the disk cannot read
+  // them.
   virtual absl::StatusOr<int64_t> ReadAt(int64_t offset,
                                          absl::Span<char> bytes) const = 0;
   // Writes all of `bytes`, or returns an error after writing some.

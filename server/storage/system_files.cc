@@ -52,6 +52,11 @@ absl::Status Failed(absl::string_view operation, absl::string_view path,
       CodeOf(error), absl::StrCat(operation, " ", path, ": ", strerror(error)));
 }
 
+// A sector that cannot be read is damage: another try would end the same.
+absl::Status Unreadable(absl::string_view path) {
+  return absl::DataLossError(absl::StrCat("read ", path, ": ", strerror(EIO)));
+}
+
 class SystemFile final : public File {
  public:
   // `remove` is a temporary path that goes with the file; empty: none.
@@ -70,6 +75,7 @@ class SystemFile final : public File {
       const ssize_t read = pread(fd_.get(), bytes.data() + done,
                                  bytes.size() - done, offset + done);
       if (read < 0 && errno == EINTR) continue;
+      if (read < 0 && errno == EIO) return Unreadable(path_);
       if (read < 0) return Failed("read", path_);
       if (read == 0) break;
       done += read;

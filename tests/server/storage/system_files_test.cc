@@ -69,6 +69,17 @@ TEST_F(SystemFilesTest, TellsOfFilesThatAreNotThere) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_F(SystemFilesTest, BytesThatCannotBeReadAreLost) {
+  // No memory is mapped at 0, for which the system says EIO.
+  const auto files = NewSystemFiles("/proc/self");
+  const auto memory = files->OpenToRead("mem");
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  char byte = 0;
+  const absl::Status status = (*memory)->ReadAt(0, {&byte, 1}).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("read mem"));
+}
+
 TEST_F(SystemFilesTest, ALockIsHeldOnce) {
   {
     const auto held = files_->Lock("lock");
