@@ -161,6 +161,9 @@ class StateDirectory {
   absl::StatusOr<std::unique_ptr<Upload>> Continue(
       const UploadKey& key, const WeightsSpec& spec,
       WeightsFileReader::Consume consume);
+  // Takes back an upload that Continue returned and nothing was appended to, to
+  // be continued later.
+  void PutBack(std::unique_ptr<Upload> upload);
   // Removes what processes before this one have left and nobody has continued.
   void DropParts();
 

@@ -131,6 +131,12 @@ StateDirectory::Continue(const UploadKey& key, const WeightsSpec& spec,
   return upload;
 }
 
+void StateDirectory::PutBack(std::unique_ptr<Upload> upload) {
+  MutexLock lock(&mutex_);
+  parts_[std::exchange(upload->part_path_, "")] =
+      std::move(upload->reservation_);
+}
+
 void StateDirectory::DropParts() {
   MutexLock lock(&mutex_);
   for (const auto& [path, unused] : parts_) {

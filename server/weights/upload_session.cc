@@ -147,8 +147,10 @@ absl::StatusOr<UploadSession::Started> UploadSession::Start(
   auto session = absl::WrapUnique(new UploadSession(
       caller, header, store, std::move(taken), std::move(builder)));
   RETURN_IF_ERROR(session->TakeFile());
-  RETURN_IF_ERROR(session->Reposition());
-  return session;
+  const absl::Status repositioned = session->Reposition();
+  if (repositioned.ok()) return session;
+  session->PutBackFile();
+  return repositioned;
 }
 
 absl::StatusOr<UploadSession::Taken> UploadSession::Take(
@@ -212,6 +214,11 @@ absl::Status UploadSession::Reposition() {
   cursor_ = UploadCursor(header_.spec);
   cursor_.Advance(begin);
   return absl::OkStatus();
+}
+
+void UploadSession::PutBackFile() {
+  if (taken_.file == nullptr || received_bytes_ == 0) return;
+  store_->state()->PutBack(std::move(taken_.file));
 }
 
 void UploadSession::Leave() {

@@ -149,6 +149,8 @@ class UploadSession {
   // Takes the file of the upload, which may have bytes of a process before this
   // one, and those bytes.
   absl::Status TakeFile();
+  // The bytes of a process before this one wait again for their client.
+  void PutBackFile();
   // Chunks come from the header's resume_bytes on. Errors: ABORTED.
   absl::Status Reposition();
 

@@ -16,11 +16,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/clock.h"
 #include "base/crc32c.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/formats/weights_decoder.h"
 #include "kernels/reference/reference_matmul.h"
+#include "tests/server/storage/fault_files.h"
+#include "tests/server/storage/random_layer.h"
 #include "tests/server/weights/counted_weights.h"
 #include "tests/support/fake_async_backend.h"
 #include "tests/support/seeds.h"
@@ -536,6 +540,48 @@ TEST_F(UploadSessionTest, UnloadedUploadReturnsItsMemory) {
   session_.reset();
   ASSERT_TRUE(store_.Unload(kAnybody, "layer").ok());
   ExpectNothingIsLeft();
+}
+
+// A crash has lost what came behind the first block, which the client does not
+// know yet.
+TEST(UploadSession, ResumingBehindWhatIsLeftKeepsThat) {
+  RandomGenerator random(FreshSeed());
+  FaultFiles files(&random);
+  const RandomLayer layer = MakeRandomLayer(1100, 512, &random);
+  const UploadKey key = {"", layer.digest};
+  {
+    const auto before = StateDirectory::Open(&files, {});
+    CHECK_OK(before.status());
+    auto upload = (*before)->Begin(layer.spec, &key);
+    CHECK_OK(upload.status());
+    CHECK_OK(
+        (*upload)->Append(layer.payload.substr(0, kWeightsFileBlockBytes + 1)));
+    (*upload)->Leave();
+  }
+  const auto directory = StateDirectory::Open(&files, {});
+  CHECK_OK(directory.status());
+  const SteadyClock clock;
+  FakeAsyncBackend backend;
+  WeightStore store(StoreLimits(), nullptr,
+                    StateTier{directory->get(), &clock, {}, {}});
+  UploadHeader header;
+  header.binding.name = "layer";
+  header.spec = layer.spec;
+  header.expected_id = layer.digest;
+  header.may_continue = true;
+  const auto resume_at = [&](int64_t bytes) {
+    header.resume_bytes = bytes;
+    return UploadSession::Start(kAnybody, header, WeightsLimits(), &backend,
+                                &store);
+  };
+  EXPECT_TRUE(absl::IsAborted(resume_at(kWeightsFileBlockBytes + 1).status()));
+  EXPECT_EQ((*directory)->used_bytes(), WeightsFileBytes(layer.spec));
+  EXPECT_TRUE((*directory)->FindPart(key).ok());
+  const auto resumed = resume_at(kWeightsFileBlockBytes);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ(
+      std::get<std::unique_ptr<UploadSession>>(*resumed)->received_bytes(),
+      kWeightsFileBlockBytes);
 }
 
 }  // namespace
