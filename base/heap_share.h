@@ -16,7 +16,7 @@ namespace qgemm {
 // apart from changes of one object.
 class HeapShare {
  public:
-  // Of all that live.
+  // Sum of all that live.
   static int64_t TotalBytes() { return total_.load(std::memory_order_relaxed); }
 
   HeapShare() = default;

@@ -17,7 +17,6 @@
 #include "base/status_macros.h"
 #include "client/device_operands.h"
 #include "client/gemm_wire.h"
-#include "client/lane_work.h"
 #include "client/run_wire.h"
 
 namespace qgemm {

@@ -5,12 +5,14 @@
 #ifndef QGEMM_CLIENT_LANE_CALLS_H_
 #define QGEMM_CLIENT_LANE_CALLS_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "client/call_engine.h"
 #include "client/lane.h"
 #include "client/lane_keeper.h"
@@ -19,6 +21,29 @@
 #include "qgemm/program.h"
 
 namespace qgemm {
+
+// A Gemm or a Run as a lane carries it, and its operands (lane_work.cc).
+
+// The request as a lane carries it, which borrows from it; nullopt: it does
+// not, or a call says what is wrong with it.
+std::optional<LaneWork> WorkOf(const GemmRequest& request);
+std::optional<LaneWork> WorkOf(const RunRequest& request);
+
+absl::Span<const absl::Span<const uint8_t>> InputsOf(
+    const GemmRequest& request);
+absl::Span<const absl::Span<const uint8_t>> InputsOf(const RunRequest& request);
+
+// True if the operands stay until they are released.
+bool Lends(const GemmRequest& request);
+bool Lends(const RunRequest& request);
+
+// Tells who lent them, if somebody did, that they are not in use any more.
+void Release(const GemmRequest& request);
+void Release(const RunRequest& request);
+
+// Makes the bytes, one operand behind the other, the request's.
+void PointTo(absl::Span<const uint8_t> bytes, GemmRequest* request);
+void PointTo(absl::Span<const uint8_t> bytes, RunRequest* request);
 
 // Rest of a call, which a lane leaves to gRPC.
 struct LaneRemainder {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-
-#include "client/lane_work.h"
+//
+// Takes from requests what concerns a lane.
 
 #include "client/gemm_wire.h"
+#include "client/lane_calls.h"
 #include "client/run_wire.h"
 #include "kernels/matrix/types.h"
 

@@ -44,16 +44,6 @@ ExecutionHint HintOf(const ClosedBatch& batch) {
              : ExecutionHint::kMayCompute;
 }
 
-QueueDemand DemandOf(const AdmittedRequest& request) {
-  QueueDemand demand;
-  demand.identity = request.identity;
-  demand.client = request.client;
-  demand.rows = request.m;
-  demand.operand_bytes = request.operand_bytes();
-  demand.quota = request.quota;
-  return demand;
-}
-
 }  // namespace
 
 class BatchScheduler::State : public std::enable_shared_from_this<State> {
@@ -252,11 +242,10 @@ BatchScheduler::State::Work BatchScheduler::State::TakeWork() {
   next_look_ = absl::InfiniteFuture();
   if (planner_.depth().requests == 0) return work;
   const absl::Time now = clock_->Now();
+  next_look_ = hold_until_;
   if (now >= hold_until_) {
     work.launch = planner_.Next(now, &work.dropped);
     next_look_ = planner_.next_look();
-  } else {
-    next_look_ = hold_until_;
   }
   if (next_look_ < sleeps_until_) wait_changed_.Signal();
   return work;

@@ -6,6 +6,9 @@
 #include <iterator>
 #include <utility>
 
+#include "server/scheduling/fair_queue.h"
+#include "server/scheduling/identity_queue.h"
+
 namespace qgemm {
 
 ClientTableOptions ClientTableOptionsFor(int64_t batch_rows,
@@ -94,6 +97,37 @@ void ClientTable::Remove(ClientState* client, const ScheduledRequest& scheduled,
   identity->waiting_clients.Remove(client);
   ++identity->idle_clients;
   ++idle_;
+}
+
+void ClientTable::QueueChanged(IdentityQueue* queue) {
+  if (queue->empty()) return Deactivate(queue);
+  IdentityState* const identity = queue->identity();
+  if (queue->active_index < 0) {
+    queue->active_index = static_cast<int64_t>(identity->queues.size());
+    identity->queues.push_back(queue);
+    identity->snapshots.emplace_back();
+  }
+  QueueSnapshot& snapshot = identity->snapshots[queue->active_index];
+  snapshot.kind = queue->queue()->key().kind;
+  snapshot.priority = queue->highest_priority();
+  snapshot.rows = queue->queue()->rows();
+  snapshot.oldest = queue->oldest()->waiting_since();
+  snapshot.earliest_deadline = queue->deadlines().earliest();
+}
+
+void ClientTable::Deactivate(IdentityQueue* queue) {
+  const int64_t index = std::exchange(queue->active_index, -1);
+  if (index < 0) return;
+  IdentityState* const identity = queue->identity();
+  IdentityQueue* const last = identity->queues.back();
+  if (last != queue) {
+    last->active_index = index;
+    identity->queues[index] = last;
+    identity->snapshots[index] = identity->snapshots.back();
+  }
+  identity->queues.pop_back();
+  identity->snapshots.pop_back();
+  queue->queue()->Release(queue);
 }
 
 void ClientTable::BeginDecision(bool chunk_may_launch,

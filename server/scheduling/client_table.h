@@ -88,7 +88,7 @@ struct IdentityState {
   absl::flat_hash_map<std::string, std::unique_ptr<ClientState>> clients;
   size_t idle_clients = 0;
 
-  // Its queues that are not empty, and their snapshots. Kept by the planner.
+  // Its queues that are not empty, and their snapshots (QueueChanged).
   std::vector<IdentityQueue*> queues;
   std::vector<QueueSnapshot> snapshots;
 };
@@ -128,6 +128,10 @@ class ClientTable {
   void Remove(ClientState* client, const ScheduledRequest& scheduled,
               LaunchKind kind);
 
+  // Must follow a change of the queue's contents: its identity's queues and
+  // snapshots change together. One that is empty is released.
+  static void QueueChanged(IdentityQueue* queue);
+
   // Begins a decision: replaces `identities` by those that may be served next,
   // the least served that waits and all that lead it by little; of those with
   // requests for merged launches alone if no chunk may launch.
@@ -155,6 +159,7 @@ class ClientTable {
   void ForgetLayers();
 
  private:
+  static void Deactivate(IdentityQueue* queue);
   static void ForgetLayer(ClientState* client);
   IdentityState* GetIdentity(absl::string_view id);
   void BeginWait(ClientState* client);

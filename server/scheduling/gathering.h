@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a launch waits for requests that are about to come. Clients that ask
-// again once they are answered share launches by halves otherwise: while those
-// of one launch are answered, the others' launch begins.
+// Decides if a launch waits for requests that are about to come. Clients that
+// ask again once they are answered share launches by halves otherwise: while
+// those of one launch are answered, the others' launch begins.
 
 #ifndef QGEMM_SERVER_SCHEDULING_GATHERING_H_
 #define QGEMM_SERVER_SCHEDULING_GATHERING_H_

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// An identity's queues and snapshots change together: in Refresh and
-// Deactivate.
 
 #include "server/scheduling/launch_planner.h"
 
@@ -51,7 +48,7 @@ void LaunchPlanner::Add(std::unique_ptr<AdmittedRequest> request) {
   const LaunchKind kind = queue->key().kind;
   WaitingRequest* const waiting = Count({std::move(request), {}}, kind);
   queue->Push(waiting);
-  Refresh(waiting->queue);
+  ClientTable::QueueChanged(waiting->queue);
   if (kind != LaunchKind::kMerged) return;
   gathering_.Arrived(queue, waiting->request->arrival);
   SequenceLayer* const from =
@@ -68,7 +65,7 @@ void LaunchPlanner::LaunchEnded(LaunchKind kind, absl::Time now,
   WaitingRequest* const waiting =
       Count(*std::move(unfinished), queue->key().kind);
   queue->PushUnfinished(waiting);
-  Refresh(waiting->queue);
+  ClientTable::QueueChanged(waiting->queue);
 }
 
 PlannedLaunch LaunchPlanner::Next(absl::Time now,
@@ -193,7 +190,7 @@ WaitingRequest* LaunchPlanner::Count(ScheduledRequest scheduled,
 ScheduledRequest LaunchPlanner::Release(WaitingRequest* waiting) {
   IdentityQueue* const queue = waiting->queue;
   const LaunchKind kind = queue->queue()->key().kind;
-  queue->empty() ? Deactivate(queue) : Refresh(queue);
+  ClientTable::QueueChanged(queue);
   due_.Remove(waiting);
   ScheduledRequest scheduled = std::move(waiting->scheduled());
   clients_.Remove(waiting->client, scheduled, kind);
@@ -203,36 +200,6 @@ ScheduledRequest LaunchPlanner::Release(WaitingRequest* waiting) {
   *waiting = WaitingRequest();
   waiting_.Return(waiting);
   return scheduled;
-}
-
-void LaunchPlanner::Refresh(IdentityQueue* queue) {
-  IdentityState* const identity = queue->identity();
-  if (queue->active_index < 0) {
-    queue->active_index = static_cast<int64_t>(identity->queues.size());
-    identity->queues.push_back(queue);
-    identity->snapshots.emplace_back();
-  }
-  QueueSnapshot& snapshot = identity->snapshots[queue->active_index];
-  snapshot.kind = queue->queue()->key().kind;
-  snapshot.priority = queue->highest_priority();
-  snapshot.rows = queue->queue()->rows();
-  snapshot.oldest = queue->oldest()->waiting_since();
-  snapshot.earliest_deadline = queue->deadlines().earliest();
-}
-
-void LaunchPlanner::Deactivate(IdentityQueue* queue) {
-  const int64_t index = std::exchange(queue->active_index, -1);
-  if (index < 0) return;
-  IdentityState* const identity = queue->identity();
-  IdentityQueue* const last = identity->queues.back();
-  if (last != queue) {
-    last->active_index = index;
-    identity->queues[index] = last;
-    identity->snapshots[index] = identity->snapshots.back();
-  }
-  identity->queues.pop_back();
-  identity->snapshots.pop_back();
-  queue->queue()->Release(queue);
 }
 
 void LaunchPlanner::DropExpired(absl::Time now,

@@ -117,11 +117,6 @@ class LaunchPlanner {
   FairQueue* QueueOf(const AdmittedRequest& request);
   void ForgetIdleQueues();
 
-  // Updates the identity's queues and snapshots after a change of the queue's
-  // contents.
-  static void Refresh(IdentityQueue* queue);
-  static void Deactivate(IdentityQueue* queue);
-
   // Adds the request to the totals, and takes it out of them after it has left
   // its queue.
   WaitingRequest* Count(ScheduledRequest scheduled, LaunchKind kind);

@@ -74,9 +74,8 @@ absl::Status ParkedRequests::CheckRoom(const AdmittedRequest& request) const {
   const auto found = depth_of_.find(request.identity);
   const QueueDepth own =
       found == depth_of_.end() ? QueueDepth() : found->second;
-  const QueueDemand demand = {request.identity, request.client, request.m,
-                              request.operand_bytes(), request.quota};
-  const absl::Status room = CheckQueueRoom(demand, limits_, depth_, own).status;
+  const absl::Status room =
+      CheckQueueRoom(DemandOf(request), limits_, depth_, own).status;
   if (room.ok()) return room;
   return absl::Status(
       room.code(),

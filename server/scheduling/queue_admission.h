@@ -32,6 +32,11 @@ struct QueueDemand {
   ClientQueueQuota quota;  // of its identity
 };
 
+inline QueueDemand DemandOf(const AdmittedRequest& request) {
+  return {request.identity, request.client, request.m, request.operand_bytes(),
+          request.quota};
+}
+
 struct QueueDepth {
   int64_t requests = 0;
   int64_t rows = 0;
