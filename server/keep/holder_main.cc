@@ -4,7 +4,9 @@
 // (docs/storage.md#memory-that-outlives-the-server).
 
 #include <signal.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -17,6 +19,24 @@
 
 namespace qgemm {
 namespace {
+
+// Beside those that it holds: its socket, its connection, the standard streams
+// and those of a packet.
+constexpr rlim_t kOtherDescriptors = 256;
+
+// Raises the soft limit of open files as far as the hard one allows, so that
+// as many as a Holder may hold fit: the usual soft limit is 1024.
+void FitDescriptorLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t needed =
+      std::min<rlim_t>(limit.rlim_max, kMaxHeldDescriptors + kOtherDescriptors);
+  if (needed <= limit.rlim_cur) return;
+  limit.rlim_cur = needed;
+  if (setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
+  std::cerr << "qgemm_holder: the limit of open files stays below " << needed
+            << std::endl;
+}
 
 int Run(int argc, char** argv) {
   std::string listen;
@@ -33,6 +53,7 @@ int Run(int argc, char** argv) {
   const std::optional<int> wrong = flags::Parse(app.get(), argc, argv);
   if (wrong.has_value()) return *wrong;
   signal(SIGPIPE, SIG_IGN);
+  FitDescriptorLimit();
   const SteadyClock clock;
   absl::StatusOr<Holder> holder = Holder::Listen(listen, hold, &clock);
   if (!holder.ok()) {
