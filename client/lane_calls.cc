@@ -283,8 +283,8 @@ void LaneCalls::TakeRefusal(
 
 template <typename Request, typename Result>
 void LaneCalls::Fail(const std::shared_ptr<StartedCall<Request, Result>>& call,
-                     absl::Status status) {
-  engine_.Fail(std::move(status), [call](CallOutcome outcome) {
+                     const absl::Status& status) {
+  engine_.Fail(status, [call](CallOutcome outcome) {
     call->Fail(std::move(outcome.status));
   });
 }

@@ -111,7 +111,7 @@ class LaneCalls {
   // Ends it on a thread of the engine's.
   template <typename Request, typename Result>
   void Fail(const std::shared_ptr<StartedCall<Request, Result>>& call,
-            absl::Status status);
+            const absl::Status& status);
   // nullopt: the lane carries the call, whose target is open.
   template <typename Request, typename Result>
   std::optional<LaneOutcome> TryStart(

@@ -111,7 +111,7 @@ TEST_F(LaunchPlannerAllocationTest, SteadyStateAllocatesTheBatchesAlone) {
   const int64_t allocations = g_allocations - before;
   RecordProperty("launches", std::to_string(launches_));
   EXPECT_GT(launches_, 200);
-  EXPECT_NEAR(allocations, launches_, launches_ / 1000);
+  EXPECT_NEAR(allocations, launches_, 0.001 * static_cast<double>(launches_));
 }
 
 }  // namespace
