@@ -185,7 +185,7 @@ TEST_F(ProgramLoaderTest, ABackendWithoutProgramsSaysSo) {
   const absl::Status status = Refused(SiluProgram(8));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(status.message(),
-            "backend stub runs no programs yet; cpu and reference do");
+            "backend stub runs no programs; cpu, cuda and reference do");
 }
 
 TEST_F(ProgramLoaderTest, NamesTheOpWhoseWeightsAreUnknownOrDoNotFit) {
