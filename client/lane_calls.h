@@ -85,7 +85,7 @@ class LaneCalls {
   // True if the call ends with UNAVAILABLE, and does not go by gRPC, while
   // there is no lane.
   bool NeedsLane(const LaneWork& work) const;
-  // True if the lane makes the call, for now or until there is one.
+  // True if gRPC does not make the call: there is a lane, or it needs one.
   bool IsInUse(const LaneWork& work) const;
   // True if gRPC cannot go on with the call.
   bool IsOnDevice(const LaneWork& work) const;

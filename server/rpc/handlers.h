@@ -91,7 +91,7 @@ class LoadWeightsHandler {
   // next.
   void Accept(CompletionQueue* queue);
 
-  // Ends every upload in progress with UNAVAILABLE.
+  // Ends every upload in progress with `reason`.
   void EndUploads(const absl::Status& reason);
 
  private:

@@ -96,9 +96,7 @@ TEST_P(CpuBackendRecipeTest, ChunksHaveTheBitsOfTheWholeRequest) {
   const auto backend = WithThreads(2);
   const auto weights = LoadWhole(backend.get(), layer);
   for (const FloatType type : {FloatType::kFloat16, FloatType::kBFloat16}) {
-    MatmulSignature signature;
-    signature.a_type = type;
-    signature.c_type = FloatType::kFloat32;
+    const MatmulSignature signature = {type, FloatType::kFloat32};
     for (const std::vector<int64_t>& parts :
          {std::vector<int64_t>{5, 4}, {96, 33, 3}}) {
       const int64_t rows =
@@ -119,9 +117,7 @@ TEST_P(CpuBackendRecipeTest, ANanIsThatOfItsRowAmongMany) {
   const auto backend = WithThreads(2);
   const auto weights = LoadWhole(backend.get(), layer);
   for (const FloatType type : {FloatType::kFloat16, FloatType::kBFloat16}) {
-    MatmulSignature signature;
-    signature.a_type = type;
-    signature.c_type = FloatType::kFloat32;
+    const MatmulSignature signature = {type, FloatType::kFloat32};
     std::vector<uint8_t> a = RandomMatrix(type, kRows, k, &random_);
     std::vector<uint8_t> expected =
         RunRequest(backend.get(), weights, signature, kRows, a);
