@@ -63,7 +63,7 @@ RandomTile::RandomTile(const Microkernel& kernel, int64_t blocks,
   zero_unit_ = entries_ == EntryKind::kWhole ? 1 : 0.125f;
   for (int i = 0; i < 32; ++i) AddEntry(i, random);
   SetTableParts();
-  for (int64_t i = 0; i < k * kMaxMr; ++i) {
+  for (int64_t i = 0; i < k * kernel.mr; ++i) {
     a_.push_back(Activation(std::ldexp(RandomSigned(random), exponent)));
   }
   AddQuantized(random);
@@ -258,7 +258,7 @@ void RandomTile::AddScale(RandomGenerator* random) {
 }
 
 void RandomTile::AddQuantized(RandomGenerator* random) {
-  for (int64_t i = 0; i < kMaxMr * blocks_; ++i) {
+  for (int64_t i = 0; i < kernel_.mr * blocks_; ++i) {
     d8_.push_back(1.5f + RandomSigned(random));
     int32_t sum = 0;
     for (int j = 0; j < kBlockElements; ++j) {

@@ -22,7 +22,7 @@ bool IsScaled(const Microkernel& kernel);
 // The bits of a row of sums.
 std::array<uint32_t, kTileRows> BitsOf(const float* sums);
 
-// One random tile and kMaxMr activation rows, in every form that the rows of
+// One random tile and kernel.mr activation rows, in every form that the rows of
 // a table read. Activations are about 2^exponent.
 class RandomTile {
  public:
