@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <utility>
@@ -74,6 +75,23 @@ absl::StatusOr<Sha256Digest> LayoutKey(const ServerOptions& options,
   return LayoutKeyOf(backend);
 }
 
+// A folder that was there may be one that an earlier start made.
+absl::Status MakeStateFolder(const std::string& path) {
+  constexpr mode_t kMode = 0700;
+  if (mkdir(path.c_str(), kMode) != 0 && errno != EEXIST) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot make the folder: ", strerror(errno)));
+  }
+  // That it survives a crash of the host is for its parent to keep. One that
+  // may be written but not read cannot be opened to be synced.
+  const std::filesystem::path folder =
+      std::filesystem::absolute(path + "/.").lexically_normal();
+  NewSystemFiles(folder.parent_path().parent_path().string())
+      ->SyncFolder(".")
+      .IgnoreError();
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<OpenedState> OpenState(const ServerOptions& options,
@@ -81,12 +99,8 @@ absl::StatusOr<OpenedState> OpenState(const ServerOptions& options,
                                       Backend* backend) {
   OpenedState state;
   if (options.state_dir.empty()) return state;
-  constexpr mode_t kMode = 0700;
-  if (mkdir(options.state_dir.c_str(), kMode) != 0 && errno != EEXIST) {
-    return OfFlag("state_dir", options.state_dir,
-                  absl::FailedPreconditionError(absl::StrCat(
-                      "cannot make the folder: ", strerror(errno))));
-  }
+  const absl::Status made = MakeStateFolder(options.state_dir);
+  if (!made.ok()) return OfFlag("state_dir", options.state_dir, made);
   state.files = NewSystemFiles(options.state_dir);
   RETURN_IF_ERROR(CheckBackend(options, holder != nullptr, backend));
   ASSIGN_OR_RETURN(const Sha256Digest layout_key, LayoutKey(options, backend));

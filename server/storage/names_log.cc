@@ -264,6 +264,11 @@ absl::Status NamesLog::Append(std::vector<NameChange> changes) {
   }
   NamesRecord record{sequence, std::move(changes)};
   const std::string bytes = EncodeNamesRecord(record);
+  if (bytes.size() > kPrefixBytes + kMostBodyBytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        record.changes.size(), " changes of names at once take ", bytes.size(),
+        " bytes of the log; the most are ", kPrefixBytes + kMostBodyBytes));
+  }
   absl::Status written = file_->WriteAt(size_bytes_, bytes);
   if (written.ok()) written = file_->Sync();
   if (!written.ok()) {

@@ -115,7 +115,8 @@ class NamesLog {
 
   // Applies the changes once they are on the disk, all of them. On an error
   // none was applied; while is_doubtful() a process that reads the log may find
-  // them all the same. Errors: FileSystem's.
+  // them all the same. Errors: RESOURCE_EXHAUSTED (a record of more bytes than
+  // are read back, 64 MiB), FileSystem's.
   absl::Status Append(std::vector<NameChange> changes);
 
   // Writes the log anew, without what no longer matters.

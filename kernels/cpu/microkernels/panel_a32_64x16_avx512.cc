@@ -68,7 +68,7 @@ template <int kTiles, int kMr>
 QGEMM_INLINE void AddHalf(const Panel (&panels)[kMostTiles], int block,
                           int half, const float* a,
                           GroupSums<kTiles, kMr>& sums) {
-#pragma GCC unroll 16
+#pragma GCC unroll 4
   for (int pair = 0; pair < kPairs; ++pair) {
     __m512 weights[kTiles];
 #pragma GCC unroll 2

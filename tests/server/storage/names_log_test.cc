@@ -236,6 +236,19 @@ TEST_F(NamesLogTest, WhatFailedIsNotAppliedAndNothingAfterItIsLost) {
   }
 }
 
+TEST_F(NamesLogTest, RefusesARecordThatWouldNotBeReadBack) {
+  auto log = MustOpen();
+  ASSERT_TRUE(log->Append({Bind("a", 1)}).ok());
+  const std::string owner(65535, 'o');
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      log->Append(std::vector<NameChange>(1024, Hold(2, owner)))));
+  ASSERT_TRUE(log->Append(std::vector<NameChange>(1000, Hold(2, owner))).ok());
+  log = MustOpen();
+  EXPECT_FALSE(log->was_damaged());
+  EXPECT_EQ(log->table().names().count("a"), 1);
+  EXPECT_TRUE(log->table().Holds(Id(2)));
+}
+
 TEST_F(NamesLogTest, WhatFailedIsNotFoundByTheNextProcess) {
   auto log = MustOpen();
   ASSERT_TRUE(log->Append({Bind("a", 1)}).ok());
