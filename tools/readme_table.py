@@ -213,6 +213,8 @@ def short_gpu_lines(report):
 CPU_REPORT = "bench/results/cpu.json"
 CPU_BOUND_REPORTS = (("bench/results/cpu-zen4-avx512.json", "Zen 4"),
                      ("bench/results/cpu-zen4-avx2.json", "Zen 4"),
+                     ("bench/results/cpu-icelake-avx512.json", "Ice Lake"),
+                     ("bench/results/cpu-icelake-avx2.json", "Ice Lake"),
                      ("bench/results/cpu-zen5-avx512bf16.json", "Zen 5"),
                      ("bench/results/cpu-zen5-avx512.json", "Zen 5"),
                      ("bench/results/cpu-zen5-avx2.json", "Zen 5"),
