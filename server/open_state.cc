@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <utility>
@@ -75,20 +74,17 @@ absl::StatusOr<Sha256Digest> LayoutKey(const ServerOptions& options,
   return LayoutKeyOf(backend);
 }
 
-// A folder that was there may be one that an earlier start made.
+// Makes the folder if there is none. That it survives a crash of the host is
+// for its parent to keep, which is synced every time: an earlier start may have
+// ended before.
 absl::Status MakeStateFolder(const std::string& path) {
   constexpr mode_t kMode = 0700;
   if (mkdir(path.c_str(), kMode) != 0 && errno != EEXIST) {
     return absl::FailedPreconditionError(
         absl::StrCat("cannot make the folder: ", strerror(errno)));
   }
-  // That it survives a crash of the host is for its parent to keep. One that
-  // may be written but not read cannot be opened to be synced.
-  const std::filesystem::path folder =
-      std::filesystem::absolute(path + "/.").lexically_normal();
-  NewSystemFiles(folder.parent_path().parent_path().string())
-      ->SyncFolder(".")
-      .IgnoreError();
+  // A parent that may be written but not read cannot be opened to be synced.
+  NewSystemFiles(path)->SyncFolder("..").IgnoreError();
   return absl::OkStatus();
 }
 

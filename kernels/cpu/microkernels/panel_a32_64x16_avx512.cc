@@ -68,6 +68,7 @@ template <int kTiles, int kMr>
 QGEMM_INLINE void AddHalf(const Panel (&panels)[kMostTiles], int block,
                           int half, const float* a,
                           GroupSums<kTiles, kMr>& sums) {
+// All pairs of a half are 6 KB of code, 2 % slower on an Ice Lake.
 #pragma GCC unroll 4
   for (int pair = 0; pair < kPairs; ++pair) {
     __m512 weights[kTiles];

@@ -240,8 +240,12 @@ TEST_F(NamesLogTest, RefusesARecordThatWouldNotBeReadBack) {
   auto log = MustOpen();
   ASSERT_TRUE(log->Append({Bind("a", 1)}).ok());
   const std::string owner(65535, 'o');
+  const int64_t before = log->size_bytes();
   EXPECT_TRUE(absl::IsResourceExhausted(
       log->Append(std::vector<NameChange>(1024, Hold(2, owner)))));
+  EXPECT_EQ(log->size_bytes(), before);
+  EXPECT_EQ(files_.Bytes(kPath).size(), before);
+  EXPECT_FALSE(log->table().Holds(Id(2)));
   ASSERT_TRUE(log->Append(std::vector<NameChange>(1000, Hold(2, owner))).ok());
   log = MustOpen();
   EXPECT_FALSE(log->was_damaged());
