@@ -125,7 +125,12 @@ void LaneRequests::Begin(const LaneArrival& arrival, absl::Time now,
   request->entry = entry;
   request->arrival = now;
   absl::StatusOr<GemmRequestBuilder> builder = Prepare(request);
-  if (!builder.ok()) return End(request, builder.status(), {}, nullptr);
+  if (!builder.ok()) {
+    // What came before is in the queue once this one is answered: a drain that
+    // begins then answers it too.
+    EnqueueReady();
+    return End(request, builder.status(), {}, nullptr);
+  }
   GemmCaller caller;
   caller.arrival = request->arrival;
   caller.deadline = DeadlineAfter(request->arrival, entry.timeout_ns);
