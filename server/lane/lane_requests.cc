@@ -126,8 +126,8 @@ void LaneRequests::Begin(const LaneArrival& arrival, absl::Time now,
   request->arrival = now;
   absl::StatusOr<GemmRequestBuilder> builder = Prepare(request);
   if (!builder.ok()) {
-    // What came before is in the queue once this one is answered: a drain that
-    // begins then answers it too.
+    // Requests before it are in the queue once this one is answered: a drain
+    // that begins then answers them too.
     EnqueueReady();
     return End(request, builder.status(), {}, nullptr);
   }
